@@ -38,6 +38,9 @@ mode=${1:-}
 check rigline --all-features
 check rigline-macros
 check rigline-std --all-features
+check rigline-host
+check rigline-eval
+check rigline-cli
 check rigline-rig
 check rigline-embassy
 exit "$changed"

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=.ci/lib.sh
 source .ci/lib.sh
-cargo build -q -p rigline-std --bin rigline
+cargo build -q -p rigline-cli --bin rigline
 export RIGLINE_BINARY=${CARGO_TARGET_DIR:-$PWD/target}/debug/rigline
 clients=$PWD/std-adapter
 folder=$(mktemp -d)

@@ -23,6 +23,6 @@ echo "first-hour: tested; target has $size MB"
 [ "$size" -lt 2000 ]
 .ci/one-build.sh
 .ci/readme.sh
-cargo test -p rigline-std --doc guide
+cargo test -p rigline-std -p rigline-host --doc guide
 (cd "$place" && rigline/target/debug/rigline new greeter && cd greeter && cargo test)
 echo "first-hour: passed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The layers of core/src and std-adapter/src. ARCHITECTURE.md draws them, bottom to top, in its blocks ```layers CRATE; this script reads
+# The layers in core/src and in the packages of std-adapter. ARCHITECTURE.md draws them, bottom to top, in its blocks ```layers CRATE; this script reads
 # them there, and fails on an import that points up, on modules that import each other in a circle, on a module that no layer
 # has, and on a protocol's name outside its own files. What is known and not fixed yet is listed in .ci/layers.known, with the
 # reason; an entry there that is no longer true fails too, so that the list only shrinks.
@@ -41,11 +41,17 @@ exec python3 - "$@" <<'PYTHON'
 import pathlib, re, sys
 
 PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
-# Where a protocol may be named: `{}` is its name. waza's desktop side is `eval`, and its command `rigline eval`.
-OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "bin/rigline/protocols/{}", "lib.rs", "guide.rs"]}
-# The registries, and the table of what other eval runners have: their files, and the members and graders of those.
-OWN["std-adapter"] += ["protocols.rs", "bin/rigline/protocols/mod.rs", "eval/foreign.rs"]
-ALSO = {("std-adapter", "waza"): ["eval/", "bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
+# Where a protocol may be named: `{}` is its name. waza's desktop side is the package rigline-eval, and its command `rigline eval`.
+# Besides: the registries, and the table of what other eval runners have: their files, and the members and graders of those.
+OWN = {
+    "core": ["protocol/", "lib.rs"],
+    "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
+    "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs"],
+    "eval": ["foreign.rs"],
+    "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs"],
+}
+ALSO = {("eval", "waza"): [""], ("cli", "waza"): ["bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
+CRATES = {"core": "core/src", "std": "std-adapter/src", "host": "std-adapter/host/src", "eval": "std-adapter/eval/src", "cli": "std-adapter/cli/src"}
 problems, known = [], {}
 known_file = pathlib.Path(".ci/layers.known")
 
@@ -113,15 +119,16 @@ class Crate:
             uses = re.findall(r"\buse ([^;]+);", text)
             found = {p for use in uses for p in paths_of_use(use)}
             rest = re.sub(r"\buse [^;]+;", "", text)
-            found |= {tuple(p.split("::")) for p in re.findall(r"\b(?:crate|super|self|rigline_std)(?:::\w+)+", rest)}
+            found |= {tuple(p.split("::")) for p in re.findall(r"\b(?:crate|super|self|rigline_cli)(?:::\w+)+", rest)}
             for target in found:
                 resolved = self.resolve(module, list(target))
                 if resolved is not None and resolved != module:
                     yield module, resolved
 
     def resolve(self, module, path):
+        """The module of this package that a path names; none for a path into another package, which cargo checks."""
         in_command = module[:1] == ("bin",)
-        if path[0] in ("rigline_std", "std_adapter") and in_command:
+        if path[0] == "rigline_cli" and in_command:
             base, path = [], path[1:]
         elif path[0] == "crate":
             base, path = (["bin"] if in_command else []), path[1:]
@@ -170,7 +177,7 @@ def circles(edges):
 
 
 found = {}
-for crate in [Crate("core", "core/src"), Crate("std-adapter", "std-adapter/src")]:
+for crate in [Crate(name, root) for name, root in CRATES.items()]:
     level = layers(crate.name)
     edges = set(crate.imports())
     tops = sorted({(a[0], b[0]) for a, b in edges if a and b and a[0] != b[0]})

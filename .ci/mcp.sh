@@ -30,7 +30,7 @@ if ! "$work/python/bin/pip" install -q --disable-pip-version-check -r tests/mcp/
   echo "skipped: the packages of tests/mcp/requirements.txt cannot be installed"
   exit 0
 fi
-cargo build -q -p rigline-std --bin rigline --example mcp_everything
+cargo build -q -p rigline-cli -p rigline-std --bin rigline --example mcp_everything --features rigline-std/http
 cargo build -q --manifest-path tests/mcp/rmcp/Cargo.toml --target-dir "$work" --bin rmcp-client
 rigline=$target/debug/rigline
 

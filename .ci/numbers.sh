@@ -37,10 +37,10 @@ fi
 times() {
   "$growth" stream
   # On one processor: between two of them, how the system wakes the other one takes several times as long as the call.
-  cargo build -q --release -p rigline-std --example overhead
+  cargo build -q --release -p rigline-host --example overhead
   taskset -c 0 "$out/release/examples/overhead" 100 | grep '^|'
   # It prints its row also where it fails, which is for .ci/long to say.
-  { cargo test -q --release -p rigline-std --test eval_list -- --ignored --nocapture || true; } | grep '^|'
+  { cargo test -q --release -p rigline-eval --test eval_list -- --ignored --nocapture || true; } | grep '^|'
   cargo build -q --release --manifest-path tests/mcp/bench/Cargo.toml --target-dir "$out/mcp"
   tests/mcp/bench.py "$out/mcp/release"
 }

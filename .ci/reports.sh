@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-$(mktemp -d)}
 mkdir -p "$out"
-cargo build -q -p rigline-std --bin rigline
+cargo build -q -p rigline-cli --bin rigline
 rigline=${CARGO_TARGET_DIR:-target}/debug/rigline
 
 # Names that try to get out of wherever they are put.

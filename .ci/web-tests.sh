@@ -21,7 +21,7 @@ for package in std-adapter/web/tests std-adapter/web std-adapter/web/page; do
 done
 
 target=${CARGO_TARGET_DIR:-target}
-cargo build -q -p rigline-std
+cargo build -q -p rigline-cli
 export RIGLINE_BINARY=$PWD/$target/debug/rigline
 [ "${target#/}" = "$target" ] || RIGLINE_BINARY=$target/debug/rigline
 

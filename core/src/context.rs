@@ -35,7 +35,7 @@ pub struct Context<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
     received: Option<Received<'a>>,
-    least_log: Level,
+    least_log: Option<Level>,
     /// The job that the call is part of.
     job: Option<(&'a dyn Service, Job)>,
     /// The progress that was reported last.
@@ -210,7 +210,7 @@ impl<'a> Context<'a> {
             }
             match self.reply.phrases().logs {
                 // A notification gets no logs either; an event's go where its protocol has them.
-                Logs::Line(_) if self.reply.is_silent() || level < self.least_log => return,
+                Logs::Line(_) if self.least_log.is_none_or(|least| level < least) => return,
                 Logs::Line(write) => {
                     let mut out = Writer::new(self.logs.room());
                     write(&mut out, &Log { level, message, data, received: self.received });
@@ -332,7 +332,7 @@ pub struct ReplyBuffer<'a> {
     /// The request.
     pub(crate) received: Option<Received<'a>>,
     /// The least level of logs that are wanted.
-    pub(crate) least_log: Level,
+    pub(crate) least_log: Option<Level>,
 }
 
 /// Where log lines go. Each driver has one.

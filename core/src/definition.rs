@@ -31,9 +31,8 @@ pub struct Protocol {
     pub(crate) is_json_rpc: bool,
     pub(crate) has_line_limit: bool,
     pub(crate) numeric_strings: bool,
-    /// Whether a request is left open: a notification acknowledges it, and no reply comes.
-    #[cfg_attr(not(all(feature = "postcard", feature = "async")), expect(dead_code, reason = "for the binary link"))]
-    pub(crate) leaves_open: fn(&Received<'_>) -> bool,
+    /// Whether a sound request stays open: a notification acknowledges it, and no reply comes.
+    pub(crate) stays_open: fn(&Received<'_>) -> bool,
 }
 
 /// Reads a request.
@@ -72,7 +71,7 @@ impl Protocol {
             is_json_rpc: false,
             has_line_limit: false,
             numeric_strings: false,
-            leaves_open: |_| false,
+            stays_open: |_| false,
         }
     }
 
@@ -205,6 +204,14 @@ pub enum Action {
     AckThenRun {
         /// The event, an object.
         event: Span,
+        /// The answer.
+        answer: Respond,
+    },
+    /// To run an operation whose request is acknowledged first: the answer is sent, then the operation runs. Nothing that it
+    /// comes to is a reply; its logs use their usual route. A request that waits in a batch is answered in its place there.
+    AckThenCall {
+        /// The call.
+        call: CallAction,
         /// The answer.
         answer: Respond,
     },

@@ -1,43 +1,30 @@
 //! The engine: bytes in, bytes out, and calls that its caller runs. It does no I/O and knows no time. Blocking loops, async
 //! loops and a browser are thin drivers around it.
 
-mod answer;
 mod background;
-mod batch;
-mod detect;
 mod memory;
-mod message;
-mod session;
 mod step;
 
 use core::fmt;
 
 use crate::call::Outcome;
-use crate::definition::{Facts, Protocol};
+use crate::definition::Protocol;
+use crate::exchange::{Done, Exchange, Next as Outcomes, Served, Session, Stage, Turn};
 use crate::failure::Failure;
-use crate::frame::{Framer, LineEnds, Taken, TooLong};
-use crate::json::check::{LineScanner, NO_SPANS, Scanned, Spans, SyntaxError};
-use crate::json::write::Writer;
-use crate::level::Level;
+use crate::frame::{Framer, LineEnds, Taken};
+use crate::json::check::{LineScanner, Scanned, Span};
 use crate::manifest::Manifest;
 use crate::protocol;
-use crate::reply::Reply;
 use crate::rpc;
 use crate::service::Service;
+use background::Peer;
 
+#[doc(no_inline)]
+pub use crate::exchange::{LEAST_REPLY, SessionPolicy, Work};
 pub use background::Background;
-#[cfg(all(feature = "postcard", feature = "async"))]
-pub(crate) use detect::is_answered;
-pub use memory::{LEAST_REPLY, Memory, TooSmall};
-pub use session::SessionPolicy;
+pub use memory::{Memory, TooSmall};
 pub(crate) use step::Next;
-pub use step::{Run, Step, Work};
-
-use answer::{Answer, about};
-use background::Lookahead;
-use batch::Batch;
-use message::{Kind, Running};
-use session::Session;
+pub use step::{Run, Step};
 
 /// A protocol engine for one connection at a time.
 ///
@@ -59,72 +46,20 @@ use session::Session;
 #[repr(C)]
 pub struct Engine<'m> {
     // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes last.
-    state: State,
-    /// The protocol of the last message; what cannot be read is answered in it.
-    protocol: &'static Protocol,
-    session: Session,
+    peer: Peer,
     finished: bool,
-    /// What is to run has an acknowledgement, which goes first.
-    is_deferred: bool,
-    /// The least level of logs that the connection's peer wants.
-    least_log: Level,
-    batch: Option<Batch>,
     memory: &'m mut [u8],
-    settings: Settings<'m>,
-    /// What was learnt from lines that wait their turn or have been answered already.
-    lookahead: Lookahead,
-    policy: Option<&'m dyn SessionPolicy>,
+    to: Served<'m>,
     framer: Framer<'m>,
-    reply: Reply,
-    /// What runs, or ran last: it stays where it is.
-    running: Running,
-    /// Where the members of the current message are.
-    spans: Spans,
+    /// The message that is worked on, or was last.
+    exchange: Exchange,
     /// What comes in next is checked as it comes.
     scanner: LineScanner,
 }
 
-/// What does not change while an engine runs.
-struct Settings<'m> {
-    manifest: &'static Manifest,
-    /// The protocols, in the order in which they claim messages.
-    protocols: &'m [&'static Protocol],
-    /// Whether every message is taken as one of the protocol.
-    pinned: bool,
-    service: Option<&'m dyn Service>,
-    /// The longest line that is accepted, and the longest that is sent to hosts that read lines of a limited length, in bytes
-    /// without their newlines.
-    limits: (usize, usize),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    Idle,
-    /// [`Step::Write`] was handed out.
-    Writing,
-    /// [`Engine::running`] runs.
-    Running,
-    /// A job has its turn.
-    Job,
-    /// What ran has ended, with this.
-    Completed(Done),
-}
-
-/// What came of a message.
-#[derive(Debug, Clone, Copy)]
-enum Done {
-    Nothing,
-    /// A reply is in the reply region, up to here.
-    Reply(usize),
-    Run,
-}
-
 impl fmt::Debug for Engine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("protocol", &self.protocol)
-            .field("session", &self.session)
-            .finish_non_exhaustive()
+        f.debug_struct("Engine").field("session", &self.peer.session).finish_non_exhaustive()
     }
 }
 
@@ -150,51 +85,42 @@ impl<'m> Engine<'m> {
         if memory.reply.len() < LEAST_REPLY {
             return Err(TooSmall::Reply { size: memory.reply.len() });
         }
-        let Some(protocol) = protocols.first().copied() else { return Err(TooSmall::Protocols) };
         let framer = Framer::new(memory.request);
         let limits = (framer.limit(), memory.reply.len().saturating_sub(1));
+        let Some(to) = Served::new(manifest, protocols, limits) else { return Err(TooSmall::Protocols) };
         Ok(Self {
-            settings: Settings { manifest, protocols, pinned: false, service: None, limits },
-            framer,
-            memory: memory.reply,
-            reply: Reply::new(protocol),
-            state: State::Idle,
-            running: Running::NOTHING,
-            session: Session::Fresh,
-            batch: None,
+            peer: Peer::new(Session::new(&to)),
             finished: false,
-            protocol,
-            lookahead: Lookahead { protocol, cancelled: false, served: false },
-            policy: None,
-            least_log: Level::Debug,
-            spans: NO_SPANS,
+            memory: memory.reply,
+            framer,
+            exchange: Exchange::new(&to),
             scanner: LineScanner::new(),
-            is_deferred: false,
+            to,
         })
     }
 
     /// With a service that answers its requests beside the extension, also while a call is out.
     #[must_use]
     pub fn with_service(mut self, service: &'m dyn Service) -> Self {
-        self.settings.service = Some(service);
+        self.to.service = Some(service);
         self
     }
 
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        let lookahead = Lookahead { protocol, cancelled: false, served: false };
-        Self { protocol, lookahead, settings: Settings { pinned: true, ..self.settings }, ..self }
+        let to = self.to.with_protocol(protocol);
+        Self { peer: Peer::new(Session::new(&to)), to, ..self }
     }
 
     /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
     /// real gevals hosts read lines of 65,535 bytes, and other protocols have no such limit. It is at least that of
     /// [`LEAST_REPLY`].
     #[must_use]
-    pub fn with_json_rpc_limit(self, bytes: usize) -> Self {
-        let (request, reply) = self.settings.limits;
-        let limits = (request, reply.min(bytes.max(LEAST_REPLY - 1)));
-        Self { settings: Settings { limits, ..self.settings }, ..self }
+    pub fn with_json_rpc_limit(mut self, bytes: usize) -> Self {
+        let (request, reply) = self.to.limits;
+        self.to.limits = (request, reply.min(bytes.max(LEAST_REPLY - 1)));
+        self
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -206,9 +132,8 @@ impl<'m> Engine<'m> {
 
     /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
-    pub fn with_session_policy(mut self, policy: &'m dyn SessionPolicy) -> Self {
-        self.policy = Some(policy);
-        self
+    pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
+        Self { to: self.to.with_session_policy(policy), ..self }
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
@@ -228,7 +153,7 @@ impl<'m> Engine<'m> {
     /// Whether the current line is needed again: a batch's until its last member, an acknowledged event's until it
     /// runs.
     fn holds_line(&self) -> bool {
-        self.is_deferred || self.batch.is_some()
+        self.exchange.is_deferred || self.exchange.batch.is_some()
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -242,29 +167,28 @@ impl<'m> Engine<'m> {
     /// Returns whether a session was open that had begun with `initialize`, so that
     /// [`safe_state`](crate::Extension::safe_state) must run. The configuration is the extension's and survives.
     pub fn disconnect(&mut self) -> bool {
-        let open = self.is_session_open();
         self.framer.reset();
         self.scanner.reset();
-        self.state = State::Idle;
-        self.session = Session::Fresh;
-        self.batch = None;
+        self.exchange.reset();
+        self.peer.is_cancelled = false;
         self.finished = false;
-        if !self.settings.pinned {
-            self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
-            self.lookahead.protocol = self.protocol;
-        }
-        self.is_deferred = false;
-        self.least_log = Level::Debug;
-        self.lookahead.cancelled = false;
-        if let Some(service) = self.settings.service {
-            service.disconnected();
-        }
-        open
+        self.peer.session.lost(&self.to)
+    }
+
+    /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
+    pub fn is_session_open(&self) -> bool {
+        self.peer.session.is_open()
+    }
+
+    /// Whether members of a batch are still to be answered.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_in_batch(&self) -> bool {
+        self.exchange.batch.is_some()
     }
 
     /// The longest line that is accepted and the longest that is sent in JSON-RPC, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
-        self.settings.limits
+        self.to.limits
     }
 
     /// Advances the state machine until it needs the caller.
@@ -287,57 +211,40 @@ impl<'m> Engine<'m> {
     /// [`run`](Self::run) where it stays.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn next(&mut self) -> Next {
-        if let State::Running = self.state {
-            self.cancel();
+        if let Stage::Running = self.exchange.stage {
+            self.exchange.give_up(&self.to, self.framer.line(), self.memory);
+            self.peer.session.completed(&self.to, &mut self.exchange);
         }
-        let mut done = match core::mem::replace(&mut self.state, State::Idle) {
-            State::Completed(done) => Some(done),
-            State::Writing if core::mem::take(&mut self.is_deferred) => {
-                self.state = State::Running;
-                self.reply.silent(0, self.protocol);
-                Some(Done::Run)
-            }
-            State::Writing if self.session.is_shutting_down() => {
-                self.session = Session::Ended;
-                return Next::Shutdown;
-            }
-            _ => None,
-        };
+        let mut done = self.peer.session.settled(&mut self.exchange);
         loop {
-            let next = match done.take() {
-                done if self.batch.is_some() => Some(self.next_of_batch(done)),
-                Some(done) => Some(done),
-                // A job that was started has its turn before what came after it.
-                None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
-                    // What comes in meanwhile is examined in the background.
-                    self.scanner.reset();
-                    self.state = State::Job;
-                    return Next::Run;
+            let next = match done {
+                done if self.exchange.batch.is_some() => {
+                    let (session, mut turn) = self.turn();
+                    session.advance_batch(&mut turn, done)
                 }
-                None => self.next_line(),
+                Some(done) => self.peer.session.conclude(&mut self.exchange, done),
+                None => Outcomes::Nothing,
             };
             match next {
-                // `shutdown` came as a notification: there is no acknowledgement to wait for.
-                Some(Done::Nothing) if self.batch.is_none() && self.session.is_shutting_down() => {
-                    self.session = Session::Ended;
-                    return Next::Shutdown;
-                }
-                None if self.finished => return Next::End,
-                None => return Next::Read,
-                Some(Done::Nothing) => {}
-                Some(Done::Run) => return Next::Run,
-                Some(Done::Reply(end)) => {
-                    self.state = State::Writing;
-                    return Next::Write(end);
-                }
+                Outcomes::Nothing => {}
+                Outcomes::Reply(end)
+                | Outcomes::StaysOpen(end)
+                | Outcomes::ReplyThenRun(end)
+                | Outcomes::Shutdown(Some(end)) => return Next::Write(end),
+                Outcomes::Run { .. } => return Next::Run,
+                Outcomes::Shutdown(None) => return Next::Shutdown,
+            }
+            // What is due has its turn before what came after it.
+            if let Outcomes::Run { .. } = self.peer.session.own_work(&self.to, &mut self.exchange) {
+                // What comes in meanwhile is examined in the background.
+                self.scanner.reset();
+                return Next::Run;
+            }
+            done = self.next_line();
+            if done.is_none() {
+                return if self.finished { Next::End } else { Next::Read };
             }
         }
-    }
-
-    /// What was given out was not completed.
-    #[cold]
-    fn cancel(&mut self) {
-        self.complete(&Err(Failure::CANCELLED));
     }
 
     /// The line that ends at the position in [`Next::Write`].
@@ -345,39 +252,46 @@ impl<'m> Engine<'m> {
         rpc::end_line(self.memory, end)
     }
 
-    /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
-    fn json_rpc(&self) -> Option<&'static Protocol> {
-        core::iter::once(self.protocol)
-            .chain(self.settings.protocols.iter().copied())
-            .find(|protocol| protocol.is_json_rpc)
-    }
-
     /// Accepts the result of [`Step::Run`].
     pub fn complete(&mut self, result: &Result<Outcome, Failure>) {
-        let State::Running = self.state else { return };
-        let Running { kind, message, .. } = self.running;
-        if core::mem::take(&mut self.lookahead.cancelled) {
-            self.reply.silent(0, self.protocol);
+        if core::mem::take(&mut self.peer.is_cancelled) {
+            self.exchange.cancel();
         }
-        let end = match (kind, result) {
-            (Kind::Configure { answer }, Ok(_)) => self.initialized(message, answer),
-            (Kind::Event { answer }, _) => self.answer(message, Answer::Respond(answer)),
-            // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure { .. }, Err(failure)) => {
-                self.not_initialized();
-                self.answer(message, Answer::Failure(failure))
-            }
-            (Kind::Call { .. }, _) => {
-                let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
-                self.reply.finish(self.memory, result, &about)
-            }
-        };
-        self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
+        self.exchange.complete(&self.to, self.framer.line(), self.memory, result);
+        self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
-    fn facts(&self) -> Facts<'static> {
-        let is_closed = self.session.is_shutting_down() || self.session == Session::Ended;
-        Facts { manifest: self.settings.manifest, limits: self.settings.limits, is_closed }
+    /// What [`Next::Run`] announced, as parts of the memory.
+    // In line, its parts need not be written to be read again.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    pub(crate) fn run(&mut self) -> Option<Run<'_>> {
+        if let Stage::OwnWork = self.exchange.stage {
+            return self.run_own_work();
+        }
+        let (line, tail) = self.framer.held();
+        let (peer, to) = (&mut self.peer, &self.to);
+        self.exchange.start(to, line, self.memory, |work, reply, id| {
+            let background = Background { tail, peer, to, id };
+            Run { work, reply, background }
+        })
+    }
+
+    #[inline(never)]
+    fn run_own_work(&mut self) -> Option<Run<'_>> {
+        // Its line is done with.
+        let _ = self.framer.space();
+        let job = self.exchange.start_own_work(&self.to)?;
+        let (_, tail) = self.framer.held();
+        let reply = self.exchange.reply_of_own_work(self.memory);
+        let background = Background { tail, peer: &mut self.peer, to: &self.to, id: b"" };
+        Some(Run { work: Work::Job(job), reply, background })
+    }
+
+    /// The message that is worked on.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    fn turn(&mut self) -> (&mut Session, Turn<'_, 'm>) {
+        let turn = Turn { to: &self.to, x: &mut self.exchange, line: self.framer.line(), out: &mut *self.memory };
+        (&mut self.peer.session, turn)
     }
 
     fn next_line(&mut self) -> Option<Done> {
@@ -385,11 +299,11 @@ impl<'m> Engine<'m> {
         // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
         if !was_kept {
-            self.protocol = self.lookahead.protocol;
+            self.peer.session.protocol = self.peer.session.ahead;
         }
         let done = self.take_line();
         if !was_kept {
-            self.lookahead.protocol = self.protocol;
+            self.peer.session.ahead = self.peer.session.protocol;
         }
         done
     }
@@ -397,10 +311,11 @@ impl<'m> Engine<'m> {
     fn take_line(&mut self) -> Option<Done> {
         // Most lines are one object: they are checked as they come in, which finds their end too.
         if let Some(lines) = self.framer.unframed() {
-            match self.scanner.scan(lines, &self.protocol.members, &mut self.spans) {
+            match self.scanner.scan(lines, &self.peer.session.protocol.members, &mut self.exchange.spans) {
                 Scanned::Line { whole, length } => {
                     self.framer.take_first(length, whole);
-                    return Some(self.message(0, length, true));
+                    let (session, mut turn) = self.turn();
+                    return Some(session.message(&mut turn, Span::of_range(0, length)));
                 }
                 Scanned::Part if !self.finished => return None,
                 Scanned::Part | Scanned::Other => {}
@@ -409,37 +324,11 @@ impl<'m> Engine<'m> {
         let taken = self.framer.take()?;
         self.scanner.reset();
         match taken {
-            Taken::TooLong(fault) => {
-                let protocol = self.protocol;
-                Some(Done::Reply(too_long(&mut self.writer_for_line(), protocol, fault)))
-            }
-            Taken::Line(line, _) => {
-                let length = line.len();
-                // A blank line is a request that was cancelled while it waited its turn.
-                let Some(bracket) = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) else {
-                    return Some(Done::Nothing);
-                };
-                let is_batch = line.get(bracket) == Some(&b'[') && (!self.settings.pinned || self.protocol.is_json_rpc);
-                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length, false) })
+            Taken::TooLong(fault) => Some(Done::Reply(self.peer.session.too_long(fault, self.memory))),
+            Taken::Line(..) => {
+                let (session, mut turn) = self.turn();
+                Some(session.take(&mut turn, 0))
             }
         }
     }
-
-    /// A writer for a separate line.
-    fn writer_for_line(&mut self) -> Writer<'_> {
-        let limit = self.memory.len().saturating_sub(1);
-        Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
-    }
-}
-
-/// Writes the error reply to a line that is too long.
-fn too_long(out: &mut Writer<'_>, protocol: &Protocol, fault: TooLong) -> usize {
-    protocol.begin_parse_error(out);
-    rpc::end_too_long(out, fault)
-}
-
-/// Writes the error reply to a line that is not JSON.
-fn parse_error(out: &mut Writer<'_>, protocol: &Protocol, error: SyntaxError) -> usize {
-    protocol.begin_parse_error(out);
-    rpc::end_parse_error(out, error)
 }

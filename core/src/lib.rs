@@ -42,6 +42,7 @@
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza, MCP |
 //! | [`Extension`], [`manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
+//! | [`exchange`] | whole messages: a message in, an outcome out |
 //! | [`engine`] | bytes in, bytes out, calls to run; no I/O |
 //! | [`serve`] | the drivers around it, blocking and async |
 //! | [`client`] | the host's half of gevals, without I/O |
@@ -95,6 +96,7 @@ mod definition;
 mod duration;
 pub mod engine;
 pub mod event;
+pub mod exchange;
 mod extension;
 mod failure;
 pub mod frame;

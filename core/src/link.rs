@@ -45,7 +45,7 @@ use core::cell::Cell;
 #[cfg(feature = "async")]
 use crate::definition::Protocol;
 #[cfg(feature = "async")]
-use crate::engine::is_answered;
+use crate::exchange::owes_reply;
 
 /// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
 const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
@@ -439,7 +439,7 @@ impl Shared {
                 self.replied.set(false);
                 self.silent.set(false);
                 self.cut.set(false);
-                if !is_answered(payload, self.protocols) {
+                if !owes_reply(payload, self.protocols) {
                     // It gets no reply: it is acknowledged now.
                     self.replied.set(true);
                     self.silent.set(true);

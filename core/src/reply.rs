@@ -114,6 +114,11 @@ impl Reply {
         self.stage == Stage::Silent
     }
 
+    /// The protocol that it is written in.
+    pub(crate) fn protocol(&self) -> &'static Protocol {
+        self.protocol
+    }
+
     pub(crate) fn is_error(&self) -> bool {
         self.is_error
     }

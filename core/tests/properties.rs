@@ -175,6 +175,20 @@ proptest! {
         }
     }
 
+    /// Messages beside bytes: what is said to a message does not depend on whether it comes whole or in a stream that is cut anywhere.
+    /// Time limits are the drivers', so that no message here has one.
+    #[test]
+    fn whole_messages_have_the_outcomes_of_lines(bytes in session(), cut in setup()) {
+        let bytes = String::from_utf8(bytes).unwrap().replace("15ms", "15h").into_bytes();
+        let is_log = |line: &&str| line.starts_with(r#"{"jsonrpc":"2.0","method":"log""#);
+        let served = cut.serve(&bytes);
+        let lines: Vec<_> = served.lines().into_iter().filter(|line| !is_log(line)).collect();
+        let messages: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
+        prop_assume!(messages.iter().all(|line| line.len() < PLAIN.request));
+        let whole = common::exchanged(&messages);
+        prop_assert_eq!(whole, lines);
+    }
+
     /// Nothing panics, every line out is JSON and not blank, and no line in is answered twice.
     #[test]
     fn any_bytes_in_json_lines_out(

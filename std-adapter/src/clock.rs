@@ -16,7 +16,7 @@ use rigline::{Clock, Instant, Level};
 use tokio::time;
 
 /// Milliseconds, as records have them.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

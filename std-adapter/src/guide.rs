@@ -10,8 +10,8 @@
 //! | [`safe_state`] | What happens to the hardware when the host disconnects? |
 //! | [`serving`] | How is it served on stdio, over TCP and over HTTP? |
 //! | [`board`] | How does it run on a microcontroller? |
-//! | [`hosts`] | How does a program call extensions? |
-//! | [`recording`] | How does a test run without the rig? |
+//!
+//! The package `rigline-host` has two more, on calling extensions and on tests without the rig.
 //!
 //! Start with the example of [this crate](crate), or with `rigline new NAME`, which writes a project.
 
@@ -27,14 +27,8 @@ pub mod logs {}
 pub mod configuration {}
 #[doc = include_str!("guide/safe_state.md")]
 pub mod safe_state {}
-#[cfg(all(feature = "host", feature = "http"))]
+#[cfg(feature = "http")]
 #[doc = include_str!("guide/serving.md")]
 pub mod serving {}
 #[doc = include_str!("guide/board.md")]
 pub mod board {}
-#[cfg(feature = "host")]
-#[doc = include_str!("guide/hosts.md")]
-pub mod hosts {}
-#[cfg(feature = "host")]
-#[doc = include_str!("guide/recording.md")]
-pub mod recording {}

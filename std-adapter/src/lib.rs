@@ -33,98 +33,40 @@
 //! [`guide`] has a chapter for each further question, from arguments to boards.
 //!
 //! # Features
-//! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
-//! - `amplifier`, `namel3ss`: what the hosts of these protocols have: their files, their runners, their logs.
-//! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
-//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
-//!   TCP port.
-//! - `check`: conformance cases for any extension ([`check`]).
-//! - `web`: [`web`], a target's page in a browser, and the server behind it.
-//! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
-//!   `rigline-std = { version = "0.1", default-features = false }`.
+//! - `http`: [`http`](mod@http), an extension behind HTTP, for hosts of Amplifier and namel3ss and for clients of MCP.
+//!
+//! # Other packages
+//! Programs that call extensions depend on the package `rigline-host`, which also has an extension behind a TCP port. Evals are in
+//! `rigline-eval`. The command `rigline` is in `rigline-cli`: `cargo install rigline-cli`.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "cli"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "what is used of the shared parts depends on the features"
-    )
-)]
 
-#[cfg(any(feature = "amplifier", feature = "http"))]
-pub mod amplifier;
-#[cfg(feature = "schemas")]
-mod by_schema;
-#[cfg(feature = "check")]
-pub mod check;
-#[cfg(feature = "cli")]
+#[cfg(feature = "http")]
 #[doc(hidden)]
-pub mod cli;
-#[cfg(feature = "host")]
-mod client;
-mod clock;
-#[cfg(feature = "eval")]
-pub mod eval;
-#[cfg(feature = "host")]
-mod files;
-pub mod gevals;
+pub mod amplifier;
+#[doc(hidden)]
+pub mod clock;
 pub mod guide;
-#[cfg(feature = "host")]
-pub mod host;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "http-client")]
-#[cfg_attr(not(any(feature = "amplifier", feature = "namel3ss")), allow(dead_code, reason = "MCP needs less of it"))]
-mod http_client;
-#[cfg(feature = "host")]
-mod lines;
-mod log;
-#[cfg(feature = "host")]
+#[doc(hidden)]
+pub mod log;
 pub mod mcp;
 pub mod namel3ss;
-#[cfg(any(feature = "host", feature = "http"))]
+#[cfg(feature = "http")]
 pub mod net;
-#[cfg(feature = "host")]
-mod not_http;
-#[cfg(feature = "host")]
-mod number;
 mod panics;
-#[cfg(feature = "host")]
-mod process;
-#[cfg(feature = "host")]
-mod protocol;
-#[cfg(feature = "host")]
-mod protocols;
-#[cfg(feature = "host")]
-pub mod record;
-#[cfg(feature = "schemas")]
-pub mod relay;
+pub mod path;
 mod requires;
 pub mod server;
-mod signals;
-mod stderr;
+#[doc(hidden)]
+pub mod signals;
+#[doc(hidden)]
+pub mod stderr;
 pub mod stdio;
-mod sync;
-#[cfg(feature = "host")]
-pub mod target;
-#[cfg(feature = "host")]
-pub mod tcp;
-mod terminal;
-#[cfg(feature = "host")]
-mod traffic;
-#[cfg(feature = "host")]
-mod waza;
-#[cfg(feature = "web")]
-pub mod web;
+#[doc(hidden)]
+pub mod sync;
 
 pub use clock::TokioClock;
-pub use gevals::path;
-#[cfg(feature = "host")]
-pub use gevals::proxy;
-#[cfg(feature = "host")]
-pub use host::Host;
 pub use requires::RequirePath;
 
 /// The README's example compiles.

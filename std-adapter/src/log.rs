@@ -7,7 +7,7 @@ use rigline::rpc;
 ///
 /// The level and all other short members stay, the data goes, and the message ends where the limit wants it, with a note of
 /// the line's length. The result is a whole line that ends with a newline.
-pub(crate) fn shortened(line: &[u8], limit: usize) -> Option<Vec<u8>> {
+pub fn shortened(line: &[u8], limit: usize) -> Option<Vec<u8>> {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     if text.len() <= limit || !rpc::is_log_line(text) {
         return None;

@@ -197,7 +197,8 @@ impl Access {
     }
 
     /// Why a connection is refused, if it is.
-    pub(crate) fn refusal(&self, ends: Option<Ends>) -> Option<String> {
+    #[doc(hidden)]
+    pub fn refusal(&self, ends: Option<Ends>) -> Option<String> {
         if self.any_user {
             return None;
         }
@@ -218,7 +219,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Makes a connection notice that its peer's machine is gone, and send short lines at once.
-pub(crate) fn adjust(stream: &TcpStream) {
+#[doc(hidden)]
+pub fn adjust(stream: &TcpStream) {
     // Lines are small, and a client waits for each.
     let _ = stream.set_nodelay(true);
     let keepalive = socket2::TcpKeepalive::new().with_time(SILENCE);
@@ -228,16 +230,18 @@ pub(crate) fn adjust(stream: &TcpStream) {
 }
 
 /// Listens for connections at all of these.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(crate) struct Listeners(Vec<TcpListener>);
+pub struct Listeners(Vec<TcpListener>);
 
 impl Listeners {
-    pub(crate) fn new(listeners: Vec<std::net::TcpListener>) -> io::Result<Self> {
+    /// Takes listeners of the standard library.
+    pub fn new(listeners: Vec<std::net::TcpListener>) -> io::Result<Self> {
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>().map(Self)
     }
 
     /// The next connection. It is cancel safe.
-    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+    pub async fn accept(&self) -> io::Result<Stream> {
         let accepted = std::future::poll_fn(|task| {
             let ready = self.0.iter().find_map(|listener| match listener.poll_accept(task) {
                 Poll::Ready(result) => Some(result),
@@ -253,21 +257,26 @@ impl Listeners {
 
 /// Reads and drops the rest of what a refused client has sent. Otherwise a reset could destroy the
 /// refusal.
-pub(crate) async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
+#[doc(hidden)]
+pub async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
     let mut rest = tokio::io::sink();
     let _ = timeout(DRAIN, tokio::io::copy(reader, &mut rest)).await;
 }
 
 /// The two addresses of an accepted connection.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub(crate) local: SocketAddr,
-    pub(crate) peer: SocketAddr,
+pub struct Ends {
+    /// This machine's address.
+    pub local: SocketAddr,
+    /// The client's address.
+    pub peer: SocketAddr,
 }
 
 /// Who holds the other end of a connection.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// A process of this user.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     User(u32),
@@ -279,15 +288,17 @@ pub(crate) enum Owner {
 }
 
 impl Ends {
-    pub(crate) fn owner(self) -> Owner {
+    /// Asks the system who holds the peer's end.
+    pub fn owner(self) -> Owner {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         owner::of_peer(Self { local: canonical(self.local), peer: canonical(self.peer) })
     }
 }
 
 /// Whether a connection's peer is still there.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
+pub enum Presence {
     /// It may send more.
     Here,
     /// It has closed its sending half, and reads.
@@ -299,19 +310,23 @@ pub(crate) enum Presence {
 }
 
 /// A connection that can be asked about its peer while it is read and written.
+#[doc(hidden)]
 #[derive(Debug, Clone)]
-pub(crate) struct Stream(Arc<TcpStream>);
+pub struct Stream(Arc<TcpStream>);
 
 impl Stream {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// A connection that was accepted.
+    pub fn new(stream: TcpStream) -> Self {
         Self(Arc::new(stream))
     }
 
-    pub(crate) fn ends(&self) -> Option<Ends> {
+    /// Both addresses, while there is a peer.
+    pub fn ends(&self) -> Option<Ends> {
         Some(Ends { local: self.0.local_addr().ok()?, peer: self.0.peer_addr().ok()? })
     }
 
-    pub(crate) fn presence(&self) -> Presence {
+    /// Asks the system whether the peer is still there.
+    pub fn presence(&self) -> Presence {
         let mut byte = [MaybeUninit::uninit()];
         match socket2::SockRef::from(&*self.0).peek(&mut byte) {
             Ok(0) => {}

@@ -6,12 +6,12 @@ use std::io::{self, Write as _};
 use rigline::Level;
 
 /// Writes what a handler logs, in protocols that have no line for logs.
-pub(crate) fn log(level: Level, text: &str) {
+pub fn log(level: Level, text: &str) {
     write(format_args!("{}: {text}\n", level.name()));
 }
 
 /// Writes a message of this library's.
-pub(crate) fn complain(text: fmt::Arguments<'_>) {
+pub fn complain(text: fmt::Arguments<'_>) {
     write(format_args!("rigline: {text}\n"));
 }
 

@@ -69,7 +69,8 @@ mod stop;
 mod system;
 mod watch;
 
-pub(crate) use self::system::take;
+#[doc(hidden)]
+pub use self::system::take;
 
 /// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. Return
 /// the exit code from `main`; see [the module](self) for the codes.

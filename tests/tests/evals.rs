@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::protocol::waza::{RunState, Verdict};
-use rigline_std::eval::run::{Event, OnEvent, Outcome};
-use rigline_std::eval::runs::{Request, Runs};
-use rigline_std::eval::store::Store;
+use rigline_eval::run::{Event, OnEvent, Outcome};
+use rigline_eval::runs::{Request, Runs};
+use rigline_eval::store::Store;
 use rigline_tests::emulator::{Emulator, read_line};
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ fn rigline() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let program = test.ancestors().nth(2).expect("it is in target/debug/deps").join("rigline");
     if !program.is_file() {
-        let built = Command::new(env!("CARGO")).args(["build", "-p", "rigline-std", "--bin", "rigline"]).status();
+        let built = Command::new(env!("CARGO")).args(["build", "-p", "rigline-cli", "--bin", "rigline"]).status();
         assert!(built.is_ok_and(|status| status.success()) && program.is_file(), "no {}", program.display());
     }
     program

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rigline::{GoDuration, Phase};
-use rigline_std::host::{CallContext, EventKind, Host, HostError, Options, Outcome};
+use rigline_host::{CallContext, EventKind, Host, HostError, Options, Outcome};
 use serde_json::{Map, Value, json};
 
 fn vectors(name: &str) -> Vec<Value> {

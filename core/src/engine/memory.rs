@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::rpc;
+use crate::exchange::LEAST_REPLY;
 
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
@@ -14,9 +14,6 @@ pub struct Memory<'m> {
     /// longer one goes -32603 with the size it needs.
     pub reply: &'m mut [u8],
 }
-
-/// The least size of [`Memory::reply`], in bytes: an error reply to a request with the longest id.
-pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 
 /// A region of [`Memory`] is too small to serve anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! What an engine asks its caller to do.
 
 use super::background::Background;
-use crate::call::{Call, Config};
 use crate::context::ReplyBuffer;
-use crate::event::Event;
-use crate::service::JobRun;
+use crate::exchange::Work;
 
 /// What is to be done next.
 #[derive(Debug)]
@@ -43,29 +41,4 @@ pub struct Run<'s> {
     pub reply: ReplyBuffer<'s>,
     /// The rest of the connection: what comes in while this runs.
     pub background: Background<'s>,
-}
-
-/// What is to be run.
-#[derive(Debug)]
-#[non_exhaustive]
-#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
-pub enum Work<'s> {
-    /// [`Extension::call`](crate::Extension::call).
-    Call(Call<'s>),
-    /// [`Extension::configure`](crate::Extension::configure).
-    Configure(Config<'s>),
-    /// [`Extension::on_event`](crate::Extension::on_event).
-    Event(Event<'s>),
-    /// [`Extension::run_job`](crate::Extension::run_job).
-    Job(JobRun<'s>),
-}
-
-impl Work<'_> {
-    /// The limit on the work's time, in nanoseconds, if the host sets one.
-    pub fn timeout_nanos(&self) -> Option<u64> {
-        match self {
-            Self::Call(call) => call.context.timeout_nanos,
-            Self::Configure(_) | Self::Event(_) | Self::Job(_) => None,
-        }
-    }
 }

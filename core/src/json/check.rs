@@ -140,6 +140,12 @@ pub(crate) type Spans = [Span; SLOTS];
 pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; SLOTS];
 
 impl Span {
+    /// The span from `start` to `end`. No line is longer than 4 GiB.
+    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+    pub(crate) const fn of_range(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
     /// The offsets of the value's first byte and of the byte behind its last; both are 0 for an absent member.
     pub const fn range(self) -> core::ops::Range<usize> {
         self.start as usize..self.end as usize

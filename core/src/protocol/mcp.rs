@@ -33,7 +33,7 @@ use crate::schema::Schema;
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol =
-    Protocol { refuse, envelope, leaves_open, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
+    Protocol { refuse, envelope, stays_open, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
         .recognise(recognise)
         .busy(busy);
 
@@ -154,7 +154,7 @@ fn envelope(received: &Received<'_>) -> Envelope {
 }
 
 /// A subscription stays open, see [`write_acknowledgement`].
-fn leaves_open(received: &Received<'_>) -> bool {
+fn stays_open(received: &Received<'_>) -> bool {
     received.is(rpc::METHOD, "subscriptions/listen") && check_meta(received).is_ok()
 }
 

@@ -13,7 +13,8 @@ use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::engine::{Engine, Next, Run, Work};
+use crate::engine::{Engine, Next, Run};
+use crate::exchange::Work;
 use crate::failure::Failure;
 use crate::phrases::Logs;
 

@@ -9,18 +9,22 @@ pub mod ping_pong;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{self, Waker};
 use std::time::Duration;
 
 use embedded_io::{ErrorType, Read, Write};
 use rigline::Level;
 use rigline::engine::{Engine, Memory};
+use rigline::exchange::{self, Exchange, Next, Session, Work};
 use rigline::frame::LineEnds;
 use rigline::json::RawJson;
 use rigline::serve::{End, Transport, blocking};
 use rigline::{
-    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Manifest, Operation, Outcome, Schema,
+    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, LogSink, Manifest, Operation, Outcome,
+    Schema,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -376,6 +380,111 @@ impl Setup {
             .unwrap();
         Served { output: pipe.output, events: rig.events.all(), end }
     }
+}
+
+/// Collects what is logged.
+#[derive(Debug)]
+struct Logged {
+    memory: Vec<u8>,
+    lines: Vec<String>,
+}
+
+impl LogSink for Logged {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
+    fn commit(&mut self, length: usize) {
+        self.lines.push(String::from_utf8_lossy(&self.memory[..length]).trim_end().to_owned());
+    }
+
+    fn dropped(&mut self) {
+        panic!("a log is dropped");
+    }
+}
+
+/// Runs what an exchange hands out to its end, or to its time limit. Returns the lines that it logs.
+pub fn run<E: Extension>(
+    extension: &mut E,
+    to: &exchange::Served<'_>,
+    message: &mut [u8],
+    out: &mut [u8],
+    exchange: &mut Exchange,
+) -> Vec<String> {
+    let clock = FakeClock::default();
+    let mut logged = Logged { memory: vec![0; 4096], lines: Vec::new() };
+    let run = exchange.run(to, message, out).expect("something to run");
+    let result = {
+        let mut cx = Context::new(run.reply, &mut logged, &clock, None);
+        let mut handler = pin!(async {
+            match run.work {
+                Work::Call(call) => extension.call(call, &mut cx).await,
+                Work::Configure(config) => extension.configure(config, &mut cx).await.map(|()| Outcome::DONE),
+                Work::Event(event) => {
+                    extension.on_event(event, &mut cx).await;
+                    Ok(Outcome::DONE)
+                }
+                Work::Job(job) => {
+                    extension.run_job(job, &mut cx).await;
+                    Ok(Outcome::DONE)
+                }
+                _ => panic!("no other work"),
+            }
+        });
+        loop {
+            match handler.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
+                task::Poll::Ready(result) => break result,
+                task::Poll::Pending => clock.idle(),
+            }
+        }
+    };
+    exchange.complete(to, message, out, &result);
+    logged.lines
+}
+
+/// Runs an exchange to its end.
+pub fn finish<E: Extension>(
+    extension: &mut E,
+    to: &exchange::Served<'_>,
+    session: &mut Session,
+    message: &mut [u8],
+    out: &mut [u8],
+    exchange: &mut Exchange,
+) -> Next {
+    loop {
+        run(extension, to, message, out, exchange);
+        match session.settle(to, message, out, exchange) {
+            Next::Run { .. } => {}
+            next => return next,
+        }
+    }
+}
+
+/// What is said to each of these messages, handed over whole.
+pub fn exchanged(messages: &[&[u8]]) -> Vec<String> {
+    let to = exchange::Served::new(&MANIFEST, rigline::protocol::ALL, (PLAIN.request - 1, PLAIN.reply - 1)).unwrap();
+    let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+    let mut rig = Rig::default();
+    let mut replies = Vec::new();
+    for message in messages {
+        let (mut message, mut out) = (message.to_vec(), vec![0; PLAIN.reply]);
+        let mut next = session.receive(&to, &message, &mut out, &mut exchange);
+        loop {
+            next = match next {
+                Next::Nothing => break,
+                Next::Run { .. } => finish(&mut rig, &to, &mut session, &mut message, &mut out, &mut exchange),
+                Next::Shutdown(None) => return replies,
+                Next::Reply(length)
+                | Next::StaysOpen(length)
+                | Next::ReplyThenRun(length)
+                | Next::Shutdown(Some(length)) => {
+                    replies.push(String::from_utf8(out[..length].to_vec()).expect("UTF-8 comes out"));
+                    session.settle(&to, &message, &mut out, &mut exchange)
+                }
+            };
+        }
+    }
+    replies
 }
 
 /// The lines that come out when `lines`, each with an LF behind it, go in.

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::http::{Options, Route, Routes};
 
-pub(super) const ROUTES: Routes = Routes::new(
+/// The routes.
+pub const ROUTES: Routes = Routes::new(
     rigline::protocol::AMPLIFIER,
     &[
         Route::fixed("/health", "{\"status\":\"ok\"}"),

@@ -16,10 +16,10 @@ use crate::net::Access;
 pub(super) struct Foreign(pub(super) Option<String>);
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Guard {
-    pub(crate) access: Access,
-    pub(crate) hosts: Vec<String>,
-    pub(crate) origins: Vec<String>,
+pub struct Guard {
+    pub access: Access,
+    pub hosts: Vec<String>,
+    pub origins: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 
 impl Guard {
     /// Has a request answered if its sender may ask. Web pages of the origins that are allowed may read the answer.
-    pub(crate) async fn answer(
+    pub async fn answer(
         &self,
         request: Request,
         next: Next,
@@ -155,7 +155,7 @@ impl Guard {
 }
 
 /// The bearer token that a request carries; empty if there is none.
-pub(crate) fn bearer(headers: &HeaderMap) -> &[u8] {
+pub fn bearer(headers: &HeaderMap) -> &[u8] {
     let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
     // RFC 9110 §11.1: the scheme's case does not matter.
     match given.split_at_checked(7) {

@@ -101,8 +101,10 @@ pub use crate::net::Token;
 
 mod body;
 pub(crate) mod exchange;
-pub(crate) mod guard;
-pub(crate) mod stream;
+#[doc(hidden)]
+pub mod guard;
+#[doc(hidden)]
+pub mod stream;
 mod worker;
 
 /// How a protocol is spoken over HTTP.
@@ -422,17 +424,19 @@ impl Server {
 }
 
 /// How connections are accepted.
-pub(crate) struct Front {
-    pub(crate) access: Access,
+#[doc(hidden)]
+pub struct Front {
+    /// Who may connect.
+    pub access: Access,
     /// As [`Options::read_timeout`].
-    pub(crate) read_timeout: Duration,
+    pub read_timeout: Duration,
     /// As [`Options::connections`].
-    pub(crate) connections: usize,
+    pub connections: usize,
 }
 
 impl Front {
     /// Answers every client that connects, until `stop` is ready. Its result ends the connections that are left.
-    pub(crate) async fn serve<T>(
+    pub async fn serve<T>(
         &self,
         listeners: Listeners,
         router: Router,
@@ -655,6 +659,7 @@ impl Service {
 }
 
 /// A response whose body is JSON.
-pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
+#[doc(hidden)]
+pub fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }

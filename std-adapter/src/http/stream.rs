@@ -19,12 +19,12 @@ pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 
 /// The connection that a request came on.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(pub(super) Stream);
+pub struct Client(pub(super) Stream);
 
 impl Client {
     /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
     /// reads, waits.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
     }
 }

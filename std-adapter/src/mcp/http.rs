@@ -39,7 +39,8 @@ use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoin
 use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 
-pub(super) const ROUTES: Routes =
+/// The routes.
+pub const ROUTES: Routes =
     Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Exchange(answer))], refusal).with_dialect(&DIALECT);
 
 static DIALECT: Dialect = Dialect {

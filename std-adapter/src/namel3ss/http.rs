@@ -5,7 +5,8 @@ use serde_json::json;
 use super::handshake;
 use crate::http::{Endpoint, Options, Route, Routes};
 
-pub(super) const ROUTES: Routes = Routes::new(
+/// The routes.
+pub const ROUTES: Routes = Routes::new(
     rigline::protocol::NAMEL3SS,
     &[Route::new(None, Endpoint::Request), Route::answer(handshake::PATH, handshake::answer)],
     refusal,

@@ -53,7 +53,6 @@ impl Token {
     }
 
     /// A new random token, of 32 hexadecimal digits.
-    #[cfg(any(feature = "eval", feature = "http"))]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
     }
@@ -63,7 +62,6 @@ impl Token {
     ///
     /// # Errors
     /// The file is a link, is no regular file, belongs to another user, can be read by others, or cannot be read or made.
-    #[cfg(any(feature = "eval", feature = "http"))]
     pub fn kept(path: &Path) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(about) => {
@@ -104,19 +102,21 @@ impl Token {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    pub(crate) fn is(&self, other: &[u8]) -> bool {
+    /// Whether it is this one, in a time that does not depend on where they differ.
+    #[doc(hidden)]
+    pub fn is(&self, other: &[u8]) -> bool {
         use subtle::ConstantTimeEq;
         self.0.ct_eq(other).into()
     }
 }
 
-#[cfg(all(unix, any(feature = "eval", feature = "http")))]
+#[cfg(unix)]
 fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-#[cfg(all(not(unix), any(feature = "eval", feature = "http")))]
+#[cfg(not(unix))]
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }

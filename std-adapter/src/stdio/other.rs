@@ -10,16 +10,16 @@ const PIECE: usize = 64 * 1024;
 
 /// Nothing is protected here; the documentation says so.
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-pub(crate) fn take() -> io::Result<(Input, Output)> {
+pub fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))
 }
 
 #[derive(Debug)]
-pub(crate) struct Input;
+pub struct Input;
 
 impl Input {
     #[allow(clippy::unused_self, reason = "as on Unix")]
-    pub(crate) fn start(self) -> io::Result<Reader> {
+    pub fn start(self) -> io::Result<Reader> {
         let (sender, pieces) = mpsc::channel(1);
         let read = move || {
             let mut memory = vec![0; PIECE];
@@ -41,7 +41,7 @@ impl Input {
 }
 
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     /// The last piece, and how much of it was taken.
     rest: Vec<u8>,
@@ -73,7 +73,7 @@ impl Read for Reader {
 }
 
 #[derive(Debug)]
-pub(crate) struct Output;
+pub struct Output;
 
 impl Output {
     /// Nothing is known to go without waiting.
@@ -83,7 +83,7 @@ impl Output {
     }
 
     #[allow(clippy::unused_self, reason = "as on Unix")]
-    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes)?;
         stdout.flush()

@@ -23,7 +23,7 @@ const FIRST_FREE: i32 = 3;
 
 /// Takes standard input and output out of reach of other code: returns private copies that no child inherits, points standard
 /// output at standard error, and standard input at the null device.
-pub(crate) fn take() -> io::Result<(Input, Output)> {
+pub fn take() -> io::Result<(Input, Output)> {
     let input = fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?;
     let output = fcntl_dupfd_cloexec(io::stdout(), FIRST_FREE)?;
     rustix::stdio::dup2_stdin(nothing()?)?;
@@ -42,11 +42,11 @@ fn nothing() -> io::Result<OwnedFd> {
 
 /// Standard input, not read from yet.
 #[derive(Debug)]
-pub(crate) struct Input(OwnedFd);
+pub struct Input(OwnedFd);
 
 impl Input {
     /// For use in the tokio runtime that this is called in.
-    pub(crate) fn start(self) -> io::Result<Reader> {
+    pub fn start(self) -> io::Result<Reader> {
         #[allow(deprecated, reason = "its fault, a type whose descriptor changes, is none of OwnedFd's")]
         let registered = AsyncFd::try_with_interest(self.0, Interest::READABLE);
         match registered {
@@ -65,7 +65,7 @@ impl Input {
 
 /// Standard input. A read that is dropped has taken nothing: bytes are moved in the step that ends it.
 #[derive(Debug)]
-pub(crate) enum Reader {
+pub enum Reader {
     Polled { fd: AsyncFd<OwnedFd>, way: Way, is_pipe: bool },
     Direct(OwnedFd),
 }
@@ -105,7 +105,7 @@ impl Read for Reader {
 
 /// Standard output.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     fd: OwnedFd,
     way: Way,
 }
@@ -129,7 +129,7 @@ impl Output {
     }
 
     /// Writes all of `bytes`, and waits as long as it takes.
-    pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match retry_on_intr(|| rustix::io::write(&self.fd, bytes)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -147,7 +147,7 @@ impl Output {
 
 /// How a descriptor is read from or written to without waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+pub struct Way {
     /// The system, or this kind of descriptor, has no word for it: terminals have none, pipes have one since Linux 6.4.
     must_ask: AtomicBool,
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use embedded_io::{ErrorKind, ErrorType};
 use libfuzzer_sys::fuzz_target;
 use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
+use rigline::exchange::{Exchange, Next, Running, Served, Session, Work};
 use rigline::frame::LineEnds;
 use rigline::json::{Json, Kind};
 use rigline::protocol::gevals::TaskContext;
@@ -21,8 +22,8 @@ use rigline::protocol::{GEVALS, MCP, Protocol};
 use rigline::rpc::MAX_ID;
 use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
-    Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation,
-    Outcome, Schema,
+    Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, LogSink, Manifest,
+    Operation, Outcome, Schema,
 };
 use rigline_fuzz::{Choices, Event, split};
 use serde::de::IgnoredAny;
@@ -51,6 +52,10 @@ fuzz_target!(|data: &[u8]| {
     let quiet = !["timeout", "shutdown", "\\u", "cancelled"].into_iter().any(|word| holds(input, word));
     if setup.is_complete() && quiet {
         assert_eq!(replies(&blocking.bytes), replies(&asynch.bytes));
+        // Whole messages have the outcomes of lines.
+        if let Some(whole) = setup.whole(input) {
+            assert_eq!(replies(&blocking.bytes), replies(&whole));
+        }
     }
 });
 
@@ -158,6 +163,35 @@ impl Setup {
             result: result.unwrap_or(Ok(End::Input)),
             safe_states: extension.safe_states,
         }
+    }
+
+    /// The lines of the input as whole messages; none where a line does not fit.
+    fn whole(&self, input: &[u8]) -> Option<Vec<u8>> {
+        let to = Served::new(&MANIFEST, PROTOCOLS, (self.request - 1, self.reply - 1))?;
+        let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+        let (mut extension, clock, mut all) = (Anything::default(), Ticks::default(), Vec::new());
+        for event in split(input, self.request - 1, self.serial) {
+            let Event::Line(line) = event else { return None };
+            let (mut message, mut out) = (line.to_vec(), vec![0xA5; self.reply]);
+            let mut next = session.receive(&to, &message, &mut out, &mut exchange);
+            loop {
+                next = match next {
+                    Next::Nothing => break,
+                    Next::Run { .. } => {
+                        let result = extension.run(exchange.run(&to, &mut message, &mut out)?, &clock);
+                        exchange.complete(&to, &message, &mut out, &result);
+                        session.settle(&to, &message, &mut out, &mut exchange)
+                    }
+                    Next::Shutdown(None) => return Some(all),
+                    Next::Reply(end) | Next::StaysOpen(end) | Next::ReplyThenRun(end) | Next::Shutdown(Some(end)) => {
+                        all.extend_from_slice(&out[..end]);
+                        all.push(b'\n');
+                        session.settle(&to, &message, &mut out, &mut exchange)
+                    }
+                };
+            }
+        }
+        Some(all)
     }
 
     fn judge(&self, input: &[u8], output: &Output) {
@@ -299,6 +333,37 @@ static MANIFEST: Manifest =
 #[derive(Default)]
 struct Anything {
     safe_states: usize,
+}
+
+impl Anything {
+    fn run(&mut self, run: Running<'_>, clock: &Ticks) -> Result<Outcome, Failure> {
+        let mut logs = NoLogs;
+        let mut cx = Context::new(run.reply, &mut logs, clock, None);
+        let mut running = pin!(async {
+            match run.work {
+                Work::Call(call) => self.call(call, &mut cx).await,
+                Work::Configure(config) => self.configure(config, &mut cx).await.map(|()| Outcome::DONE),
+                _ => panic!("these protocols have no other work"),
+            }
+        });
+        loop {
+            if let Poll::Ready(result) = running.as_mut().poll(&mut Task::from_waker(Waker::noop())) {
+                return result;
+            }
+        }
+    }
+}
+
+struct NoLogs;
+
+impl LogSink for NoLogs {
+    fn room(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    fn commit(&mut self, _: usize) {}
+
+    fn dropped(&mut self) {}
 }
 
 impl Extension for Anything {

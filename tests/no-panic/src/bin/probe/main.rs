@@ -18,6 +18,8 @@ mod engine;
 #[cfg(target_os = "none")]
 mod event;
 #[cfg(target_os = "none")]
+mod exchange;
+#[cfg(target_os = "none")]
 mod frame;
 #[cfg(target_os = "none")]
 mod json;
@@ -52,6 +54,7 @@ mod program {
         crate::context::all();
         crate::macros::all();
         crate::engine::all();
+        crate::exchange::all();
         if cfg!(feature = "handlers") {
             crate::serve::all();
         }

@@ -1,0 +1,194 @@
+//! Messages that come in while something runs: faults, and what may be answered before its turn.
+
+use super::answer::parse_error;
+use super::detect::{Detected, detect, is_json_rpc, scan};
+use super::{Served, Session};
+use crate::definition::{Action, Busy, Facts, Protocol};
+use crate::failure::FailureKind;
+use crate::json::check::{self, NO_SPANS, Span};
+use crate::json::write::Writer;
+use crate::phrases::Closing;
+use crate::received::{Envelope, Received};
+use crate::rpc;
+use crate::service::Service;
+
+/// What becomes of a message that comes in while another runs or waits for its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// It waits its turn: [`Session::receive`].
+    Wait,
+    /// It is done with, and the reply is this long.
+    Reply(usize),
+    /// It is done with, and nothing is said.
+    Nothing,
+    /// It cancels what runs: [`Exchange::cancel`](super::Exchange::cancel), and the run ends at once.
+    Cancel,
+    /// It cancels the request with the id whose JSON text is at this span of the message, if that waits its turn: it neither
+    /// runs nor is answered.
+    Forget(Span),
+}
+
+impl Session {
+    /// Inspects a message that comes in while another runs, whose id's JSON text is `running`. What need not wait is answered in
+    /// `out`, which has at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.
+    ///
+    /// In protocols with ids, faults need not wait, nor what a [`Service`] answers, nor what [`Protocol::busy`] says. Where there
+    /// are no ids every reply comes in the order of its message, faults included.
+    pub fn look_ahead(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], running: &[u8]) -> Ahead {
+        let limit = out.len().saturating_sub(1);
+        let mut out = Writer::new(out.get_mut(..limit).unwrap_or_default());
+        match self.inspect(to, message, &mut out, running) {
+            None => Ahead::Wait,
+            Some(Inspected::Answered(true)) => Ahead::Reply(out.len()),
+            Some(Inspected::Answered(false)) => Ahead::Nothing,
+            Some(Inspected::Cancels) => Ahead::Cancel,
+            Some(Inspected::Forgets(span)) => Ahead::Forget(span),
+        }
+    }
+
+    /// Inspects a message; none if it has to wait.
+    pub(crate) fn inspect(
+        &mut self,
+        to: &Served<'_>,
+        text: &[u8],
+        out: &mut Writer<'_>,
+        running: &[u8],
+    ) -> Option<Inspected> {
+        let protocol = &mut self.ahead;
+        let Served { manifest, protocols, pinned, service, limits, .. } = to;
+        let answered = |end: usize| Inspected::Answered(end > 0);
+        if text.trim_ascii_start().first() == Some(&b'[') {
+            let json_rpc = protocol.is_json_rpc;
+            if let Err(error) = check::check(text) {
+                return json_rpc.then(|| answered(parse_error(out, protocol, error)));
+            }
+            if !json_rpc
+                && !*pinned
+                && let Some(found) = protocols.iter().find(|protocol| protocol.is_json_rpc)
+                && is_json_rpc(text)
+            {
+                *protocol = found;
+            }
+            return None;
+        }
+        let mut spans = NO_SPANS;
+        let is_message = match detect(text, &mut spans, protocol, protocols, *pinned, false) {
+            Err(error) => {
+                return protocol.busy.map(|_| answered(parse_error(out, protocol, error)));
+            }
+            Ok(Detected::Answer(found)) => {
+                *protocol = found;
+                false
+            }
+            Ok(Detected::Message(found)) => {
+                *protocol = found;
+                true
+            }
+        };
+        let busy = protocol.busy.filter(|_| is_message)?;
+        let received = Received::whole(text, &spans);
+        let request = match (protocol.envelope)(&received) {
+            Envelope::Request { id } => Some(received.of(id)),
+            Envelope::Notification => None,
+            Envelope::Invalid { text, id } => {
+                return Some(answered(rpc::invalid_request(out, received.of(id), text)));
+            }
+            Envelope::Reply => return None,
+        };
+        match busy(&received) {
+            Busy::Cancel(span) => {
+                let other = received.of(span);
+                Some(if !other.is_empty() && other == running { Inspected::Cancels } else { Inspected::Forgets(span) })
+            }
+            busy => {
+                let facts = Facts { manifest, limits: *limits, is_closed: false };
+                answer_at_once(out, protocol, busy, request, &received, &facts, *service).map(Inspected::Answered)
+            }
+        }
+    }
+}
+
+/// What was found out about a message that need not wait.
+pub(crate) enum Inspected {
+    /// It is done with, and whether something was written.
+    Answered(bool),
+    Cancels,
+    Forgets(Span),
+}
+/// Answers a request that need not wait, in `out`, and returns whether it wrote something; `None` if it has to wait.
+fn answer_at_once(
+    out: &mut Writer<'_>,
+    protocol: &Protocol,
+    busy: Busy,
+    id: Option<&[u8]>,
+    received: &Received<'_>,
+    facts: &Facts<'_>,
+    service: Option<&dyn Service>,
+) -> Option<bool> {
+    let of_service = || {
+        let (method, params) = rpc::method_and_params(received)?;
+        service.filter(|service| service.owns(method)).map(|service| (service, method, params))
+    };
+    let phrases = protocol.phrases;
+    if let Some((service, method, params)) = of_service().filter(|_| protocol.is_json_rpc) {
+        let Some(id) = id else {
+            // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
+            service.answer(method, params, &mut Writer::new(&mut []));
+            return Some(false);
+        };
+        (phrases.head)(out, id);
+        service.answer(method, params, out);
+    } else if busy == Busy::Answer {
+        let action = (protocol.read)(received, facts);
+        match (action, id) {
+            (Ok(Action::Ignore), _) | (Ok(Action::Answer(_)) | Err(_), None) => return Some(false),
+            (Ok(Action::Answer(answer)), Some(id)) => {
+                (phrases.head)(out, id);
+                answer(out, received, facts);
+            }
+            (Err(refusal), Some(id)) => {
+                (phrases.head)(out, id);
+                (protocol.refuse)(out, received, refusal, facts);
+            }
+            _ => return None,
+        }
+    } else {
+        return None;
+    }
+    if !out.fits() {
+        out.truncate(0);
+        (phrases.head)(out, id.unwrap_or_default());
+        (phrases.error)(out, FailureKind::TooLarge, None);
+        out.raw(b"reply too large");
+        (phrases.error_end)(out, FailureKind::TooLarge);
+        let closing = Closing {
+            received: Some(*received),
+            manifest: facts.manifest,
+            error: Some(FailureKind::TooLarge),
+            outputs: (0, 0),
+            has_message: false,
+        };
+        (phrases.close)(out, &closing);
+    }
+    Some(true)
+}
+
+/// Makes the request with this id blank among lines that wait their turn: it neither runs nor is answered.
+#[inline(never)]
+pub(crate) fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
+    for line in kept.split_mut(|byte| *byte == b'\n') {
+        let mut spans = NO_SPANS;
+        if scan(line, protocol, &mut spans).is_err() {
+            continue;
+        }
+        let received = Received::whole(line, &spans);
+        if let Envelope::Request { id: found } = (protocol.envelope)(&received)
+            && received.of(found) == id
+        {
+            for byte in line {
+                // A plain fill would link a function for it.
+                *byte = if *byte == b'\n' { b'\n' } else { b' ' };
+            }
+        }
+    }
+}

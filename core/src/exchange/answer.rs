@@ -1,0 +1,68 @@
+//! Answers that are written at once.
+
+use super::Served;
+use super::state::Exchange;
+use crate::definition::{Protocol, Respond};
+use crate::failure::Failure;
+use crate::json::check::{Span, Spans, SyntaxError};
+use crate::json::write::Writer;
+use crate::manifest::Manifest;
+use crate::received::{Received, Refusal};
+use crate::reply::About;
+use crate::rpc;
+
+/// An answer that is written at once.
+#[derive(Clone, Copy)]
+pub(super) enum Answer<'t> {
+    Respond(Respond),
+    Refusal(&'static Refusal),
+    Failure(&'t Failure),
+    Service,
+}
+
+/// Writes an answer to the message at `message`.
+#[inline(never)]
+pub(super) fn write_answer(
+    x: &mut Exchange,
+    to: &Served<'_>,
+    line: &[u8],
+    memory: &mut [u8],
+    message: Span,
+    text: Answer<'_>,
+) -> usize {
+    let facts = to.facts(x.is_closed);
+    let protocol = x.reply.protocol();
+    let about = about(line, message, &x.spans, to.manifest);
+    if let Answer::Failure(failure) = text {
+        return x.reply.refuse(memory, failure, &about);
+    }
+    let service = to.service;
+    let Some(received) = &about.received else { return 0 };
+    let mut write = |out: &mut Writer<'_>| match text {
+        Answer::Respond(write) => write(out, received, &facts),
+        Answer::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
+        Answer::Service | Answer::Failure(_) => {
+            if let Some(service) = service
+                && let Some((method, params)) = rpc::method_and_params(received)
+            {
+                service.answer(method, params, out);
+            }
+        }
+    };
+    if matches!(text, Answer::Service) && x.reply.is_silent() {
+        // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
+        write(&mut Writer::new(&mut []));
+    }
+    x.reply.answer(memory, &about, &mut write)
+}
+
+/// What is known of the current message when its reply ends.
+pub(super) fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> About<'l> {
+    About { received: Some(Received::whole(message.of(line), spans)), manifest }
+}
+
+/// Writes the error reply to a line that is not JSON.
+pub(super) fn parse_error(out: &mut Writer<'_>, protocol: &Protocol, error: SyntaxError) -> usize {
+    protocol.begin_parse_error(out);
+    rpc::end_parse_error(out, error)
+}

@@ -1,0 +1,397 @@
+//! One message: what it asks for, its answer where one can be given at once, and what is run for it.
+
+#[allow(unused_imports, reason = "for the docs")]
+use super::Next;
+use super::Served;
+use super::answer::{Answer, about, parse_error, write_answer};
+use super::detect::{Detected, classify};
+use super::session::{Session, State};
+use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
+use crate::call::{Call, CallContext, Config, Outcome, Value};
+use crate::context::ReplyBuffer;
+use crate::definition::{Action, CallAction, Nanos, Protocol, Respond};
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::json::check::{NO_SPANS, Parts, Span, check};
+use crate::json::view::Json;
+use crate::level::Level;
+use crate::received::{Envelope, Received, Refusal};
+use crate::reply::Reply;
+use crate::rpc;
+use crate::service::JobRun;
+
+/// Something to run.
+#[derive(Debug)]
+pub struct Running<'s> {
+    /// What is to be run.
+    pub work: Work<'s>,
+    /// The reply's memory, for [`Context::new`](crate::Context::new).
+    pub reply: ReplyBuffer<'s>,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
+pub enum Work<'s> {
+    /// [`Extension::call`](crate::Extension::call).
+    Call(Call<'s>),
+    /// [`Extension::configure`](crate::Extension::configure).
+    Configure(Config<'s>),
+    /// [`Extension::on_event`](crate::Extension::on_event).
+    Event(Event<'s>),
+    /// [`Extension::run_job`](crate::Extension::run_job).
+    Job(JobRun<'s>),
+}
+
+impl Work<'_> {
+    /// The limit on the work's time, in nanoseconds, if the host sets one.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        match self {
+            Self::Call(call) => call.context.timeout_nanos,
+            Self::Configure(_) | Self::Event(_) | Self::Job(_) => None,
+        }
+    }
+}
+
+impl Exchange {
+    /// For a message that has not arrived yet.
+    pub fn new(to: &Served<'_>) -> Self {
+        Self {
+            stage: Stage::Idle,
+            batch: None,
+            reply: Reply::new(to.first),
+            is_deferred: false,
+            is_cancelled: false,
+            is_closed: false,
+            least_log: Level::Debug,
+            opened: Opened::NotAsked,
+            running: Asked::NOTHING,
+            spans: NO_SPANS,
+        }
+    }
+
+    /// The JSON text of the id of the message that runs or waits for its turn; empty if it has none.
+    pub fn id<'t>(&self, message: &'t [u8]) -> &'t [u8] {
+        self.running.id.of(self.running.message.of(message))
+    }
+
+    /// The limit on the time of what runs or waits for its turn, in nanoseconds, if the host sets one.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        self.running.timeout.map(|Nanos(nanos)| nanos)
+    }
+
+    /// The position in the manifest of the operation that runs or waits for its turn; none if it is no operation.
+    pub fn operation(&self) -> Option<usize> {
+        self.running.kind.call().map(|(index, _)| index)
+    }
+
+    /// The caller has cancelled it, and gets no reply.
+    pub fn cancel(&mut self) {
+        self.is_cancelled = true;
+    }
+
+    /// What [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
+    /// one that the batch was received with. Returns none if nothing is to be run.
+    pub fn run<'s>(&'s mut self, to: &Served<'s>, message: &'s mut [u8], out: &'s mut [u8]) -> Option<Running<'s>> {
+        if self.batch.is_none() && !self.reply.is_silent() {
+            let id = self.running.id.of(self.running.message.of(message));
+            let protocol = self.reply.protocol();
+            self.reply.begin(out, 0, most(to, protocol, out), protocol, id);
+        }
+        if let Stage::OwnWork = self.stage {
+            let job = self.start_own_work(to)?;
+            return Some(Running { work: Work::Job(job), reply: self.reply_of_own_work(out) });
+        }
+        self.start(to, message, out, |work, reply, _| Running { work, reply })
+    }
+
+    /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
+    pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
+        let Stage::Running = self.stage else { return };
+        let Asked { kind, message: span, .. } = self.running;
+        if core::mem::take(&mut self.is_cancelled) {
+            let protocol = self.reply.protocol();
+            self.reply.silent(0, protocol);
+        }
+        let end = match (kind, result) {
+            (Kind::Configure { answer }, Ok(_)) => {
+                let end = write_answer(self, to, message, out, span, Answer::Respond(answer));
+                self.opened = if self.reply.is_error() { Opened::No } else { Opened::Yes };
+                end
+            }
+            (Kind::Event { answer } | Kind::Acknowledged { answer, .. }, _) => {
+                write_answer(self, to, message, out, span, Answer::Respond(answer))
+            }
+            // The result of `initialize` is a manifest and nothing else.
+            (Kind::Configure { .. }, Err(failure)) => {
+                self.opened = Opened::No;
+                write_answer(self, to, message, out, span, Answer::Failure(failure))
+            }
+            (Kind::Call { .. }, _) => {
+                let about = about(message, span, &self.spans, to.manifest);
+                self.reply.finish(out, result, &about)
+            }
+        };
+        self.stage = Stage::Completed(self.replied(end));
+    }
+
+    /// Forgets what it was used for before.
+    pub(crate) fn reset(&mut self) {
+        self.stage = Stage::Idle;
+        self.batch = None;
+        self.is_deferred = false;
+        self.is_cancelled = false;
+        self.opened = Opened::NotAsked;
+    }
+
+    /// What was given out was not completed.
+    #[cold]
+    pub(crate) fn give_up(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8]) {
+        self.complete(to, message, out, &Err(Failure::CANCELLED));
+    }
+
+    /// Whether a session has started; none if that was not asked for.
+    #[inline]
+    pub(super) fn take_opened(&mut self) -> Option<bool> {
+        match core::mem::replace(&mut self.opened, Opened::NotAsked) {
+            Opened::NotAsked => None,
+            opened => Some(opened == Opened::Yes),
+        }
+    }
+
+    pub(super) fn replied(&self, end: usize) -> Done {
+        if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
+    }
+
+    /// Whether the request that was answered stays open.
+    pub(super) fn stays_open(&self, protocol: &Protocol, message: &[u8], start: usize) -> bool {
+        let text = message.get(start..).unwrap_or_default();
+        let received = Received::whole(text, &self.spans);
+        // The members were found also where the end of the text was none.
+        received.is_object() && (protocol.stays_open)(&received) && check(text).is_ok()
+    }
+
+    pub(crate) fn begin_own_work(&mut self, protocol: &'static Protocol) {
+        self.reset();
+        self.stage = Stage::OwnWork;
+        self.reply.silent(0, protocol);
+    }
+
+    /// What [`Stage::Running`] says, as parts of the memory.
+    // In line, its parts need not be written to be read again.
+    #[inline(always)]
+    pub(crate) fn start<'s, T>(
+        &'s mut self,
+        to: &Served<'s>,
+        line: &'s mut [u8],
+        memory: &'s mut [u8],
+        take: impl FnOnce(Work<'s>, ReplyBuffer<'s>, &'s [u8]) -> T,
+    ) -> Option<T> {
+        let Stage::Running = self.stage else { return None };
+        let Asked { kind, value, message, id, timeout } = self.running;
+        let protocol = self.reply.protocol();
+        let text = line.get_mut(message.start as usize..message.end as usize)?;
+        let value = if let Some((_, false)) = kind.call() { empty_object(text, value)? } else { value };
+        let (value, parts) = Parts::take(text, value)?;
+        let received = Received { parts, spans: &self.spans };
+        let work = match kind {
+            Kind::Call { .. } | Kind::Acknowledged { .. } => {
+                let (index, _) = kind.call()?;
+                Work::Call(Call {
+                    index,
+                    operation: to.manifest.operations.get(index)?,
+                    args: Value { text: value, numeric_strings: protocol.numeric_strings },
+                    context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
+                })
+            }
+            Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
+            Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
+        };
+        // A notification gets no logs; what was acknowledged has its own.
+        let is_notification = self.reply.is_silent() && kind.acknowledgement().is_none();
+        let least_log = if is_notification { None } else { Some(self.least_log) };
+        let reply = ReplyBuffer { memory, reply: &mut self.reply, received: Some(received), least_log };
+        Some(take(work, reply, received.of(id)))
+    }
+
+    /// The work of its own that the extension has to do.
+    #[inline(never)]
+    pub(crate) fn start_own_work<'s>(&mut self, to: &Served<'s>) -> Option<JobRun<'s>> {
+        let service = to.service?;
+        let job = service.next_job()?;
+        self.stage = Stage::Completed(Done::Nothing);
+        Some(JobRun { service, job })
+    }
+
+    /// The memory for the lines of that.
+    pub(crate) fn reply_of_own_work<'s>(&'s mut self, memory: &'s mut [u8]) -> ReplyBuffer<'s> {
+        ReplyBuffer { memory, reply: &mut self.reply, received: None, least_log: Some(self.least_log) }
+    }
+}
+
+impl Turn<'_, '_> {
+    /// Writes an answer to the message at `message`.
+    #[inline(never)]
+    fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
+        write_answer(self.x, self.to, self.line, self.out, message, text)
+    }
+}
+
+impl Session {
+    /// Takes the message at `message` of the line, whose members were found by the table of the protocol of the message before.
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    pub(crate) fn message(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
+        let in_batch = turn.x.batch.is_some();
+        let text = message.of(turn.line);
+        let (protocols, pinned) = (turn.to.protocols, turn.to.pinned);
+        match classify(text, &mut turn.x.spans, self.protocol, protocols, pinned, in_batch) {
+            Err(error) => return Done::Reply(parse_error(&mut turn.whole_writer(), self.protocol, error)),
+            Ok(Detected::Answer(protocol)) => {
+                self.protocol = protocol;
+                return Done::Nothing;
+            }
+            Ok(Detected::Message(protocol)) => self.protocol = protocol,
+        }
+        let protocol = self.protocol;
+        let facts = turn.to.facts(self.is_closed());
+        // In a batch a reply comes after a bracket or comma, and before a closing bracket and the end of the line.
+        let most = most(turn.to, protocol, turn.out);
+        let (reply_start, limit) = match turn.x.batch {
+            Some(batch) => (batch.end + 1, most.saturating_sub(1 + batch.reserve)),
+            None => (0, most),
+        };
+        let received = Received::whole(text, &turn.x.spans);
+        let id = match (protocol.envelope)(&received) {
+            Envelope::Reply => return Done::Nothing,
+            Envelope::Request { id } => {
+                turn.x.reply.begin(turn.out, reply_start, limit, protocol, received.of(id));
+                id
+            }
+            Envelope::Notification => {
+                turn.x.reply.silent(reply_start, protocol);
+                Span::default()
+            }
+            Envelope::Invalid { text, id } => {
+                let mut out = rpc::writer(turn.out, reply_start, limit);
+                return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
+            }
+        };
+        turn.x.is_closed = facts.is_closed;
+        turn.x.least_log = self.least_log;
+        if protocol.is_json_rpc
+            && let Some(service) = turn.to.service
+            && received.string(rpc::METHOD).is_some_and(|method| service.owns(method))
+        {
+            let end = turn.answer(message, Answer::Service);
+            return turn.x.replied(end);
+        }
+        let (kind, value, timeout) = match (protocol.read)(&received, &facts) {
+            Ok(Action::Call(CallAction { index, args, has_args, timeout })) => {
+                (Kind::Call { index, has_args }, args, timeout)
+            }
+            Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
+                if let Some(end) = self.refused_by_policy(turn, message) {
+                    return turn.x.replied(end);
+                }
+                (Kind::Configure { answer }, config, None)
+            }
+            Ok(Action::AckThenRun { event, answer }) => (Kind::Event { answer }, event, None),
+            Ok(Action::AckThenCall { call: CallAction { index, args, has_args, timeout }, answer }) => {
+                // A manifest has no more operations than that.
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                (Kind::Acknowledged { index, has_args, answer }, args, timeout)
+            }
+            action => {
+                let end = self.answer_action(turn, message, action);
+                return turn.x.replied(end);
+            }
+        };
+        turn.x.running = Asked { kind, value, message, id, timeout };
+        if let Some(answer) = kind.acknowledgement()
+            && !in_batch
+            && !turn.x.reply.is_silent()
+        {
+            // The line with its acknowledgement goes first.
+            turn.x.is_deferred = true;
+            let end = turn.answer(message, Answer::Respond(answer));
+            return turn.x.replied(end);
+        }
+        turn.x.stage = Stage::Running;
+        Done::Run
+    }
+
+    /// Answers a request that runs nothing.
+    #[inline(never)]
+    fn answer_action(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        message: Span,
+        action: Result<Action, &'static Refusal>,
+    ) -> usize {
+        match action {
+            Err(refusal) => turn.answer(message, Answer::Refusal(refusal)),
+            Ok(Action::Answer(answer)) => turn.answer(message, Answer::Respond(answer)),
+            Ok(Action::OpenSession { answer, .. }) => match self.refused_by_policy(turn, message) {
+                Some(end) => end,
+                None => self.initialized(turn, message, answer),
+            },
+            Ok(Action::LimitLogs { least, answer }) => {
+                self.least_log = least;
+                turn.answer(message, Answer::Respond(answer))
+            }
+            Ok(Action::CloseSession { answer }) => {
+                self.state = State::ShuttingDown { initialized: self.state == State::Initialized };
+                turn.x.is_closed = true;
+                if let Some(policy) = turn.to.policy {
+                    policy.close();
+                }
+                turn.answer(message, Answer::Respond(answer))
+            }
+            Ok(_) => {
+                turn.x.reply.silent(0, self.protocol);
+                0
+            }
+        }
+    }
+
+    fn initialized(&mut self, turn: &mut Turn<'_, '_>, message: Span, answer: Respond) -> usize {
+        let end = turn.answer(message, Answer::Respond(answer));
+        if turn.x.reply.is_error() {
+            self.not_initialized(turn.to);
+        } else {
+            self.state = State::Initialized;
+        }
+        end
+    }
+
+    /// A session did not start. One that had started before goes on.
+    pub(super) fn not_initialized(&self, to: &Served<'_>) {
+        if let Some(policy) = to.policy
+            && self.state != State::Initialized
+        {
+            policy.close();
+        }
+    }
+
+    /// Where the reply ends if no session may start.
+    #[inline(never)]
+    fn refused_by_policy(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Option<usize> {
+        let failure = turn.to.policy?.open().err()?;
+        Some(turn.answer(message, Answer::Failure(&failure)))
+    }
+}
+
+/// The longest reply, in bytes: the end of its line has room behind it.
+fn most(to: &Served<'_>, protocol: &Protocol, out: &[u8]) -> usize {
+    let most = out.len().saturating_sub(1);
+    if protocol.has_line_limit { most.min(to.limits.1) } else { most }
+}
+
+/// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
+/// and is wanted no more.
+fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
+    let place = text.get_mut(start as usize..end as usize)?.first_chunk_mut::<2>()?;
+    *place = *b"{}";
+    Some(Span { start, end: start + 2 })
+}

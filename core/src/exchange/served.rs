@@ -1,0 +1,94 @@
+//! What the sessions with one extension share.
+
+use core::fmt;
+
+use super::SessionPolicy;
+use crate::definition::{Facts, Protocol};
+use crate::manifest::Manifest;
+use crate::rpc;
+use crate::service::Service;
+
+/// The least size of a reply region, in bytes: an error reply to a request with the longest id.
+pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
+
+/// What the sessions with one extension share: its manifest, the protocols, the limits, and who may start a session.
+pub struct Served<'m> {
+    pub(crate) manifest: &'static Manifest,
+    /// The protocols, in the order in which they claim messages.
+    pub(crate) protocols: &'m [&'static Protocol],
+    /// The protocol of a message without a marker at the start of a session.
+    pub(super) first: &'static Protocol,
+    /// Whether every message is taken as one of the first protocol.
+    pub(super) pinned: bool,
+    pub(crate) service: Option<&'m dyn Service>,
+    pub(super) policy: Option<&'m dyn SessionPolicy>,
+    /// The longest message that is accepted, and the longest reply that is sent to hosts that read lines of a limited length, in
+    /// bytes without their newlines.
+    pub(crate) limits: (usize, usize),
+}
+
+impl<'m> Served<'m> {
+    /// For an extension with this manifest, which speaks these protocols. Each message is of the first protocol in the list
+    /// whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as one of the
+    /// protocol of the message before, and of the first in the list at the start of a session.
+    ///
+    /// The limits are those of a message and of a reply, in bytes. Hosts are told of them; the first is the caller's to keep, and the
+    /// memory of replies decides about the second.
+    ///
+    /// Returns none if the list is empty.
+    pub fn new(
+        manifest: &'static Manifest,
+        protocols: &'m [&'static Protocol],
+        limits: (usize, usize),
+    ) -> Option<Self> {
+        let first = protocols.first().copied()?;
+        Some(Self { manifest, protocols, first, pinned: false, service: None, policy: None, limits })
+    }
+
+    /// For one protocol only: every message is taken as one of it.
+    #[must_use]
+    pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
+        Self { first: protocol, pinned: true, ..self }
+    }
+
+    /// With a service that answers its requests beside the extension, also while a call is out.
+    #[must_use]
+    pub fn with_service(self, service: &'m dyn Service) -> Self {
+        Self { service: Some(service), ..self }
+    }
+
+    /// With a policy that decides who may start a session.
+    #[must_use]
+    pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
+        Self { policy: Some(policy), ..self }
+    }
+
+    /// The longest message that is accepted and the longest reply that is sent in JSON-RPC, in bytes.
+    pub fn limits(&self) -> (usize, usize) {
+        self.limits
+    }
+
+    /// Whether the extension has work of its own to do, which [`Session::own_work`](super::Session::own_work) begins.
+    #[inline]
+    pub fn is_own_work_due(&self) -> bool {
+        self.service.is_some_and(|service| service.next_job().is_some())
+    }
+
+    pub(super) fn facts(&self, is_closed: bool) -> Facts<'static> {
+        Facts { manifest: self.manifest, limits: self.limits, is_closed }
+    }
+
+    /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
+    pub(super) fn json_rpc(&self, last: &'static Protocol) -> Option<&'static Protocol> {
+        core::iter::once(last).chain(self.protocols.iter().copied()).find(|protocol| protocol.is_json_rpc)
+    }
+}
+
+impl fmt::Debug for Served<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served")
+            .field("protocols", &self.protocols)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+//! Sessions: from the first request of a connection to `shutdown`, and who may start one.
+
+use super::answer::parse_error;
+use super::state::{Done, Exchange, Stage, Turn};
+use super::{Served, detect};
+use crate::definition::Protocol;
+use crate::failure::Failure;
+use crate::frame::TooLong;
+use crate::json::check::Span;
+use crate::json::write::Writer;
+use crate::level::Level;
+use crate::rpc;
+
+/// Who may start a session, where several connections lead to one extension.
+///
+/// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
+pub trait SessionPolicy {
+    /// A host asks to start a session.
+    ///
+    /// # Errors
+    /// The reason why it may not. The host gets it as the error of its `initialize`.
+    fn open(&self) -> Result<(), Failure>;
+
+    /// The session was shut down, or did not start after all. The loss of a connection is known to the driver's caller.
+    fn close(&self);
+}
+
+/// What stays the same from one message of a peer to the next: the protocol that it speaks, and whether it has started a session.
+#[derive(Debug, Clone, Copy)]
+pub struct Session {
+    /// The protocol of the last message; what cannot be read is answered in it.
+    pub(crate) protocol: &'static Protocol,
+    /// The protocol of the last message that was inspected, which may be ahead of its turn.
+    pub(crate) ahead: &'static Protocol,
+    pub(super) state: State,
+    /// The least level of logs that the peer wants.
+    pub(super) least_log: Level,
+}
+
+/// A session runs from its first request to `shutdown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// No `initialize` was seen: one-shot use.
+    Fresh,
+    Initialized,
+    /// `shutdown` was taken; its acknowledgement is not out yet.
+    ShuttingDown {
+        /// What is shut down began with `initialize`.
+        initialized: bool,
+    },
+    Ended,
+}
+
+/// What becomes of a message. Lengths are those of what was written into the reply region, from its start and without a newline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It is done with, and nothing is said.
+    Nothing,
+    /// It is done with, and this is the reply.
+    Reply(usize),
+    /// This acknowledges a request that stays open: no reply will come.
+    StaysOpen(usize),
+    /// The extension is to run: [`Exchange::run`].
+    Run {
+        /// A reply will come of it, in this message or as a member of a batch.
+        owes_reply: bool,
+    },
+    /// This acknowledges what is to run. Send it, then call [`Session::settle`], which returns [`Next::Run`].
+    ReplyThenRun(usize),
+    /// The session was shut down. Send the acknowledgement, where there is one to give, then call [`Session::settle`].
+    Shutdown(Option<usize>),
+}
+
+impl Session {
+    /// A peer that has said nothing yet.
+    pub fn new(to: &Served<'_>) -> Self {
+        Self { protocol: to.first, ahead: to.first, state: State::Fresh, least_log: Level::Debug }
+    }
+
+    /// The protocol of the last message.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.protocol
+    }
+
+    /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Initialized | State::ShuttingDown { initialized: true })
+    }
+
+    /// Receives a message: one JSON text, which may have white space and a byte-order mark around it. `out` is the memory for what
+    /// is answered at once, at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes. What `exchange` was used for before is forgotten.
+    ///
+    /// A batch must be given the same `out` until it is settled: its replies come together there.
+    pub fn receive(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], exchange: &mut Exchange) -> Next {
+        exchange.reset();
+        if u32::try_from(message.len()).is_err() {
+            let limit = u32::MAX as usize;
+            return Next::Reply(self.too_long(TooLong { limit, dropped: message.len() }, out));
+        }
+        let start = if message.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 };
+        let mut turn = Turn { to, x: exchange, line: message, out };
+        let done = self.take(&mut turn, start);
+        self.ahead = self.protocol;
+        match self.advance(&mut turn, Some(done)) {
+            Next::Reply(end) if turn.x.stays_open(self.protocol, message, start) => Next::StaysOpen(end),
+            next => next,
+        }
+    }
+
+    /// Says what follows once [`Exchange::complete`] has the result, or what [`Next::ReplyThenRun`] or [`Next::Shutdown`] gave out is
+    /// sent.
+    pub fn settle(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], exchange: &mut Exchange) -> Next {
+        if let Stage::Running = exchange.stage {
+            exchange.give_up(to, message, out);
+        }
+        self.completed(to, exchange);
+        let done = self.settled(exchange);
+        self.advance(&mut Turn { to, x: exchange, line: message, out }, done)
+    }
+
+    /// Begins what the extension has to do of its own accord, if something [is due](Served::is_own_work_due): it has no message and
+    /// no reply. [`Exchange::run`] hands it out.
+    pub fn own_work(&mut self, to: &Served<'_>, exchange: &mut Exchange) -> Next {
+        if !to.is_own_work_due() {
+            return Next::Nothing;
+        }
+        exchange.begin_own_work(to.json_rpc(self.protocol).unwrap_or(self.protocol));
+        Next::Run { owes_reply: false }
+    }
+
+    /// Writes the answer to a message that was too long to be received, and returns its length.
+    pub fn too_long(&self, fault: TooLong, out: &mut [u8]) -> usize {
+        let mut out = Writer::new(out);
+        self.protocol.begin_parse_error(&mut out);
+        rpc::end_too_long(&mut out, fault)
+    }
+
+    /// The connection is gone, or a new one is here: what is known of the peer is forgotten. Returns whether a session was open
+    /// that had begun with `initialize`, so that [`safe_state`](crate::Extension::safe_state) must run. The configuration is
+    /// the extension's and survives.
+    pub fn lost(&mut self, to: &Served<'_>) -> bool {
+        let was_open = self.is_open();
+        *self = Self::new(to);
+        if let Some(service) = to.service {
+            service.disconnected();
+        }
+        was_open
+    }
+
+    /// Takes the text that begins at `start`: a message or a batch of them.
+    pub(crate) fn take(&mut self, turn: &mut Turn<'_, '_>, start: usize) -> Done {
+        let line = turn.line;
+        let text = line.get(start..).unwrap_or_default();
+        // What is blank is a request that was cancelled while it waited its turn.
+        let Some(blanks) = text.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) else {
+            return Done::Nothing;
+        };
+        if text.get(blanks) == Some(&b'[') && (!turn.to.pinned || self.protocol.is_json_rpc) {
+            return self.begin_batch(turn, start, start + blanks);
+        }
+        self.unscanned(turn, start)
+    }
+
+    /// Takes the text that begins at `start` as one message.
+    pub(super) fn unscanned(&mut self, turn: &mut Turn<'_, '_>, start: usize) -> Done {
+        let text = turn.line.get(start..).unwrap_or_default();
+        match detect::scan(text, self.protocol, &mut turn.x.spans) {
+            Ok(()) => self.message(turn, Span::of_range(start, turn.line.len())),
+            Err(error) => Done::Reply(parse_error(&mut turn.whole_writer(), self.protocol, error)),
+        }
+    }
+
+    /// What has come of the message, now that what was handed out is dealt with; none if nothing was.
+    #[inline]
+    pub(crate) fn settled(&mut self, x: &mut Exchange) -> Option<Done> {
+        match core::mem::replace(&mut x.stage, Stage::Idle) {
+            Stage::Completed(done) => Some(done),
+            Stage::Written if core::mem::take(&mut x.is_deferred) => {
+                x.stage = Stage::Running;
+                x.reply.silent(0, self.protocol);
+                Some(Done::Run)
+            }
+            Stage::Written if self.is_shutting_down() => Some(Done::Nothing),
+            _ => None,
+        }
+    }
+
+    /// Says what follows when a message that is no batch has come to this.
+    #[inline]
+    pub(crate) fn conclude(&mut self, x: &mut Exchange, done: Done) -> Next {
+        match done {
+            Done::Run => Next::Run { owes_reply: !x.reply.is_silent() },
+            Done::Reply(end) => {
+                x.stage = Stage::Written;
+                if x.is_deferred {
+                    Next::ReplyThenRun(end)
+                } else if self.is_shutting_down() {
+                    Next::Shutdown(Some(end))
+                } else {
+                    Next::Reply(end)
+                }
+            }
+            Done::Nothing if self.is_shutting_down() => {
+                // Where it came as a notification, there is no acknowledgement to wait for.
+                self.state = State::Ended;
+                Next::Shutdown(None)
+            }
+            Done::Nothing => Next::Nothing,
+        }
+    }
+
+    /// Says what follows when a member of a batch has come to this.
+    #[inline(never)]
+    pub(crate) fn advance_batch(&mut self, turn: &mut Turn<'_, '_>, mut done: Option<Done>) -> Next {
+        while turn.x.batch.is_some() {
+            match self.next_of_batch(turn, done.take()) {
+                Done::Nothing if turn.x.batch.is_some() => {}
+                next => return self.conclude(turn.x, next),
+            }
+        }
+        Next::Nothing
+    }
+
+    fn advance(&mut self, turn: &mut Turn<'_, '_>, done: Option<Done>) -> Next {
+        match done {
+            done if turn.x.batch.is_some() => self.advance_batch(turn, done),
+            Some(done) => self.conclude(turn.x, done),
+            None => Next::Nothing,
+        }
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        matches!(self.state, State::ShuttingDown { .. })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_shutting_down() || self.state == State::Ended
+    }
+
+    /// What was asked for has come to its end: a session has started, or has not.
+    #[inline]
+    pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
+        match exchange.take_opened() {
+            Some(true) => self.state = State::Initialized,
+            Some(false) => self.not_initialized(to),
+            None => {}
+        }
+    }
+}

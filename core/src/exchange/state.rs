@@ -1,0 +1,149 @@
+//! What is known of a message while it is worked on.
+
+use super::Served;
+use crate::definition::{Nanos, Respond};
+use crate::json::check::{Span, Spans};
+use crate::json::write::Writer;
+use crate::level::Level;
+use crate::reply::Reply;
+
+/// One message, from its arrival to its reply.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Exchange {
+    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes last.
+    pub(crate) stage: Stage,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) reply: Reply,
+    /// What is to run has an acknowledgement, which goes first.
+    pub(crate) is_deferred: bool,
+    /// The caller has cancelled it, and gets no reply.
+    pub(super) is_cancelled: bool,
+    /// Whether the session was shut down when the message came.
+    pub(super) is_closed: bool,
+    pub(super) least_log: Level,
+    pub(super) opened: Opened,
+    /// What runs, or ran last: it stays where it is.
+    pub(super) running: Asked,
+    /// Where the members of the current message are.
+    pub(crate) spans: Spans,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stage {
+    Idle,
+    /// A reply or an acknowledgement was handed out.
+    Written,
+    /// [`Exchange::running`] runs, or waits for its turn.
+    Running,
+    /// Work of the extension's own has its turn.
+    OwnWork,
+    /// What ran has ended, with this.
+    Completed(Done),
+}
+
+/// What came of a message, or of a member of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Done {
+    Nothing,
+    /// A reply is in the reply region, up to here.
+    Reply(usize),
+    Run,
+}
+
+/// A message that is worked on: the line it is in, and the memory of its reply.
+pub(crate) struct Turn<'t, 'm> {
+    pub(crate) to: &'t Served<'m>,
+    pub(crate) x: &'t mut Exchange,
+    pub(crate) line: &'t [u8],
+    pub(crate) out: &'t mut [u8],
+}
+
+/// Whether the configuration that ran has started a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opened {
+    NotAsked,
+    Yes,
+    No,
+}
+
+/// What is asked of the extension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) kind: Kind,
+    /// What the extension gets: arguments, a configuration or an event.
+    pub(super) value: Span,
+    /// Where the message is in its line.
+    pub(super) message: Span,
+    pub(super) id: Span,
+    pub(super) timeout: Option<Nanos>,
+}
+
+impl Asked {
+    pub(super) const NOTHING: Self = Self {
+        kind: Kind::Call { index: 0, has_args: false },
+        value: Span { start: 0, end: 0 },
+        message: Span { start: 0, end: 0 },
+        id: Span { start: 0, end: 0 },
+        timeout: None,
+    };
+}
+
+/// What runs, and how it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Call {
+        index: usize,
+        /// The value is an object; if not, an empty object takes its place.
+        has_args: bool,
+    },
+    Configure {
+        answer: Respond,
+    },
+    Event {
+        answer: Respond,
+    },
+    /// A call that is acknowledged before it runs.
+    Acknowledged {
+        index: u16,
+        has_args: bool,
+        answer: Respond,
+    },
+}
+
+impl Kind {
+    /// The call that it is: the operation, and whether it has arguments.
+    pub(super) fn call(self) -> Option<(usize, bool)> {
+        match self {
+            Self::Call { index, has_args } => Some((index, has_args)),
+            Self::Acknowledged { index, has_args, .. } => Some((usize::from(index), has_args)),
+            Self::Configure { .. } | Self::Event { .. } => None,
+        }
+    }
+
+    /// What is said before it runs.
+    pub(super) fn acknowledgement(self) -> Option<Respond> {
+        match self {
+            Self::Event { answer } | Self::Acknowledged { answer, .. } => Some(answer),
+            Self::Call { .. } | Self::Configure { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    /// Behind the last member that was examined, in the line.
+    pub(super) next: usize,
+    /// Behind the replies so far, in the reply region.
+    pub(super) end: usize,
+    /// Bytes that are kept for the replies to members that were not looked at yet.
+    pub(super) reserve: usize,
+}
+
+impl Turn<'_, '_> {
+    /// A writer for a separate line.
+    pub(crate) fn whole_writer(&mut self) -> Writer<'_> {
+        let limit = self.out.len().saturating_sub(1);
+        Writer::new(self.out.get_mut(..limit).unwrap_or_default())
+    }
+}

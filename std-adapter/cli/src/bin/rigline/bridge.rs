@@ -1,0 +1,112 @@
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rigline_host::protocol::Protocol;
+use rigline_host::proxy::{End, Limits, Proxy, Transport};
+use rigline_host::relay::Relay;
+use rigline_host::target::Target;
+use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
+
+use crate::connect::{self, Connection, Failure};
+use crate::protocol::{self, DEFAULT};
+use crate::record::{self, RecordArguments};
+use crate::serve;
+
+/// Expose a device as an extension on standard input and output
+///
+/// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
+/// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
+/// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
+/// `env` are left out, and a log reports that.
+///
+/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
+/// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
+///
+/// The bridge refuses a call whose arguments break the operation's schema, and does not send it.
+///
+/// Exit codes: 0 after shutdown, and at the end of input.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A gevals host starts an extension without arguments. Therefore it starts a shim, which starts the bridge:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    record: RecordArguments,
+    /// The protocol on standard input and output. For namel3ss, the whole input is one request
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
+    protocol: &'static Protocol,
+    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading at a line of more than 65535 bytes
+    #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
+    reply_limit: usize,
+    /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
+    #[arg(short = 'c', value_name = "SOURCE", hide = true, allow_hyphen_values = true)]
+    code: Option<String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.protocol.has_proxy {
+            return connect::run_alone(self.recorded());
+        }
+        if self.record.is_wanted() {
+            return Err(Failure::usage(format!("--record: --protocol {} is not recorded", self.protocol.name)));
+        }
+        self.relay()
+    }
+
+    async fn recorded(mut self) -> Result<u8, Failure> {
+        if self.record.is_wanted() && matches!(self.connection.target, Target::Http(_)) {
+            return Err(Failure::usage("--record: HTTP is not recorded"));
+        }
+        let recorder = self.record.begin(&self.connection.target.to_string())?;
+        self.connection.recorder.clone_from(&recorder);
+        let ended = self.bridge().await;
+        let Some(recorder) = recorder else { return ended };
+        let code = ended.as_ref().map_or_else(|failure| failure.code, |code| *code);
+        let code = record::finish(&recorder, &[], code);
+        ended.map(|_| code)
+    }
+
+    fn relay(self) -> Result<ExitCode, Failure> {
+        let relay = Relay::connect(&self.connection.target, self.connection.options());
+        let relay = relay.map_err(serve::relay_failure)?;
+        let mut stdio = Stdio::new();
+        if let Some(lines) = self.protocol.lines {
+            stdio = stdio.protocol(lines);
+        }
+        if self.protocol.is_single_document {
+            stdio = stdio.single_document();
+        }
+        Ok(stdio.serve(relay))
+    }
+
+    async fn bridge(self) -> Result<u8, Failure> {
+        let mut options = self.connection.options();
+        if options.wait.is_zero() {
+            options.wait = Duration::from_secs(60);
+        }
+        let limits = Limits { reply: self.reply_limit.max(600), ..Limits::default() };
+        let proxy = Proxy::new(self.connection.target, options, limits);
+        let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Stdio);
+        tokio::select! {
+            end = serving => {
+                // After a loss there is nothing left to close.
+                if end != End::Lost {
+                    proxy.close().await;
+                }
+                Ok(connect::SUCCESS)
+            }
+            // The caller is gone: the running call is cancelled.
+            () = stdio::unread() => {
+                proxy.abandon().await;
+                Ok(connect::SUCCESS)
+            }
+            interruption = connect::interrupted() => {
+                proxy.abandon().await;
+                Err(interruption)
+            }
+        }
+    }
+}

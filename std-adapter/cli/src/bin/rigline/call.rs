@@ -1,0 +1,347 @@
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use rigline::FailureKind;
+use rigline::json::{Json, Kind};
+use rigline_host::by_schema::{Schema, no_operation};
+use rigline_host::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
+use rigline_host::record::Recorder;
+use rigline_host::target::Target;
+use semver::{Version, VersionReq};
+use serde_json::Value;
+
+use crate::arguments::Given;
+use crate::complete;
+use crate::connect::{self, Connection, Failure};
+use crate::describe;
+use crate::out::{self, Table};
+use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
+use crate::record::{self, RecordArguments};
+
+/// `call`'s options of single protocols.
+#[derive(Debug)]
+pub(crate) struct OfCall;
+
+impl HasOptions for OfCall {
+    const COMMAND: Command = Command::Call;
+}
+
+/// Call an operation
+///
+/// The operation's schema determines the type of each value: `samples=4` is a number if the schema requires a number, and `channel=3V3`
+/// is a string. `place.city=Bonn` sets a member of an object, and `days.0=3` an element of a list. Arguments are checked before anything
+/// is sent. Logs go to standard error, outputs to standard output. `rigline call TARGET OPERATION --help` shows one operation.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    peer: PeerArguments,
+    #[command(flatten)]
+    own: OwnOptions<OfCall>,
+    #[command(flatten)]
+    record: RecordArguments,
+    /// The operation, or the tool
+    #[arg(add = complete::operations())]
+    operation: String,
+    /// The arguments, as name=value
+    #[arg(value_name = "NAME=VALUE", add = complete::arguments())]
+    values: Vec<String>,
+    /// The arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
+    #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
+    args: Option<String>,
+    /// How long the call may take, more than 0s [default: 30s; namel3ss: the time limit of the tool's binding, or 10s]
+    #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
+    timeout: Option<Duration>,
+    /// Fail with 3 unless the extension's version is in this range, such as ">=1.2"
+    #[arg(long, value_name = "RANGE")]
+    expect_version: Option<VersionReq>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
+        connect::run_alone(async move {
+            let as_json = self.json;
+            let mut evidence = Evidence::default();
+            let mut called = match self.begin_recording() {
+                Ok(recorder) => {
+                    self.connection.recorder.clone_from(&recorder);
+                    evidence.recorder = recorder;
+                    self.call(&mut evidence).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = &called {
+                evidence.report = as_json_of_failure(failure);
+                if as_json {
+                    connect::print_json(&evidence.report);
+                }
+            }
+            if let Some(recorder) = evidence.recorder {
+                let code = called.as_ref().map_or_else(|failure| failure.code, |code| *code);
+                let files = [("report.json", evidence.report), ("values.jsonl", evidence.values)];
+                let ended = record::finish(&recorder, &files, code);
+                called = called.map(|_| ended);
+            }
+            called
+        })
+    }
+
+    fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
+        let target = &self.connection.target;
+        let has_session = !self.peer.protocol.is_single_document && !matches!(target, Target::Http(_));
+        if self.record.is_wanted() && !has_session {
+            let text = "--record: what passes over HTTP, and what a program gets that is started for one call, is not recorded";
+            return Err(Failure::usage(text));
+        }
+        self.record.begin(&target.to_string())
+    }
+
+    /// What `--help` shows where an operation is named: that operation.
+    pub(crate) fn describe(self) -> Result<ExitCode, Failure> {
+        describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
+    }
+
+    async fn call(mut self, evidence: &mut Evidence) -> Result<u8, Failure> {
+        let protocol = self.peer.protocol;
+        self.own.check(protocol)?;
+        if self.connection.config.is_some() && !protocol.has_config {
+            let names = protocol::names(|protocol| protocol.has_config);
+            return Err(Failure::usage(format!("--config goes with --protocol {names}")));
+        }
+        if self.expect_version.is_some() && !protocol.has_manifest {
+            return Err(Failure::usage(format!(
+                "--expect-version: with {} an extension has no version",
+                protocol.title
+            )));
+        }
+        let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
+        let mut options = self.connection.options();
+        if let Some(listener) = options.listener.take() {
+            let bar = spinner.bar.clone();
+            options.listener = Some(Arc::new(move |event| bar.suspend(|| listener(event))));
+        }
+        let own = std::mem::take(&mut self.own.values);
+        // Made once: a signal between two steps must not be lost.
+        let mut interrupted = pin!(connect::interrupted());
+        let mut client = tokio::select! {
+            biased;
+            interruption = &mut interrupted => return Err(interruption),
+            client = self.peer.client(&self.connection, options, own) => client?,
+        };
+        let prepared = tokio::select! {
+            biased;
+            interruption = &mut interrupted => {
+                client.interrupt().await;
+                return Err(interruption);
+            }
+            prepared = self.prepare(&mut *client) => prepared,
+        };
+        let args = match prepared {
+            Ok(args) => args,
+            Err(failure) => {
+                let _ = client.close().await;
+                return Err(failure);
+            }
+        };
+        let request =
+            CallRequest { operation: self.operation.clone(), args, timeout: self.timeout, ..CallRequest::default() };
+        let called = tokio::select! {
+            biased;
+            interruption = &mut interrupted => {
+                spinner.bar.finish_and_clear();
+                client.interrupt().await;
+                return Err(interruption);
+            }
+            called = client.call(&request) => called,
+        };
+        spinner.bar.finish_and_clear();
+        let record_fault = client.record_fault();
+        if let Some(fault) = &record_fault {
+            connect::complain(format_args!("rigline: {fault}"));
+        }
+        let answer = match called {
+            Ok(answer) => answer,
+            Err(error) => {
+                // Said before the connection is closed, which may take a while; what that brings adds nothing.
+                let failure = Failure::from(error);
+                failure.tell();
+                evidence.report = as_json_of_failure(&failure);
+                if self.json {
+                    connect::print_json(&evidence.report);
+                }
+                let _ = client.close().await;
+                return Ok(failure.code);
+            }
+        };
+        if self.connection.verbose && !answer.stderr.is_empty() {
+            connect::complain(answer.stderr.trim_end());
+        }
+        evidence.answer(&self.operation, &answer);
+        if self.json {
+            connect::print_json(&evidence.report);
+        } else {
+            connect::print(&as_text(&answer));
+            if let Some(failure) = &answer.failure {
+                out::complain_of_failure(&format!("{} failed: {failure}", self.operation));
+            }
+        }
+        match client.close().await {
+            Ok(Some(unclean)) => connect::complain(format_args!("rigline: {unclean}")),
+            Ok(None) => {}
+            Err(error) => connect::complain(format_args!("rigline: shutdown: {error}")),
+        }
+        let code = exit_code(answer.failure.as_ref());
+        Ok(if record_fault.is_some() { code.max(connect::FAILED) } else { code })
+    }
+
+    /// The arguments, checked against the extension's description.
+    async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
+        if !self.peer.protocol.has_manifest {
+            // The program that calls knows what the operation takes.
+            return self.arguments(&[&self.operation], Some(&Schema::any()));
+        }
+        let described = client.describe(None, self.connection.start_timeout).await?;
+        let Description::Manifest(described) = described else {
+            return Err(Failure::usage(format!("{} does not list its operations", self.connection.target)));
+        };
+        let Described { manifest, .. } = &*described;
+        if let Some(recorder) = &self.connection.recorder {
+            record::identify(recorder, client, manifest).await;
+        }
+        self.expected(&manifest.name, &manifest.version)?;
+        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        let schema = manifest.operation(&self.operation).map(|operation| Schema::read(&operation.params_text));
+        self.arguments(&names, schema.as_ref())
+    }
+
+    fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
+        let Some(range) = &self.expect_version else { return Ok(()) };
+        let no = |why: String| Failure::no_answer(format!("{name}: {why}"));
+        let version =
+            Version::parse(version).map_err(|error| no(format!("its version `{version}` is not semantic: {error}")))?;
+        if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
+    }
+
+    fn arguments(&self, operations: &[&str], schema: Option<&Schema>) -> Result<String, Failure> {
+        let Some(schema) = schema else { return Err(Failure::usage(no_operation(&self.operation, operations))) };
+        let words =
+            ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];
+        let given = Given {
+            operation: &self.operation,
+            args: self.args.as_deref(),
+            values: &self.values,
+            is_quiet: self.connection.quiet,
+            help: out::command_line(&words) + &protocol::option_of(self.peer.protocol),
+        };
+        given.arguments(schema)
+    }
+}
+
+/// The report for a recording.
+#[derive(Default)]
+struct Evidence {
+    recorder: Option<Arc<Recorder>>,
+    report: String,
+    values: String,
+}
+
+impl Evidence {
+    fn answer(&mut self, operation: &str, answer: &Answer) {
+        self.report = as_json(answer);
+        let outputs = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+        // Their own text, so that numbers keep their digits.
+        let mut add = |output: &str, value: Json<'_>| {
+            let (operation, output) = (Value::from(operation), Value::from(output));
+            self.values += &format!("{{\"operation\":{operation},\"output\":{output},\"value\":{value}}}\n");
+        };
+        match outputs.kind() {
+            Kind::Object => outputs.members().for_each(|(name, value)| add(&name.to_string(), value)),
+            Kind::Null => {}
+            _ => add("result", outputs),
+        }
+    }
+}
+
+/// The exit code of an answer: the same in every protocol.
+fn exit_code(failure: Option<&CallFailure>) -> u8 {
+    match failure {
+        None => connect::SUCCESS,
+        Some(failure) if failure.is_invalid => connect::NO_ANSWER,
+        Some(failure) => match failure.kind {
+            FailureKind::UnknownOperation | FailureKind::BadArguments => connect::USAGE,
+            FailureKind::Timeout => connect::TIMED_OUT,
+            _ => connect::FAILED,
+        },
+    }
+}
+
+/// An answer as JSON, in one shape for every protocol.
+fn as_json(answer: &Answer) -> String {
+    let failure = answer.failure.as_ref();
+    let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
+    let error = failure.map(|failure| failure.message.as_str());
+    let code = failure.and_then(|failure| failure.code.clone());
+    to_json(failure.is_none(), message, error, code, &answer.outputs)
+}
+
+/// The same shape for a call without an answer.
+fn as_json_of_failure(failure: &Failure) -> String {
+    to_json(false, None, Some(&failure.text), None, "{}")
+}
+
+/// Outputs keep their digits, which a number of `serde_json` may not.
+fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Option<Value>, outputs: &str) -> String {
+    let (message, error, code) = (Value::from(message), Value::from(error), code.unwrap_or_default());
+    let text = format!(
+        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code},\"outputs\":{outputs}}}"
+    );
+    Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
+}
+
+/// An answer for people: its message, and a table of the outputs.
+fn as_text(answer: &Answer) -> String {
+    let json = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+    let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
+    let mut text = answer.message.as_ref().map(|message| format!("{message}\n")).unwrap_or_default();
+    if json.kind() != Kind::Object {
+        return if json.is_null() { text } else { plain(json) + "\n" };
+    }
+    let mut table = Table::new(&[]);
+    for (name, value) in json.members() {
+        match value.text() {
+            Some(message) if answer.is_message_output && name == "message" => text = format!("{message}\n"),
+            _ => table.row([name.to_string(), plain(value)]),
+        }
+    }
+    if !table.is_empty() {
+        text.push_str(&table.to_string());
+    }
+    text
+}
+
+/// A sign of life on a terminal; nothing elsewhere.
+struct Spinner {
+    bar: ProgressBar,
+}
+
+impl Spinner {
+    fn start(quiet: bool, what: String) -> Self {
+        let bar = if quiet || !out::has_progress() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        bar.set_message(out::word(&what).into_owned());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { bar }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

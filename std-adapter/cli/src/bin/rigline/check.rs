@@ -1,0 +1,285 @@
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rigline_host::Direction;
+use rigline_host::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
+use rigline_host::check::{Settings, ensure_transcripts};
+use rigline_host::client::Command;
+use rigline_host::protocol::Protocol;
+use rigline_host::target::Target;
+use rigline_host::terminal;
+use serde_json::{Map, Value};
+
+use crate::connect::{self, Connection, Failure};
+use crate::files;
+use crate::out::{self, Style, Text};
+use crate::protocol::{self, DEFAULT, HasOptions, OwnOptions};
+
+/// `check`'s options of single protocols.
+#[derive(Debug)]
+pub(crate) struct OfCheck;
+
+impl HasOptions for OfCheck {
+    const COMMAND: Command = Command::Check;
+}
+
+/// Check whether an extension or a server conforms to its protocol and works with its real hosts
+///
+/// Each case uses a new connection. A failed case is shown with the lines that were sent and received. On live hardware (serial, TCP),
+/// only the operations that --call names are called, or `identify`, if none is named; cases that need others are skipped. In a program,
+/// operations are also called with arguments that their schema refuses.
+///
+/// A failed case is marked as needed by the protocol's real host, or by a standard only. The exit code depends on the first kind; with
+/// --strict on both.
+///
+/// Exit codes: 0 no case failed that a real host needs (with --strict: no case failed), 1 one failed, 2 usage, 3 the target cannot be
+/// started, opened or connected to.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    /// The protocol of the target. For a waza server, the check writes evals to the folder for temporary files
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
+    protocol: &'static Protocol,
+    /// An operation that may run, and its arguments as a JSON object; may be repeated
+    #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
+    call: Vec<String>,
+    /// Amplifier, and namel3ss services: an operation that exceeds its time limit, and its arguments as a JSON object
+    #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2)]
+    slow: Vec<String>,
+    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events [default with --json: a new
+    /// folder in the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    transcripts: Option<PathBuf>,
+    /// Over HTTP, send the bearer token in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long to wait for each answer
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
+    patience: std::time::Duration,
+    #[command(flatten)]
+    own: OwnOptions<OfCheck>,
+    /// Also count failed cases that only a standard needs in the exit code
+    #[arg(long)]
+    strict: bool,
+    /// Run only the cases whose name begins with this; may be repeated
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the report as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
+    /// Write the report as JUnit XML; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        connect::run(self.check())
+    }
+
+    async fn check(self) -> Result<u8, Failure> {
+        files::ensure_reports(
+            &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
+            self.json.then_some("--json"),
+        )?;
+        self.own.check(self.protocol)?;
+        let Some(suite) = self.protocol.check else {
+            return Err(Failure::usage(format!("--protocol {}: there are no cases for it", self.protocol.name)));
+        };
+        if let Some(folder) = &self.transcripts {
+            if !suite.has_transcripts {
+                let names = protocol::names(|protocol| protocol.check.is_some_and(|suite| suite.has_transcripts));
+                return Err(Failure::usage(format!("--transcripts goes with --protocol {names}")));
+            }
+            ensure_transcripts((suite.names)().into_iter(), folder)
+                .map_err(|error| Failure::usage(format!("--transcripts {error}")))?;
+        }
+        let settings = Settings {
+            target: self.connection.target.clone(),
+            options: self.connection.options(),
+            token: self.token_file.as_deref().map(protocol::bearer).transpose()?,
+            timeout: self.patience,
+            plan: self.plan()?,
+            own: self.own.values.clone(),
+            prefixes: self.case.clone(),
+        };
+        let report = (suite.run)(settings, &mut |result| self.tell(result)).await?;
+        self.report(&report)
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let sample = |(operation, args): (String, Value)| Sample { operation, args: args.to_string() };
+        let transcripts = match &self.transcripts {
+            None if self.json => Some(std::env::temp_dir().join(format!("rigline-check-{}", own_name()))),
+            transcripts => transcripts.clone(),
+        };
+        Ok(Plan {
+            samples: self.calls()?.into_iter().map(sample).collect(),
+            slow: pairs("--slow", &self.slow)?.into_iter().next().map(sample),
+            transcripts,
+        })
+    }
+
+    fn tell(&self, result: &CaseResult) {
+        // The one reason for all of them was printed already.
+        let is_hopeless = result.outcome == Outcome::Skip && result.text.starts_with(check::NO_SESSION);
+        let is_left_out =
+            self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
+        if !(self.is_quiet() || is_left_out) {
+            let style = match result.outcome {
+                Outcome::Pass => Style::Good,
+                Outcome::Fail => Style::Bad,
+                _ => Style::Dim,
+            };
+            let text = as_text(result, self.connection.verbose);
+            let name = result.outcome.name();
+            let rest = text.strip_prefix(name).unwrap_or_default();
+            out::print_text(&Text::new().styled(style, name).plain(rest));
+        }
+    }
+
+    /// Whether standard output is reserved for a report.
+    fn is_quiet(&self) -> bool {
+        let is_output = |file: &Option<PathBuf>| file.as_deref().is_some_and(files::is_stdout);
+        self.json || is_output(&self.json_file) || is_output(&self.junit)
+    }
+
+    fn report(&self, report: &Report) -> Result<u8, Failure> {
+        if self.json {
+            connect::print_json(&format!("{:#}\n", report.to_json()));
+        } else if !self.is_quiet() {
+            let failed = report.count(Outcome::Fail);
+            let by_standard = match report.failed(Need::Standard) {
+                0 => String::new(),
+                count if count == failed => " (which no real host needs)".to_owned(),
+                count => format!(" ({count} of them no real host needs)"),
+            };
+            connect::print(&format!(
+                "{}: {} passed, {failed} failed{by_standard}, {} skipped\n",
+                report.target,
+                report.count(Outcome::Pass),
+                report.count(Outcome::Skip)
+            ));
+        }
+        // One that cannot be written does not take the other.
+        let mut written = Ok(());
+        if let Some(file) = &self.json_file {
+            written = files::write(file, &terminal::json(&format!("{:#}\n", report.to_json())));
+        }
+        if let Some(file) = &self.junit {
+            let xml = junit(report).to_string();
+            let xml = xml.map_err(|error| Failure::usage(format!("{}: {error}", file.display())));
+            written = written.and(xml.and_then(|xml| files::write(file, &xml)));
+        }
+        written?;
+        if let Some(error) = &report.unopened {
+            let failure = Failure::of(error);
+            // A port that stays busy is not a timeout of a case.
+            let code = if failure.code == connect::USAGE { connect::USAGE } else { connect::NO_ANSWER };
+            return Err(Failure { code, ..failure });
+        }
+        if let Some(why) = &report.unreached {
+            return Err(Failure::no_answer(why));
+        }
+        let counts = if self.strict { report.count(Outcome::Fail) } else { report.failed(Need::Host) };
+        Ok(if counts == 0 { connect::SUCCESS } else { connect::FAILED })
+    }
+
+    fn calls(&self) -> Result<Vec<(String, Value)>, Failure> {
+        let mut calls = pairs("--call", &self.call)?;
+        // The built-in rig has nothing that could break.
+        if calls.is_empty() && self.connection.target == Target::Sim {
+            let none = Value::Object(Map::new());
+            calls = vec![("identify".into(), none.clone()), ("self-test".into(), none)];
+        }
+        Ok(calls)
+    }
+}
+
+/// Operations and their arguments: what begins with `{` belongs to the operation before it.
+fn pairs(option: &str, texts: &[String]) -> Result<Vec<(String, Value)>, Failure> {
+    let mut calls: Vec<(String, Value)> = Vec::new();
+    for text in texts {
+        if !text.starts_with(['{', '@']) {
+            calls.push((text.clone(), Value::Object(Map::new())));
+            continue;
+        }
+        let args = connect::json(text).map_err(|error| Failure::usage(format!("{option}: {text}: {error}")))?;
+        match calls.last_mut() {
+            Some((_, place)) if args.is_object() => *place = args,
+            _ => return Err(Failure::usage(format!("{option}: {text}: expected OPERATION and a JSON object"))),
+        }
+    }
+    Ok(calls)
+}
+
+/// A unique name for a folder.
+fn own_name() -> String {
+    let time = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), time.as_nanos())
+}
+
+fn as_text(result: &CaseResult, verbose: bool) -> String {
+    let mut text = format!("{}  {}", result.outcome.name(), result.name);
+    if !result.text.is_empty() {
+        let _ = write!(text, ": {}", result.text);
+    }
+    if result.outcome == Outcome::Fail {
+        text.push_str(match result.need {
+            Need::Host => " [needed by the real host]",
+            Need::Standard => " [needed by a standard; not by the real host]",
+        });
+    }
+    text.push('\n');
+    if result.outcome == Outcome::Fail || verbose {
+        let _ = writeln!(text, "      {}", result.section);
+        for (direction, line) in &result.exchange {
+            let _ = writeln!(text, "      {} {line}", arrow(*direction));
+        }
+    }
+    text
+}
+
+fn arrow(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Sent => "→",
+        Direction::Received => "←",
+    }
+}
+
+fn junit(report: &Report) -> quick_junit::Report {
+    use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+
+    let text = crate::junit::text;
+    let mut suite = TestSuite::new(text(&format!("rigline check {}", report.target)));
+    for result in &report.results {
+        let mut status = match result.outcome {
+            Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
+            Outcome::Skip => TestCaseStatus::skipped(),
+            _ => TestCaseStatus::success(),
+        };
+        if !result.text.is_empty() {
+            status.set_message(text(&result.text));
+        }
+        if result.outcome == Outcome::Fail {
+            status.set_type(format!("needed by {}", result.need.name()));
+        }
+        let mut case = TestCase::new(result.name, status);
+        case.set_classname(result.section).set_time(result.took);
+        let exchange: Vec<String> =
+            result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
+        case.set_system_out(text(&exchange.join("\n")));
+        suite.add_test_case(case);
+    }
+    let mut junit = quick_junit::Report::new("rigline check");
+    junit.add_test_suite(suite);
+    junit
+}

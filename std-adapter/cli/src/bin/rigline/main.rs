@@ -1,0 +1,179 @@
+//! The command `rigline`.
+//!
+//! Each subcommand is a module with its `clap::Args` and a `run` that returns the exit code or why it fails, and has one line in
+//! [`Command`] and one in [`Command::run`].
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rigline_host::process;
+
+mod arguments;
+mod bridge;
+mod call;
+mod check;
+mod complete;
+mod connect;
+mod describe;
+mod eval;
+mod exit;
+mod failure;
+mod files;
+mod jsonrpc;
+mod junit;
+mod monitor;
+mod new;
+mod out;
+mod ports;
+mod protocol;
+mod protocols;
+mod record;
+mod replay;
+mod reports;
+mod rig;
+mod serve;
+mod web;
+
+use failure::Failure;
+
+#[derive(Debug, Parser)]
+#[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
+#[command(
+    after_help = "Without a command, rigline describes the rig that is plugged in. `rigline describe sim` describes the built-in one."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Describe(describe::Arguments),
+    Call(Box<call::Arguments>),
+    Check(check::Arguments),
+    Bridge(bridge::Arguments),
+    #[command(flatten)]
+    OfProtocol(protocols::Command),
+    New(new::Arguments),
+    Eval(eval::Arguments),
+    Jsonrpc(jsonrpc::Arguments),
+    Rig(rig::Arguments),
+    Serve(serve::Arguments),
+    Web(Box<web::Arguments>),
+    Ports(ports::Arguments),
+    Monitor(monitor::Arguments),
+    Replay(replay::Arguments),
+    Targets(complete::Targets),
+    Completions(complete::Completions),
+    Man(complete::Man),
+}
+
+impl Command {
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Describe(arguments) => arguments.run(),
+            Self::Call(arguments) => arguments.run(),
+            Self::Check(arguments) => arguments.run(),
+            Self::Bridge(arguments) => arguments.run(),
+            Self::OfProtocol(command) => command.run(),
+            Self::New(arguments) => Ok(arguments.run()),
+            Self::Eval(arguments) => arguments.run(),
+            Self::Jsonrpc(arguments) => arguments.run(),
+            Self::Rig(arguments) => arguments.run(),
+            Self::Serve(arguments) => arguments.run(),
+            Self::Web(arguments) => arguments.run(),
+            Self::Ports(arguments) => arguments.run(),
+            Self::Monitor(arguments) => arguments.run(),
+            Self::Replay(arguments) => arguments.run(),
+            Self::Targets(_) => {
+                complete::Targets::run();
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Completions(arguments) => arguments.run(),
+            Self::Man(arguments) => arguments.run(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    process::is_rigline();
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("unknown");
+        let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
+        out::complain_of_failure(&format!("internal error{place}: {text}"));
+    }));
+    if let Err(why) = process::ensure_descriptors() {
+        return out::finish(Failure::usage(why).tell());
+    }
+    process::write_errors_instead_of_signals();
+    complete::answer();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    out::expect_json(words.iter().map(OsString::as_os_str));
+    let code = std::panic::catch_unwind(|| run(words)).unwrap_or(ExitCode::from(exit::FAILED));
+    out::finish(code)
+}
+
+fn run(words: Vec<OsString>) -> ExitCode {
+    let error = match parse(&words) {
+        Ok(Arguments { command: Some(command) }) => return command.run().unwrap_or_else(|failure| failure.tell()),
+        Ok(Arguments { command: None }) => return describe::the_only_one().unwrap_or_else(|failure| failure.tell()),
+        Err(error) => error,
+    };
+    let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_host::terminal::is_control));
+    if error.kind() == ErrorKind::DisplayHelp
+        && let Some(call) = call_with_help(words)
+    {
+        return call.describe().unwrap_or_else(|failure| failure.tell());
+    }
+    refuse(&error, is_plain)
+}
+
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let matches = command().try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches)
+}
+
+/// The command line, with help as wide as the terminal.
+fn command() -> clap::Command {
+    let command = with_exit_codes(Arguments::command());
+    match out::columns() {
+        Some(columns) => command.term_width(columns.min(100)),
+        None => command,
+    }
+}
+
+/// Ends the help of every command with the exit codes that all of them have.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let help = match command.get_after_help() {
+        Some(more) => format!("{more}\n\n{}", exit::HELP),
+        None => exit::HELP.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
+}
+
+/// `rigline call TARGET OPERATION --help`, which is about that operation.
+fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
+    let words: Vec<OsString> = words.into_iter().filter(|word| word != "--help" && word != "-h").collect();
+    match parse(&words).ok()?.command {
+        Some(Command::Call(call)) => Some(*call),
+        _ => None,
+    }
+}
+
+/// Prints the requested help, or the error of the command line: in clap's colours, unless it may repeat a word with
+/// control characters.
+fn refuse(error: &clap::Error, is_plain: bool) -> ExitCode {
+    let text = error.render();
+    if error.use_stderr() {
+        out::refuse(&text.to_string(), is_plain.then(|| text.ansi().to_string()));
+        return ExitCode::from(exit::USAGE);
+    }
+    let has_colour = out::has_colour(&std::io::stdout());
+    out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+    ExitCode::SUCCESS
+}

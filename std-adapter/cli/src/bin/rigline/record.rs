@@ -1,0 +1,139 @@
+//! `--record DIR` of the commands that talk to a target.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rigline_eval as eval;
+use rigline_host::client::{CallRequest, Client};
+use rigline_host::files;
+use rigline_host::process;
+use rigline_host::record::{FolderError, Recorder};
+use rigline_host::target::Target;
+use rigline_host::terminal;
+use rigline_host::{Manifest, Operation};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::connect::Failure;
+use crate::{exit, out};
+
+/// The folder for the evidence of a run.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct RecordArguments {
+    /// Keep the evidence of this run in a folder: every line in both directions with its time, values, report, versions and hashes. The
+    /// target replay:DIR then answers as the recorded one did. The folder must be new, empty, or an earlier recording's
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+}
+
+impl RecordArguments {
+    /// The folder, if there is to be a recording.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Begins the recording, if one was requested.
+    pub(crate) fn begin(&self, target: &str) -> Result<Option<Arc<Recorder>>, Failure> {
+        let Some(folder) = &self.record else { return Ok(None) };
+        let recorder = Recorder::folder(folder, target);
+        let recorder = recorder.map_err(|error: FolderError| Failure::usage(format!("--record {error}")))?;
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        recorder.say("command", words.into());
+        if let Some(program) = program(target) {
+            recorder.say("program", hashed(&program));
+        }
+        Ok(Some(Arc::new(recorder)))
+    }
+}
+
+/// Ends a recording with these files, which are JSON, and returns the command's exit code. If the recording is
+/// incomplete, this is reported, and a success becomes a failure.
+pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) -> u8 {
+    let written = files.iter().try_for_each(|(name, text)| {
+        let written = recorder.write(name, terminal::json(text).as_bytes());
+        written.map_err(|error| std::io::Error::new(error.kind(), format!("{name}: {error}")))
+    });
+    let finished = recorder.finish(code);
+    match written.and(finished) {
+        Ok(()) => code,
+        Err(error) => {
+            out::complain_of_failure(&format!("the recording is not complete: {error}"));
+            if code == exit::SUCCESS { exit::FAILED } else { code }
+        }
+    }
+}
+
+/// Records the identity of an extension: its name and version, and the outputs of its operation `identify`, if it has
+/// one that needs no arguments.
+pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
+    let mut rig = json!({ "name": manifest.name, "version": manifest.version });
+    if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
+        let request = CallRequest {
+            operation: "identify".to_owned(),
+            args: "{}".to_owned(),
+            timeout: Some(Duration::from_secs(2)),
+            ..CallRequest::default()
+        };
+        match client.call(&request).await {
+            Ok(answer) => {
+                rig["identity"] = serde_json::from_str(&answer.outputs).unwrap_or_default();
+                if let Some(failure) = &answer.failure {
+                    rig["error"] = failure.to_string().into();
+                }
+            }
+            Err(error) => rig["error"] = error.to_string().into(),
+        }
+    }
+    recorder.rig(rig);
+}
+
+/// The files that evals are made of, with their hashes.
+pub(crate) fn eval_files<'s>(specs: impl Iterator<Item = &'s eval::Spec>) -> Value {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for spec in specs {
+        let folder = spec.path.parent().unwrap_or(Path::new("")).to_owned();
+        let files = spec.tasks.iter().map(|task| folder.join(&task.file));
+        for path in std::iter::once(spec.path.clone()).chain(files) {
+            if paths.last() != Some(&path) && !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths.iter().map(|path| hashed(path)).collect()
+}
+
+/// The program that a target starts.
+fn program(target: &str) -> Option<PathBuf> {
+    match target.parse().ok()? {
+        Target::Sim => process::this().ok().map(|this| this.canonicalize().unwrap_or(this)),
+        Target::Exec(exec) => which::which(exec.program).ok(),
+        _ => None,
+    }
+}
+
+fn hashed(path: &Path) -> Value {
+    match hash(path) {
+        Ok((sha256, bytes)) => json!({ "path": path.to_string_lossy(), "bytes": bytes, "sha256": sha256 }),
+        Err(error) => json!({ "path": path.to_string_lossy(), "error": error.to_string() }),
+    }
+}
+
+fn hash(path: &Path) -> std::io::Result<(String, u64)> {
+    let mut file = files::open(path)?;
+    let (mut hash, mut length) = (Sha256::new(), 0);
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            return Ok((hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), length));
+        }
+        length += read as u64;
+        hash.update(chunk.get(..read).unwrap_or_default());
+    }
+}

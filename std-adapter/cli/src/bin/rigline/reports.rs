@@ -1,0 +1,144 @@
+//! The reports of `rigline eval run` beside JSON and JUnit: CTRF, TAP, a page, and what GitHub Actions shows.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+
+use rigline_eval::Spec;
+use rigline_eval::report::{self, Logs, Results, Task, earlier};
+use rigline_eval::run::Event;
+use rigline_eval::store::Store;
+use rigline_host::files;
+use rigline_std::clock::unix_millis;
+use rigline_std::sync::lock;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::out::complain;
+
+/// The requested reports.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct ReportArguments {
+    /// Write a report in the Common Test Report Format (JSON); - is standard output
+    #[arg(long, value_name = "FILE")]
+    ctrf: Option<PathBuf>,
+    /// Write a report in the Test Anything Protocol, version 14; - is standard output
+    #[arg(long, value_name = "FILE")]
+    tap: Option<PathBuf>,
+    /// Write a page with results, plots of measurements, logs and the trend over earlier runs; it needs no network. - is standard output
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl ReportArguments {
+    /// The options and their files.
+    pub(crate) fn files(&self) -> [(&'static str, Option<&Path>); 3] {
+        [("--ctrf", self.ctrf.as_deref()), ("--tap", self.tap.as_deref()), ("--html", self.html.as_deref())]
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.files().iter().any(|(_, path)| path.is_some())
+    }
+
+    /// Calls `write` for each requested report.
+    pub(crate) fn write(&self, results: &Results, mut write: impl FnMut(&Path, &str)) {
+        let kinds: [fn(&Results) -> String; 3] = [report::ctrf, report::tap, report::html];
+        for ((_, path), render) in self.files().into_iter().zip(kinds) {
+            if let Some(path) = path {
+                write(path, &render(results));
+            }
+        }
+    }
+}
+
+/// What happened in a run that its results do not hold.
+pub(crate) struct Watched {
+    began: Instant,
+    logs: Mutex<Logs>,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), logs: Mutex::default() })
+    }
+
+    pub(crate) fn event(&self, event: &Event) {
+        if let Event::Log { level, message } = event {
+            let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            lock(&self.logs).add(ms, level.name(), message);
+        }
+    }
+}
+
+/// Results for reports: those of `--json`, and for each run what its eval and the watch over it add.
+pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, began: SystemTime) -> Results {
+    let mut results = Results::read(json).unwrap_or_else(|error| {
+        complain(format_args!("rigline: reports: {error}"));
+        Results::default()
+    });
+    (results.started_ms, results.ended_ms) = (unix_millis(began), unix_millis(SystemTime::now()));
+    for (run, (spec, watched)) in results.runs.iter_mut().zip(runs) {
+        let folder = spec.path.parent().unwrap_or(Path::new(""));
+        for known in &spec.tasks {
+            let file = Some(folder.join(&known.file).to_string_lossy().into_owned());
+            match run.tasks.iter_mut().find(|task| task.id == known.id) {
+                Some(task) => task.file = file,
+                None => run.tasks.push(Task::not_run(&known.id, &known.name, file)),
+            }
+        }
+        run.logs = lock(&watched.logs).clone();
+        match earlier(store, run) {
+            Ok(earlier) => run.earlier = earlier,
+            Err(error) => complain(format_args!("rigline: the report has no trend: {error}")),
+        }
+    }
+    results
+}
+
+/// GitHub Actions, if this runs there.
+pub(crate) struct GitHub {
+    token: String,
+}
+
+impl GitHub {
+    /// Has the runner obey no commands in what is printed from now on: logs are not ours.
+    pub(crate) fn begin() -> Option<Self> {
+        if std::env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
+            return None;
+        }
+        let token = Uuid::new_v4().to_string();
+        complain(format_args!("::stop-commands::{token}"));
+        Some(Self { token })
+    }
+
+    /// Marks what is not good, and adds to the summary of the step.
+    pub(crate) fn end(self, results: &Results) {
+        complain(format_args!("::{}::", self.token));
+        let annotations = report::annotations(results);
+        if !annotations.is_empty() {
+            complain(annotations.trim_end());
+        }
+        let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else { return };
+        let path = Path::new(&path);
+        if let Err(error) = add(path, results) {
+            complain(format_args!("rigline: GITHUB_STEP_SUMMARY {}: {error}", path.display()));
+        }
+    }
+}
+
+fn add(path: &Path, results: &Results) -> std::io::Result<()> {
+    /// The limit of GitHub for a summary, in bytes.
+    const MOST: u64 = 1 << 20;
+    if !path.exists() {
+        files::write(path, b"")?;
+    }
+    let mut file = files::open_with(OpenOptions::new().append(true), path)?;
+    let room = MOST.saturating_sub(file.metadata()?.len());
+    let text = report::summary(results, usize::try_from(room).unwrap_or(usize::MAX));
+    if text.len() as u64 > room {
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "the summary of this step is full"));
+    }
+    file.write_all(text.as_bytes())
+}

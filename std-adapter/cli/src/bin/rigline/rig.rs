@@ -1,0 +1,145 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use rigline_host::protocol::Protocol;
+use rigline_rig::Rig;
+use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
+use rigline_std::http::{Options, Server, ServerInfo};
+use rigline_std::net::ListenAddress;
+use rigline_std::stdio::Stdio;
+
+use crate::connect::{self, Failure};
+use crate::protocol::{self, names};
+
+/// Serve a simulated hardware-test rig on standard input and output, or over HTTP
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A seed for the board's identity and for the noise on its readings
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u32,
+    /// Read every line by this protocol [default: detected for each line]. For namel3ss, the whole input is one request
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()))]
+    protocol: Option<&'static Protocol>,
+    /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
+    #[arg(long, value_name = "JSON", conflicts_with = "http")]
+    config: Option<String>,
+    /// The longest line that is sent, in bytes [default: 65535 in gevals, 8388608 in other protocols]
+    #[arg(long, value_name = "BYTES", conflicts_with = "http")]
+    reply_limit: Option<usize>,
+    #[command(flatten)]
+    http: HttpArguments,
+    /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
+    #[arg(short = 'c', value_name = "SOURCE", hide = true, allow_hyphen_values = true)]
+    code: Option<String>,
+}
+
+/// How to serve over HTTP.
+#[derive(Debug, Args)]
+pub(crate) struct HttpArguments {
+    /// Serve HTTP at this address, for Amplifier, namel3ss or MCP hosts; port 0 selects a free port, which is printed. A port alone and
+    /// localhost mean both loopback addresses
+    #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
+    pub(crate) http: Option<ListenAddress>,
+    /// The path of namel3ss tools
+    #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
+    path: String,
+    /// Answer only clients that send the token in this file; over HTTP it is a bearer token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Also answer other users of this machine
+    #[arg(long)]
+    pub(crate) any_user: bool,
+    /// Also answer requests to this host name, such as `rig.example.org`
+    #[arg(long, value_name = "NAME", requires = "http")]
+    allow_host: Vec<String>,
+    /// Also answer web pages of this origin, such as `https://bench.example.org`
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+}
+
+impl HttpArguments {
+    /// Listens.
+    pub(crate) fn bind(&self, address: &ListenAddress, protocol: &Protocol) -> Result<Server, Failure> {
+        let Some(routes) = protocol.http else {
+            let others = names(|protocol| protocol.http.is_some());
+            return Err(Failure::usage(format!("{} has no HTTP transport: use --protocol {others}", protocol.title)));
+        };
+        let mut options = Options::new(routes);
+        if routes.has_free_path() {
+            options = options.path(&self.path);
+        }
+        if let Some(path) = &self.token_file {
+            options = options.token(connect::token(path)?);
+        } else if !address.is_loopback() {
+            connect::complain(format_args!(
+                "rigline: anyone who can reach {address} can call every operation; --token-file restricts access"
+            ));
+        }
+        if self.any_user {
+            options = options.any_user();
+        }
+        options = self.allow_host.iter().fold(options, Options::allow_host);
+        options = self.allow_origin.iter().fold(options, Options::allow_origin);
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => Failure::usage(error),
+            _ => Failure::no_answer(format!("{address}: {error}")),
+        };
+        Server::bind_all(address, options).map_err(failed)
+    }
+}
+
+/// Prints the address of a server on standard output.
+pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
+    let addresses = server.addresses().map_err(Failure::no_answer)?;
+    let path = match protocol.http {
+        Some(routes) if routes.has_free_path() => http.path.as_str(),
+        Some(routes) => routes.only_path().unwrap_or_default(),
+        None => "",
+    };
+    for address in addresses {
+        connect::print(&format!("listening on http://{address}{path}\n"));
+    }
+    Ok(())
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if let (Some(address), Some(protocol)) = (&self.http.http, self.protocol) {
+            return serve_http(&self.http, address, protocol, self.seed);
+        }
+        if self.http.token_file.is_some() || self.http.any_user {
+            return Err(Failure::usage("--token-file and --any-user go with --http"));
+        }
+        let clock = TokioClock::new();
+        let mut stdio = Stdio::new().clock(clock.clone());
+        if let Some(lines) = self.protocol.and_then(|protocol| protocol.lines) {
+            stdio = stdio.protocol(lines);
+        }
+        if let Some(limit) = self.reply_limit {
+            stdio = stdio.reply_limit(limit);
+        }
+        if let Some(config) = self.config {
+            stdio = stdio.config(config);
+        }
+        if self.protocol.is_some_and(|protocol| protocol.is_single_document) {
+            stdio = stdio.single_document();
+        }
+        Ok(stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits())))
+    }
+}
+
+/// Serves the simulated rig over HTTP.
+pub(crate) fn serve_http(
+    http: &HttpArguments,
+    address: &ListenAddress,
+    protocol: &Protocol,
+    seed: u32,
+) -> Result<ExitCode, Failure> {
+    let server = http.bind(address, protocol)?;
+    announce(&server, http, protocol)?;
+    let make = move |info: &ServerInfo| Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits);
+    server.run(make).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,570 @@
+//! Graders, which judge a trial.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use regex::Regex;
+use rigline::json::{Json, Kind};
+use rigline::protocol::waza::Verdict;
+
+use super::placeholders::{is_whole, substitute};
+pub use super::records::{Grade, Judgement};
+use super::records::{Measurement, StepRecord};
+use super::root::FILE_LIMIT;
+use rigline_host::terminal::cut;
+use rigline_host::{by_schema, files, number};
+
+/// The longest text that a message quotes, in characters.
+const LONGEST_TEXT: usize = 120;
+
+/// One thing a trial is judged by.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Grader {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The metric that it counts for.
+    pub metric: Option<String>,
+    /// How much it counts for a metric, as against other graders.
+    pub weight: f64,
+    /// The step whose output is judged [default: all steps and the agent].
+    pub step: Option<String>,
+    /// The output of the step [default: its message and all outputs].
+    pub output: Option<String>,
+    /// Its type, as in the file.
+    pub kind: String,
+    /// The check.
+    pub check: Check,
+    /// The unit of the number that it measures.
+    pub unit: Option<String>,
+    /// Whether the name of its measurement includes its step.
+    pub(super) is_by_step: bool,
+    /// The line in its file.
+    pub(super) line: u32,
+}
+
+/// The check.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Check {
+    /// Files are there, and others are not. Relative paths start at the workdir.
+    Files {
+        /// Those that must be there.
+        present: Vec<String>,
+        /// Those that must not.
+        absent: Vec<String>,
+    },
+    /// Regular expressions match, and others do not.
+    Regex {
+        /// Those that must match.
+        matches: Vec<Regex>,
+        /// Those that must not.
+        not: Vec<Regex>,
+    },
+    /// Texts are found, and others are not.
+    Contains {
+        /// Those that must be found.
+        values: Vec<String>,
+        /// Those that must not.
+        not: Vec<String>,
+        /// Whether one of `values` is enough.
+        any: bool,
+        /// Whether case does not matter.
+        ignore_case: bool,
+    },
+    /// A file's text. Relative paths start at the workdir.
+    FileText {
+        /// The file.
+        path: String,
+        /// Patterns that must match.
+        matches: Vec<Regex>,
+        /// Patterns that must not.
+        not_matches: Vec<Regex>,
+        /// Texts that must be found.
+        values: Vec<String>,
+        /// Texts that must not.
+        not_values: Vec<String>,
+    },
+    /// All of these.
+    All(Vec<Check>),
+    /// The output is this: as text, white space at its ends apart, or as a JSON value. Numbers are equal whatever their spelling, and
+    /// different however close they are.
+    Equals {
+        /// As text.
+        text: String,
+        /// As JSON text.
+        json: String,
+    },
+    /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits.
+    Range {
+        /// The least, if there is one, as JSON text.
+        min: Option<String>,
+        /// The most, if there is one.
+        max: Option<String>,
+    },
+    /// The trial, or the step, took no longer.
+    Duration {
+        /// The limit.
+        most: Duration,
+    },
+    /// A kind that this runner does not have.
+    Unsupported,
+}
+
+/// The values that graders judge.
+pub(super) struct Evidence<'a> {
+    pub(super) workdir: &'a Path,
+    pub(super) agent: Option<&'a str>,
+    pub(super) steps: &'a [StepRecord],
+    pub(super) elapsed: Duration,
+}
+
+impl Grader {
+    /// A grader from a task's `expected`.
+    pub(super) fn expected(kind: &str, texts: Vec<String>) -> Self {
+        let (values, not) = if kind == "output_not_contains" { (Vec::new(), texts) } else { (texts, Vec::new()) };
+        let check = Check::Contains { values, not, any: kind == "output_contains_any", ignore_case: false };
+        Self { check, ..Self::unjudged(kind) }
+    }
+
+    /// One that cannot be judged here.
+    pub(super) fn unjudged(kind: &str) -> Self {
+        Self {
+            name: None,
+            metric: None,
+            weight: 1.0,
+            step: None,
+            output: None,
+            kind: kind.to_owned(),
+            check: Check::Unsupported,
+            unit: None,
+            is_by_step: false,
+            line: 0,
+        }
+    }
+
+    /// One that wants this text as a step's output.
+    pub(super) fn equals(step: &str, output: &str, text: String, json: String, line: u32) -> Self {
+        let check = Check::Equals { text, json };
+        let (step, output) = (Some(step.to_owned()), Some(output.to_owned()));
+        Self { step, output, kind: "output_equals".into(), check, line, ..Self::unjudged("") }
+    }
+
+    /// Its name, or its type.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.kind)
+    }
+
+    /// The name of the measurement, without its step.
+    pub(super) fn measured(&self) -> &str {
+        self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind)
+    }
+
+    /// Whether both are measurements of one name. Without names, they must be of the same step.
+    pub(super) fn is_same_measurement(&self, other: &Self) -> bool {
+        let are_measurements = self.kind == "measurement" && other.kind == "measurement";
+        let have_names = self.name.is_some() || other.name.is_some();
+        are_measurements && self.measured() == other.measured() && (have_names || self.step == other.step)
+    }
+
+    /// Whether it judges a single step, which did its part.
+    pub(super) fn is_of_passed_step(&self, steps: &[StepRecord]) -> bool {
+        let has_passed = |step: &StepRecord| step.verdict == Verdict::Passed;
+        self.step.as_deref().is_some_and(|id| steps.iter().any(|step| step.id == id && has_passed(step)))
+    }
+
+    pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
+        let (judgement, message) = match self.judge(&self.check, evidence) {
+            Ok(message) if matches!(self.check, Check::Unsupported) => (Judgement::Unsupported, message),
+            Ok(message) => (Judgement::Passed, message),
+            Err(message) => (Judgement::Failed, message),
+        };
+        Grade {
+            grader: self.label().to_owned(),
+            kind: self.kind.clone(),
+            metric: self.metric.clone(),
+            weight: self.weight,
+            judgement,
+            message,
+            measurement: self.measurement(evidence, judgement == Judgement::Passed),
+        }
+    }
+
+    fn measurement(&self, evidence: &Evidence<'_>, passed: bool) -> Option<Measurement> {
+        let Check::Range { min, max } = &self.check else { return None };
+        let value = self.text(evidence).ok()?.trim().to_owned();
+        number::decimal(&value)?;
+        let name = match &self.step {
+            Some(step) if self.is_by_step && self.name.is_none() => format!("{step}.{}", self.measured()),
+            _ => self.measured().to_owned(),
+        };
+        Some(Measurement::new(name, value, self.unit.clone(), min.clone(), max.clone(), passed))
+    }
+
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
+    fn judge(&self, check: &Check, evidence: &Evidence<'_>) -> Result<String, String> {
+        match check {
+            Check::All(checks) => {
+                for check in checks {
+                    self.judge(check, evidence)?;
+                }
+                Ok("all is as it should be".into())
+            }
+            Check::FileText { path, matches, not_matches, values, not_values } => {
+                let path = substitute(path, evidence.steps)?;
+                let text = files::read_text(&evidence.workdir.join(&*path), FILE_LIMIT)
+                    .map_err(|error| format!("{path}: {error}"))?;
+                let none = |regex: &&Regex| !regex.is_match(&text);
+                if let Some(regex) = matches.iter().find(none) {
+                    return Err(format!("/{regex}/ does not match {path}"));
+                }
+                if let Some(regex) = not_matches.iter().find(|regex| regex.is_match(&text)) {
+                    return Err(format!("/{regex}/ matches {path}"));
+                }
+                for (values, wanted) in [(values, true), (not_values, false)] {
+                    for value in values {
+                        let value = filled(value, evidence)?;
+                        if text.contains(&*value) != wanted {
+                            return Err(format!("{} is {}in {path}", shown(&value), if wanted { "not " } else { "" }));
+                        }
+                    }
+                }
+                Ok(format!("{path} is as it should be"))
+            }
+            Check::Unsupported => Ok(format!("graders of type {} are not supported here", self.kind)),
+            Check::Files { present, absent } => {
+                for (paths, wanted) in [(present, true), (absent, false)] {
+                    for path in paths {
+                        let path = substitute(path, evidence.steps)?;
+                        // Of a path that cannot be looked at, neither is known.
+                        let exists = match evidence.workdir.join(&*path).try_exists() {
+                            Err(error) if error.kind() != ErrorKind::NotADirectory => {
+                                return Err(format!("{path}: {error}"));
+                            }
+                            exists => exists.unwrap_or(false),
+                        };
+                        if exists != wanted {
+                            return Err(format!("{path} {}", if wanted { "is missing" } else { "is there" }));
+                        }
+                    }
+                }
+                Ok("files are as they should be".into())
+            }
+            Check::Regex { matches, not } => {
+                let text = self.text(evidence)?;
+                if let Some(regex) = matches.iter().find(|regex| !regex.is_match(&text)) {
+                    return Err(format!("/{regex}/ does not match {}", shown(&text)));
+                }
+                match not.iter().find_map(|regex| Some((regex, regex.find(&text)?))) {
+                    Some((regex, found)) => Err(format!("/{regex}/ matches {}", shown(found.as_str()))),
+                    None => Ok("matches".into()),
+                }
+            }
+            Check::Contains { values, not, any, ignore_case } => {
+                let fold = |text: &str| if *ignore_case { without_case(text) } else { text.to_owned() };
+                let text = self.text(evidence)?;
+                let folded = fold(&text);
+                let found = |value: &String| Ok::<_, String>(folded.contains(&fold(&filled(value, evidence)?)));
+                let mut missing = Vec::new();
+                for value in values {
+                    if !found(value)? {
+                        missing.push(value);
+                    }
+                }
+                let failed =
+                    if *any { missing.len() == values.len() && !values.is_empty() } else { !missing.is_empty() };
+                if failed {
+                    let missing = missing.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
+                    let which = if *any { "none of " } else { "" };
+                    return Err(format!("{which}{missing} not in {}", shown(&text)));
+                }
+                for value in not {
+                    if found(value)? {
+                        return Err(format!("{} is in {}", shown(value), shown(&text)));
+                    }
+                }
+                Ok("found".into())
+            }
+            Check::Equals { text: wanted, json } => {
+                let text = self.text(evidence)?;
+                let filled = substitute(wanted, evidence.steps)?;
+                let equal = text.trim() == filled.trim()
+                    || by_schema::same(text.trim(), json)
+                    || is_wanted(json, &text, *filled != **wanted, evidence.steps)?;
+                let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
+                if equal { Ok(message) } else { Err(message) }
+            }
+            Check::Range { min, max } => {
+                let text = self.text(evidence)?;
+                let found = number::decimal(&text).ok_or_else(|| not_comparable(&text))?;
+                let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
+                let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
+                let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
+                if min.is_none() && max.is_none() {
+                    return Ok(format!("{} was measured", cut(text.trim(), LONGEST_TEXT)));
+                }
+                let message = format!(
+                    "{} is {} {} to {}",
+                    cut(text.trim(), LONGEST_TEXT),
+                    if is_outside { "outside" } else { "in" },
+                    say(min),
+                    say(max)
+                );
+                if is_outside { Err(message) } else { Ok(message) }
+            }
+            Check::Duration { most } => {
+                let took = match &self.step {
+                    Some(_) => self.step_of(evidence)?.duration,
+                    None => evidence.elapsed,
+                };
+                let message = format!("took {took:.0?}, the limit is {most:?}");
+                if took <= *most { Ok(message) } else { Err(message) }
+            }
+        }
+    }
+
+    fn step_of<'e>(&self, evidence: &Evidence<'e>) -> Result<&'e StepRecord, String> {
+        let id = self.step.as_deref().unwrap_or_default();
+        evidence.steps.iter().find(|step| step.id == id).ok_or_else(|| format!("step {id} did not run"))
+    }
+
+    /// The text that is judged.
+    fn text(&self, evidence: &Evidence<'_>) -> Result<String, String> {
+        match (&self.step, &self.output) {
+            (Some(_), Some(output)) => {
+                let step = self.step_of(evidence)?;
+                step.output(output).map(str::to_owned).ok_or_else(|| step.no_output(output))
+            }
+            (Some(_), None) => Ok(self.step_of(evidence)?.text()),
+            (None, Some(output)) => {
+                let found = evidence.steps.iter().rev().find_map(|step| step.output(output));
+                found.map(str::to_owned).ok_or_else(|| format!("no step has an output {output}"))
+            }
+            (None, None) => {
+                let steps = evidence.steps.iter().map(StepRecord::text);
+                Ok(evidence.agent.map(str::to_owned).into_iter().chain(steps).collect::<Vec<_>>().join("\n"))
+            }
+        }
+    }
+}
+
+/// A text in lower case, letter by letter: a sigma at the end of a word has a letter of its own, and a part of a word ends elsewhere.
+fn without_case(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).map(|char| if char == 'ς' { 'σ' } else { char }).collect()
+}
+
+/// A text to look for, with the outputs of steps in their places.
+fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow<'t, str>, String> {
+    let filled = substitute(text, evidence.steps)?;
+    // It would be found everywhere.
+    if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to search for")) } else { Ok(filled) }
+}
+
+/// Whether an output equals the expected JSON text: a number in any notation, such as the `+3.30E+00` of instruments,
+/// or a value that contains outputs of earlier steps.
+fn is_wanted(wanted: &str, output: &str, is_filled: bool, steps: &[StepRecord]) -> Result<bool, String> {
+    let Ok(wanted) = Json::parse(wanted.as_bytes()) else { return Ok(false) };
+    if wanted.kind() == Kind::Number {
+        return Ok(number::decimal(output).is_some_and(|found| number::decimal(wanted.as_str()) == Some(found)));
+    }
+    if !is_filled {
+        return Ok(false);
+    }
+    if let Some(text) = wanted.text() {
+        // A number that another step gave, or a part of a text.
+        let filled = substitute_text(&text.to_string(), steps)?;
+        return Ok(number::decimal(output).is_some_and(|found| number::decimal(&filled) == Some(found))
+            || by_schema::same(output.trim(), filled.trim()));
+    }
+    match Json::parse(output.trim().as_bytes()) {
+        Ok(found) => is_filled_same(wanted, found, steps),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Whether a value is another, whose texts may have placeholders.
+fn is_filled_same(wanted: Json<'_>, found: Json<'_>, steps: &[StepRecord]) -> Result<bool, String> {
+    if let Some(text) = wanted.text() {
+        let filled = substitute_text(&text.to_string(), steps)?;
+        let is_text = found.text().is_some_and(|found| found == *filled);
+        return Ok(is_text || is_whole(&text.to_string()) && by_schema::same(&filled, found.as_str()));
+    }
+    match (wanted.kind(), found.kind()) {
+        (Kind::Array, Kind::Array) => {
+            let (wanted, found): (Vec<_>, Vec<_>) = (wanted.elements().collect(), found.elements().collect());
+            let mut same = wanted.len() == found.len();
+            for (wanted, found) in wanted.into_iter().zip(found) {
+                same = same && is_filled_same(wanted, found, steps)?;
+            }
+            Ok(same)
+        }
+        (Kind::Object, Kind::Object) => {
+            let names = |json: Json<'_>| json.members().map(|(name, _)| name.to_string()).collect::<HashSet<_>>();
+            let mut same = names(wanted) == names(found);
+            for (name, wanted) in wanted.members() {
+                same = match found.get(&name.to_string()) {
+                    Some(found) => same && is_filled_same(wanted, found, steps)?,
+                    None => false,
+                };
+            }
+            Ok(same)
+        }
+        _ => Ok(by_schema::same(wanted.as_str(), found.as_str())),
+    }
+}
+
+fn substitute_text(text: &str, steps: &[StepRecord]) -> Result<String, String> {
+    substitute(text, steps).map(std::borrow::Cow::into_owned)
+}
+
+/// Why an output is not held against a limit.
+fn not_comparable(output: &str) -> String {
+    match Json::parse(output.trim().as_bytes()) {
+        Ok(json) if json.kind() == Kind::Number => format!(
+            "{} is not compared: a number may have {} bytes, and 18 digits in its exponent",
+            shown(output),
+            number::DIGIT_LIMIT
+        ),
+        _ => format!("{} is not a number", shown(output)),
+    }
+}
+
+/// A text in a message: quoted, and cut.
+fn shown(text: &str) -> String {
+    format!("{:?}", cut(text.trim(), LONGEST_TEXT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grader(check: Check, step: Option<&str>, output: Option<&str>) -> Grader {
+        Grader {
+            name: None,
+            metric: None,
+            weight: 1.0,
+            step: step.map(str::to_owned),
+            output: output.map(str::to_owned),
+            kind: "k".into(),
+            check,
+            unit: None,
+            is_by_step: false,
+            line: 0,
+        }
+    }
+
+    #[test]
+    fn what_graders_say() {
+        let steps =
+            [StepRecord::done("read", "3V3 is at 3.3 V", &[("volts", "3.300"), ("high", "true"), ("list", "[1, 2]")])];
+        let evidence = Evidence {
+            workdir: Path::new("/"),
+            agent: Some("Hello World"),
+            steps: &steps,
+            elapsed: Duration::from_millis(1500),
+        };
+        let contains = |values: &[&str], any, ignore_case| Check::Contains {
+            values: values.iter().map(|&value| value.into()).collect(),
+            not: vec!["secret".into()],
+            any,
+            ignore_case,
+        };
+        let range = |min: Option<&str>, max: Option<&str>| Check::Range {
+            min: min.map(str::to_owned),
+            max: max.map(str::to_owned),
+        };
+        let equals = |json: &str| Check::Equals {
+            text: serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
+            json: json.to_owned(),
+        };
+        let regex = |matches: &str, not: &str| Check::Regex {
+            matches: vec![Regex::new(matches).unwrap()],
+            not: vec![Regex::new(not).unwrap()],
+        };
+        let files =
+            |present: &str, absent: &str| Check::Files { present: vec![present.into()], absent: vec![absent.into()] };
+        let duration = |millis| Check::Duration { most: Duration::from_millis(millis) };
+        let (read, volts) = (Some("read"), Some("volts"));
+        let table = [
+            (grader(range(Some("3.135"), Some("3.465")), read, volts), "passed"),
+            (grader(range(Some("3.3"), Some("3.3")), read, volts), "passed"),
+            (grader(range(Some("3.4"), None), read, volts), "failed"),
+            (grader(range(None, Some("3.0")), read, volts), "failed"),
+            (grader(range(None, Some("3.5")), None, volts), "passed"),
+            (grader(range(None, Some("3.5")), read, Some("amps")), "failed"),
+            (grader(range(None, Some("3.5")), Some("other"), volts), "failed"),
+            (grader(range(None, Some("3.5")), read, Some("high")), "failed"),
+            (grader(equals("true"), read, Some("high")), "passed"),
+            (grader(equals("\"true\""), read, Some("high")), "passed"),
+            (grader(equals("3.3"), read, volts), "passed"),
+            (grader(equals("[1, 2.0]"), read, Some("list")), "passed"),
+            (grader(equals("\"{{steps.read.outputs.volts}}\""), read, volts), "passed"),
+            (grader(equals("\"3.3\""), read, volts), "failed"),
+            (grader(contains(&["Hello", "World"], false, false), None, None), "passed"),
+            (grader(contains(&["hello"], false, false), None, None), "failed"),
+            (grader(contains(&["hello"], false, true), None, None), "passed"),
+            (grader(contains(&["nope", "World"], false, false), None, None), "failed"),
+            (grader(contains(&["nope", "World"], true, false), None, None), "passed"),
+            (grader(contains(&["nope"], true, false), None, None), "failed"),
+            (grader(contains(&["volts: 3.300"], false, false), read, None), "passed"),
+            (grader(regex("^Hello", "Bye"), None, None), "passed"),
+            (grader(regex("^Hello", "W.r"), None, None), "failed"),
+            (grader(files("etc", "no-such-file"), None, None), "passed"),
+            (grader(files("no-such-file", "no-such-file"), None, None), "failed"),
+            (grader(files("etc", "etc"), None, None), "failed"),
+            (grader(duration(1500), None, None), "passed"),
+            (grader(duration(1499), None, None), "failed"),
+            (grader(duration(1), read, None), "passed"),
+            (grader(Check::Unsupported, None, None), "unsupported"),
+        ];
+        for (grader, judgement) in table {
+            let grade = grader.grade(&evidence);
+            assert_eq!(grade.judgement.as_str(), judgement, "{:?}: {}", grader.check, grade.message);
+        }
+    }
+
+    #[test]
+    fn nr_01_different_numbers_are_not_equal_and_are_on_their_side_of_a_bound() {
+        let big = "123456789012345678901234567890";
+        let judge = |check: Check, output: &str| {
+            let steps = [StepRecord::done("a", "", &[("v", output)])];
+            let evidence =
+                Evidence { workdir: Path::new("/"), agent: None, steps: &steps, elapsed: Duration::from_millis(1) };
+            grader(check, Some("a"), Some("v")).grade(&evidence).judgement.as_str()
+        };
+        for (wanted, output, judgement) in [
+            ("9007199254740992", "9007199254740993", "failed"),
+            ("9007199254740993", "9007199254740993", "passed"),
+            ("18446744073709551615", "18446744073709551614", "failed"),
+            (big, "123456789012345678901234567891", "failed"),
+            (big, "123456789012345678901234567890.0", "passed"),
+            ("1", "1.0", "passed"),
+            ("1.0", "1e0", "passed"),
+            ("0.1", "0.10000000000000000001", "failed"),
+            ("1e999999999", "1e999999998", "failed"),
+            ("1e999999999", "10e999999998", "passed"),
+            (r#"{"a":[{"b":9007199254740992}]}"#, r#"{"a": [{"b": 9007199254740993}]}"#, "failed"),
+            (r#"{"a":[{"b":1.0}],"c":2}"#, r#"{"c": 2.00, "a": [{"b": 1}]}"#, "passed"),
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, "failed"),
+            ("[1,2]", "[1,2,3]", "failed"),
+            ("true", "1", "failed"),
+        ] {
+            let check = Check::Equals { text: wanted.into(), json: wanted.into() };
+            assert_eq!(judge(check, output), judgement, "{output} is {wanted}");
+        }
+        for (min, max, output, judgement) in [
+            (Some("9007199254740993"), None, "9007199254740992", "failed"),
+            (Some("9007199254740993"), None, "9007199254740993", "passed"),
+            (None, Some("3.465"), "3.46500000000000000001", "failed"),
+            (None, Some("3.465"), "3465e-3", "passed"),
+            (None, Some(big), "123456789012345678901234567891", "failed"),
+            (Some("1e999999998"), None, "1e999999999", "passed"),
+            (Some("0"), None, "NaN", "failed"),
+        ] {
+            let check = Check::Range { min: min.map(str::to_owned), max: max.map(str::to_owned) };
+            assert_eq!(judge(check, output), judgement, "{output} in {min:?} to {max:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Measurements: what graders and steps record, and what they come to over several trials.
+
+use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
+use serde_json::{Value, json};
+
+pub use super::records::Measurement;
+use super::records::{TrialRecord, as_json};
+use rigline_host::number;
+
+/// The longest unit, in characters.
+pub const UNIT_LIMIT: usize = 16;
+
+/// `[3.135 … 3.465]`; empty if there are no limits.
+pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
+    match (low, high) {
+        (None, None) => String::new(),
+        (low, high) => format!("[{} … {}]", low.unwrap_or_default(), high.unwrap_or_default()),
+    }
+}
+
+/// A measurement over the trials of a task.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// The last of them: its name, unit and limits are those of all.
+    pub last: Measurement,
+    /// How many there are.
+    pub count: usize,
+    /// The least value.
+    pub min: String,
+    /// The greatest value.
+    pub max: String,
+    /// The mean, which is rounded if its digits do not end.
+    pub mean: String,
+    /// The standard deviation of a sample. `None` of one value.
+    pub deviation: Option<f64>,
+    /// The process capability: the distance of the mean from the nearer limit, in three standard deviations. `None` without a limit, of
+    /// one value, and where all values are the same.
+    pub cpk: Option<f64>,
+    /// Whether all are within the limits.
+    pub passed: bool,
+}
+
+impl Statistics {
+    /// Of all measurements of these trials, by their names, in the order in which they were made.
+    pub fn of(trials: &[TrialRecord]) -> Vec<Self> {
+        let all = || trials.iter().flat_map(|trial| &trial.grades).filter_map(|grade| grade.measurement.as_ref());
+        let mut names: Vec<&str> = Vec::new();
+        for measurement in all() {
+            if !names.contains(&measurement.name.as_str()) {
+                names.push(&measurement.name);
+            }
+        }
+        let of_name = |name: &str| Self::of_one(&all().filter(|one| one.name == name).collect::<Vec<_>>());
+        names.into_iter().filter_map(of_name).collect()
+    }
+
+    fn of_one(all: &[&Measurement]) -> Option<Self> {
+        let last = (*all.last()?).clone();
+        let values: Vec<(BigDecimal, &str)> =
+            all.iter().filter_map(|one| Some((number::decimal(&one.value)?, one.value.as_str()))).collect();
+        let by_value = |a: &&(BigDecimal, &str), b: &&(BigDecimal, &str)| a.0.cmp(&b.0);
+        let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned());
+        let (min, max) = (text(values.iter().min_by(by_value))?, text(values.iter().max_by(by_value))?);
+        let numbers: Vec<&BigDecimal> = values.iter().map(|(value, _)| value).collect();
+        #[allow(clippy::cast_precision_loss, reason = "trials are few")]
+        let count = values.len() as f64;
+        // With all digits: what several values differ by may be less than a float of their size can hold.
+        let mean = mean(&numbers);
+        let from_mean = |value: &BigDecimal| (value - mean.as_ref()?).to_f64();
+        let is_constant = numbers.windows(2).all(|two| matches!(two, [a, b] if a == b));
+        let squares = numbers.iter().map(|value| from_mean(value).unwrap_or(f64::NAN).powi(2)).sum::<f64>();
+        let deviation = (values.len() > 1).then(|| if is_constant { 0.0 } else { (squares / (count - 1.0)).sqrt() });
+        let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal).filter(is_plain);
+        let low = bound(&last.low).and_then(|low| from_mean(&low)).map(|distance| -distance);
+        let distances = [low, bound(&last.high).and_then(|high| from_mean(&high))];
+        let nearest = distances.into_iter().flatten().reduce(f64::min);
+        let cpk = deviation
+            .filter(|deviation| *deviation > 0.0)
+            .zip(nearest)
+            .map(|(deviation, near)| near / (3.0 * deviation));
+        let finite = |number: Option<f64>| number.filter(|number| number.is_finite());
+        Some(Self {
+            passed: all.iter().all(|one| one.passed),
+            last,
+            count: values.len(),
+            min,
+            max,
+            mean: mean.map(|mean| mean.to_plain_string()).unwrap_or_default(),
+            deviation: finite(deviation),
+            cpk: finite(cpk),
+        })
+    }
+
+    /// The mean with so many digits behind its point, if there is one.
+    pub fn mean_to(&self, digits: usize) -> Option<String> {
+        let digits = i64::try_from(digits).ok()?;
+        Some(number::decimal(&self.mean)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.last.name,
+            "unit": self.last.unit,
+            "low": self.last.low.as_deref().map(as_json),
+            "high": self.last.high.as_deref().map(as_json),
+            "value": as_json(&self.last.value),
+            "count": self.count,
+            "min": as_json(&self.min),
+            "max": as_json(&self.max),
+            "mean": if self.mean.is_empty() { Value::Null } else { as_json(&self.mean) },
+            "standardDeviation": self.deviation,
+            "cpk": self.cpk,
+            "verdict": if self.passed { "pass" } else { "fail" },
+        })
+    }
+}
+
+/// Whether a number can be added to others: its exponent does not make it a number of thousands of digits.
+fn is_plain(number: &BigDecimal) -> bool {
+    number.fractional_digit_count().unsigned_abs() <= 1000
+}
+
+/// The mean of numbers, with three digits more than they have. `None` where one of them has a very large exponent.
+fn mean(numbers: &[&BigDecimal]) -> Option<BigDecimal> {
+    if !numbers.iter().all(|number| is_plain(number)) {
+        return None;
+    }
+    let sum: BigDecimal = numbers.iter().copied().sum();
+    let digits = numbers.iter().map(|number| number.fractional_digit_count()).max()?.max(0) + 3;
+    let mean = sum / BigDecimal::from(u64::try_from(numbers.len()).ok()?);
+    // 17 digits are what a float has.
+    let digits = digits.max(17 - (mean.digits().cast_signed() - mean.fractional_digit_count()));
+    Some(mean.with_scale_round(digits, RoundingMode::HalfEven).normalized())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(values: &[&str], low: Option<&str>, high: Option<&str>) -> Statistics {
+        let all: Vec<Measurement> = values
+            .iter()
+            .map(|value| {
+                let limit = |limit: Option<&str>| limit.map(str::to_owned);
+                Measurement::new("3V3".into(), (*value).into(), Some("V".into()), limit(low), limit(high), true)
+            })
+            .collect();
+        Statistics::of_one(&all.iter().collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn l_04_statistics_over_trials() {
+        let three = measured(&["3.29", "3.30", "3.31"], Some("3.135"), Some("3.465"));
+        assert_eq!((three.count, three.min.as_str(), three.max.as_str()), (3, "3.29", "3.31"));
+        assert_eq!(three.mean, "3.3");
+        assert!((three.deviation.unwrap() - 0.01).abs() < 1e-12);
+        assert!((three.cpk.unwrap() - 5.5).abs() < 1e-9);
+        // One value has no deviation; equal values have one of 0, and no capability.
+        let one = measured(&["3.3"], Some("3"), None);
+        assert_eq!((one.deviation, one.cpk), (None, None));
+        let same = measured(&["0.1", "1e-1", "0.10"], Some("0"), Some("1"));
+        assert_eq!((same.deviation, same.cpk), (Some(0.0), None));
+        // One limit is enough.
+        assert!((measured(&["1", "3"], None, Some("5")).cpk.unwrap() - 3.0 / (3.0 * 2.0_f64.sqrt())).abs() < 1e-9);
+        assert_eq!(measured(&["1", "3"], None, None).cpk, None);
+        // The least and the greatest are found with all digits.
+        let big = measured(&["123456789012345678901234567891", "123456789012345678901234567890"], None, None);
+        assert_eq!(big.min, "123456789012345678901234567890");
+        assert_eq!(big.to_json()["min"], "123456789012345678901234567890");
+        assert_eq!(measured(&["3.30"], None, None).to_json()["value"], 3.3);
+        assert_eq!(big.mean, "123456789012345678901234567890.5");
+        assert!((big.deviation.unwrap() - 0.5_f64.sqrt()).abs() < 1e-12);
+        let near = measured(&["1e20", "100000000000000000001"], Some("100000000000000000000"), None);
+        assert!((near.cpk.unwrap() - 0.5 / (3.0 * 0.5_f64.sqrt())).abs() < 1e-9);
+        let thirds = measured(&["1", "2", "2"], None, None);
+        assert_eq!(thirds.mean, "1.6666666666666667");
+        assert_eq!(measured(&["3", "5"], None, None).to_json()["mean"], 4);
+        // Numbers beyond floats have no mean in JSON, and no panic.
+        let huge = measured(&["1e999999", "-1e999999"], Some("0"), None);
+        assert!(huge.cpk.is_none() && huge.to_json()["mean"].is_null());
+    }
+
+    #[test]
+    fn l_04_limits_are_shown() {
+        assert_eq!(limits(Some("3.135"), Some("3.465")), "[3.135 … 3.465]");
+        assert_eq!(limits(None, Some("1")), "[ … 1]");
+        assert_eq!(limits(None, None), "");
+    }
+}

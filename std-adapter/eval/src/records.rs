@@ -1,0 +1,306 @@
+//! The records of trials: their steps, grades, measurements and results.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use rigline::Phase;
+use rigline::protocol::waza::Verdict;
+use serde_json::{Number, Value, json};
+
+use rigline_host::number;
+
+/// What became of a trial.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TrialRecord {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Why it did not pass.
+    pub error: Option<String>,
+    /// Its steps.
+    pub steps: Vec<StepRecord>,
+    /// Its graders.
+    pub grades: Vec<Grade>,
+    /// The answer of the agent, if there was one.
+    pub output: Option<String>,
+    /// How long it took.
+    pub duration: Duration,
+    /// How often it was tried: this is the last time.
+    pub attempts: u32,
+    /// Why it did not pass, if it did not.
+    pub cause: Cause,
+    /// The results of the earlier attempts.
+    pub earlier: Vec<EarlierAttempt>,
+}
+
+/// An attempt at a trial that was tried again.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct EarlierAttempt {
+    /// The result.
+    pub class: Class,
+    /// Why it did not pass.
+    pub error: String,
+}
+
+impl EarlierAttempt {
+    pub(super) fn new(class: Class, error: String) -> Self {
+        Self { class, error }
+    }
+}
+
+/// What became of a step.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StepRecord {
+    /// Its id.
+    pub id: String,
+    /// Its operation.
+    pub operation: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Its message, or the reason of its failure.
+    pub message: String,
+    /// Its outputs.
+    pub outputs: Vec<(String, String)>,
+    /// The time limit that it was given: its own, or what was left of the trial's. `None` for a step that was not sent to a rig.
+    pub limit: Option<Duration>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl StepRecord {
+    /// The output of that name.
+    pub fn output(&self, name: &str) -> Option<&str> {
+        self.outputs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All it said: its message, and a line for each output.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.outputs {
+            let _ = write!(text, "\n{name}: {value}");
+        }
+        text
+    }
+
+    pub(super) fn no_output(&self, name: &str) -> String {
+        let there: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
+        match there.as_slice() {
+            [] => format!("step {} has no output {name}; it has no outputs", self.id),
+            there => format!("step {} has no output {name}; known outputs: {}", self.id, there.join(", ")),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn done(id: &str, message: &str, outputs: &[(&str, &str)]) -> Self {
+        Self {
+            id: id.into(),
+            operation: id.into(),
+            phase: Phase::Verify,
+            verdict: Verdict::Passed,
+            message: message.into(),
+            outputs: outputs.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+            limit: None,
+            duration: Duration::from_millis(1),
+        }
+    }
+}
+
+/// The result of a grader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// It passed.
+    Passed,
+    /// It did not.
+    Failed,
+    /// This runner does not have its kind. It counts neither way.
+    Unsupported,
+}
+
+impl Judgement {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// The grader's message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Grade {
+    /// The grader, by its name, or its type.
+    pub grader: String,
+    /// Its type.
+    pub kind: String,
+    /// The metric it names.
+    pub metric: Option<String>,
+    /// How much it counts for a metric.
+    pub weight: f64,
+    /// The result.
+    pub judgement: Judgement,
+    /// Why.
+    pub message: String,
+    /// The number that was judged, if it was one.
+    pub measurement: Option<Measurement>,
+}
+
+/// A number that was measured, and the limits it is held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measurement {
+    /// Its name, unique in its task.
+    pub name: String,
+    /// The number, with all its digits.
+    pub value: String,
+    /// Its unit.
+    pub unit: Option<String>,
+    /// The least that passes.
+    pub low: Option<String>,
+    /// The most that passes.
+    pub high: Option<String>,
+    /// Whether it is within the limits, its ends included.
+    pub passed: bool,
+}
+
+impl Measurement {
+    pub(super) fn new(
+        name: String,
+        value: String,
+        unit: Option<String>,
+        low: Option<String>,
+        high: Option<String>,
+        passed: bool,
+    ) -> Self {
+        Self { name, value, unit, low, high, passed }
+    }
+
+    /// As JSON. A number that a 64-bit float cannot hold is a string.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "value": as_json(&self.value),
+            "unit": self.unit,
+            "low": self.low.as_deref().map(as_json),
+            "high": self.high.as_deref().map(as_json),
+            "verdict": if self.passed { "pass" } else { "fail" },
+        })
+    }
+}
+
+/// The result of a trial or a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// It passed.
+    Pass,
+    /// It did not, and the rig is not the reason.
+    Fail,
+    /// The rig could not do its part: it was unplugged, another rig, busy, or too late. Nothing is known of the board under test.
+    RigError,
+    /// It passed in some trials or attempts, and failed in others.
+    Flaky,
+    /// It was not judged.
+    Skipped,
+    /// The run was cancelled before it ended.
+    Cancelled,
+}
+
+impl Class {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::RigError => "rig_error",
+            Self::Flaky => "flaky",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The word for people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Pass => "passed",
+            Self::Fail => "failed",
+            Self::RigError => "rig error",
+            Self::Flaky => "flaky",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Why something did not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The board under test, or the agent.
+    #[default]
+    Board,
+    /// The rig, or the way to it.
+    Rig,
+    /// The rig did not end its part before the trial's time was over.
+    Late,
+    /// The agent used up the trial's time.
+    Agent,
+    /// The eval's files: arguments that do not fit, or a placeholder without a value.
+    Eval,
+}
+
+impl Cause {
+    /// Whether the rig is the reason.
+    pub const fn is_rig(self) -> bool {
+        matches!(self, Self::Rig | Self::Late)
+    }
+
+    /// Whether the trial's time was over.
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Late | Self::Agent)
+    }
+}
+
+impl TrialRecord {
+    /// Whether something other than the board under test is the reason that it did not pass.
+    pub fn is_error(&self) -> bool {
+        self.verdict == Verdict::Error
+    }
+
+    /// The result of the trial.
+    pub fn class(&self) -> Class {
+        let has_failed = self.earlier.iter().any(|attempt| attempt.class == Class::Fail);
+        match self.verdict {
+            Verdict::Passed if has_failed => Class::Flaky,
+            Verdict::Passed => Class::Pass,
+            Verdict::Skipped => Class::Skipped,
+            Verdict::Cancelled => Class::Cancelled,
+            Verdict::Failed | Verdict::Error if self.cause.is_rig() => Class::RigError,
+            Verdict::Failed | Verdict::Error => Class::Fail,
+        }
+    }
+}
+
+/// A decimal number as a JSON number, where a 64-bit float is that number; as a string elsewhere.
+pub(super) fn as_json(text: &str) -> Value {
+    let text = text.trim();
+    // An integer stays one: `7` does not become `7.0`.
+    let is_plain = !text.starts_with("-0") && !text.starts_with('+') && (text == "0" || !text.starts_with('0'));
+    let integer = text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
+    if let Some(integer) = integer.filter(|_| is_plain) {
+        return integer;
+    }
+    let float = text.parse::<f64>().ok().and_then(Number::from_f64);
+    match float.filter(|float| number::decimal(&float.to_string()) == number::decimal(text)) {
+        Some(float) => Value::Number(float),
+        None => text.into(),
+    }
+}

@@ -1,0 +1,703 @@
+//! A run: all trials of an eval's tasks, and what they come to.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rigline::Level;
+use rigline::protocol::waza::{self, RunState, Summary, Verdict};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::grade::{Grade, Judgement};
+use super::mask::Mask;
+use super::measurement::Statistics;
+use super::session::{Connect, OnLog, Rig, Unreached};
+use super::spec::{Executor, Fault, Metric, Spec, Task};
+use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
+use super::verdict::{self, Cause, Class, Reliability};
+use rigline_host::target::Target;
+use rigline_std::sync::lock;
+
+/// Texts of logs and records are cut at this many bytes, and at three times as many in JSON, where a control character has
+/// six: so a line of the log stays below what common readers take (64 KiB).
+pub const TEXT_LIMIT: usize = 16 * 1024;
+
+/// What happens in a run, in order. After [`Event::Complete`] nothing does.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// `eval.progress`.
+    Progress(Progress),
+    /// A trial has ended; comes before its progress.
+    Trial {
+        /// The task's place in the spec.
+        task: usize,
+        /// What became of it.
+        record: TrialRecord,
+    },
+    /// `eval.log`.
+    Log {
+        /// Its level.
+        level: Level,
+        /// The text.
+        message: String,
+    },
+    /// `eval.complete`.
+    Complete(Arc<Outcome>),
+}
+
+/// A step of a run's progress.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What happened.
+    pub event: waza::Event,
+    /// The task's place in the spec.
+    pub task: Option<usize>,
+    /// The trial's number, from 1.
+    pub trial: Option<u32>,
+    /// How it ended.
+    pub verdict: Option<Verdict>,
+    /// How long it took.
+    pub duration: Option<Duration>,
+}
+
+/// Gets everything that happens in a run, from several threads but one at a time. It must not wait.
+pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// The result of a run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Completed, failed or cancelled.
+    pub state: RunState,
+    /// How many tasks passed.
+    pub summary: Summary,
+    /// Why it failed, or that it was cancelled.
+    pub error: Option<String>,
+    /// How many tasks could not be judged.
+    pub skipped: u32,
+    /// Why nothing was run, if the target could not be talked to, or failed the preflight.
+    pub unreached: Option<Unreached>,
+    /// Why nothing was run, if steps do not fit the target's operations.
+    pub mistakes: Vec<Fault>,
+    /// The preflight, if there was one.
+    pub health: Option<TrialRecord>,
+    /// Who the rig is, if there was a session.
+    pub rig: Option<Rig>,
+    /// Whether the threshold, or each metric's, was reached.
+    pub passed: bool,
+    /// Where the eval has a list of metrics: each one's share.
+    pub metrics: Vec<MetricResult>,
+    /// Their weighted mean.
+    pub score: Option<f64>,
+    /// The result of each task that was done, in the order of the spec.
+    pub tasks: Vec<TaskRecord>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What became of a metric.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct MetricResult {
+    /// Its name.
+    pub name: String,
+    /// The share of graders that passed; 0 of none is 0.
+    pub share: f64,
+    /// The threshold.
+    pub threshold: f64,
+    /// Its weight.
+    pub weight: f64,
+    /// Whether the threshold was reached.
+    pub passed: bool,
+}
+
+/// What became of a task.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TaskRecord {
+    /// Its place in the spec.
+    pub task: usize,
+    /// How it ended: as its trials did.
+    pub verdict: Verdict,
+    /// Its trials.
+    pub trials: Vec<TrialRecord>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl TaskRecord {
+    /// Why it did not pass: the first reason, of a trial that is of the task's class if there is one.
+    pub fn why(&self) -> Option<&str> {
+        let class = self.class();
+        let of_class = self.trials.iter().filter(|trial| trial.class() == class);
+        of_class.chain(&self.trials).find_map(|trial| trial.error.as_deref())
+    }
+
+    /// The result, for people and for CI.
+    pub fn class(&self) -> Class {
+        if self.verdict == Verdict::Cancelled { Class::Cancelled } else { verdict::of_trials(&self.trials) }
+    }
+
+    /// Whether it counts as passed.
+    pub fn has_passed(&self) -> bool {
+        self.verdict == Verdict::Passed
+    }
+
+    /// How often its trials passed.
+    pub fn reliability(&self) -> Reliability {
+        Reliability::of(&self.trials)
+    }
+
+    /// The measurements of all its trials.
+    pub fn measurements(&self) -> Vec<Statistics> {
+        Statistics::of(&self.trials)
+    }
+}
+
+impl Outcome {
+    /// Whether the rig is the reason that something was not judged.
+    pub fn has_rig_error(&self) -> bool {
+        self.unreached.is_some() || self.tasks.iter().any(|task| task.class() == Class::RigError)
+    }
+
+    /// Whether the eval is the reason that something was not judged: a step does not fit the target's operations, or has a placeholder
+    /// without a value.
+    pub fn has_mistake(&self) -> bool {
+        let trials = self.tasks.iter().flat_map(|task| &task.trials).chain(&self.health);
+        let is_mistake = |trial: &TrialRecord| trial.verdict == Verdict::Error && trial.cause == Cause::Eval;
+        !self.mistakes.is_empty() || trials.into_iter().any(is_mistake)
+    }
+
+    /// Whether a task failed for a reason other than the rig.
+    pub fn has_failure(&self) -> bool {
+        let is_failed = |class| class == Class::Fail || class == Class::Flaky;
+        self.tasks.iter().any(|task| task.verdict != Verdict::Passed && is_failed(task.class()))
+    }
+
+    /// Whether the time limit of a trial was the only reason that something did not pass.
+    pub fn is_late(&self) -> bool {
+        let is_not_passed = |class| matches!(class, Class::Fail | Class::Flaky | Class::RigError);
+        let trials = || {
+            let tasks = self.tasks.iter().filter(|task| is_not_passed(task.class()));
+            tasks.flat_map(|task| &task.trials).filter(|trial| is_not_passed(trial.class()))
+        };
+        match &self.unreached {
+            Some(why) => why.is_timeout,
+            None => trials().next().is_some() && trials().all(|trial| trial.cause.is_time()),
+        }
+    }
+}
+
+/// How a run is done.
+pub struct Plan {
+    /// The eval. It must be valid.
+    pub spec: Arc<Spec>,
+    /// The executor.
+    pub executor: Executor,
+    /// The directory that tasks run in.
+    pub workdir: String,
+    /// What opens targets.
+    pub connect: Arc<dyn Connect>,
+    /// Whether debug logs are wanted.
+    pub verbose: bool,
+    /// Whether a step that may have a mistake in it keeps the run from beginning.
+    pub strict: bool,
+    /// Ends the run: the running operation stops, cleanup steps run, and then the run is complete.
+    pub cancel: CancellationToken,
+    /// Gets what happens.
+    pub on_event: OnEvent,
+}
+
+/// Runs an eval, from `run_start` to `eval.complete`.
+pub async fn run(plan: Plan) -> Arc<Outcome> {
+    let started = Instant::now();
+    let Plan { spec, executor, workdir, connect, verbose, strict, cancel, on_event } = plan;
+    let on_event: OnEvent = {
+        // One at a time, so that a sink sees them in order.
+        let turn = Mutex::new(());
+        Arc::new(move |event| {
+            let _turn = lock(&turn);
+            on_event(event);
+        })
+    };
+    let log: OnLog = {
+        let (on_event, spec) = (on_event.clone(), spec.clone());
+        Arc::new(move |level, text: &str| {
+            if verbose || level != Level::Debug {
+                let mut message = cut(text);
+                spec.mask.hide(&mut message);
+                on_event(Event::Log { level, message });
+            }
+        })
+    };
+    let progress = |event, verdict, duration| {
+        on_event(Event::Progress(Progress { event, task: None, trial: None, verdict, duration }));
+    };
+    progress(waza::Event::RunStart, None, None);
+
+    let count = workers(&spec, executor, &log);
+    let context = Arc::new(RunContext {
+        spec: spec.clone(),
+        executor,
+        workdir,
+        connect,
+        log: log.clone(),
+        cancel: cancel.clone(),
+        rig: OnceLock::new(),
+    });
+    let shared = Arc::new(Shared {
+        spec: spec.clone(),
+        next: AtomicUsize::new(0),
+        done: Mutex::default(),
+        on_event: on_event.clone(),
+        log: log.clone(),
+        cancel: cancel.clone(),
+    });
+    let (mut error, mut unreached, mut mistakes) = (None, None, Vec::new());
+    // The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get.
+    let mut first = Worker::new(context.clone());
+    let (health, begun) = shared.begin(&mut first, strict).await;
+    match begun {
+        Ok(()) => {
+            let mut joined = JoinSet::new();
+            joined.spawn(shared.clone().work(first));
+            for _ in 1..count {
+                joined.spawn(shared.clone().work(Worker::new(context.clone())));
+            }
+            while let Some(ended) = joined.join_next().await {
+                if let Err(panic) = ended {
+                    error = Some(format!("Eval execution failed: {panic}"));
+                }
+            }
+        }
+        Err(_) if cancel.is_cancelled() => first.close().await,
+        Err(Obstacle::Unreached(mut why)) => {
+            first.close().await;
+            spec.mask.hide(&mut why.text);
+            error = Some(format!("Eval execution failed: {why}"));
+            unreached = Some(why);
+        }
+        Err(Obstacle::Mistakes(found)) => {
+            first.close().await;
+            error = Some(cut(&format!("Eval execution failed: {}", said(&found))));
+            mistakes = found;
+        }
+    }
+
+    let mut tasks = std::mem::take(&mut *lock(&shared.done));
+    tasks.sort_by_key(|task| task.task);
+    let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
+    outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
+    outcome.mistakes = mistakes;
+    (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
+    outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
+    let verdict = match outcome.state {
+        RunState::Cancelled => Verdict::Cancelled,
+        RunState::Failed => Verdict::Error,
+        _ if outcome.passed => Verdict::Passed,
+        _ => Verdict::Failed,
+    };
+    let outcome = Arc::new(outcome);
+    progress(waza::Event::RunComplete, Some(verdict), Some(outcome.duration));
+    on_event(Event::Complete(outcome.clone()));
+    outcome
+}
+
+/// The first of the mistakes, and how many there are.
+fn said(mistakes: &[Fault]) -> String {
+    const SHOWN: usize = 20;
+    let mut texts: Vec<String> = mistakes.iter().take(SHOWN).map(ToString::to_string).collect();
+    if let Some(more) = mistakes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join("; ")
+}
+
+/// How many tasks may run at a time: several if each worker starts its own process, one on a board.
+fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
+    let wanted = spec.config.workers.min(spec.tasks.len()).max(1);
+    let has_steps = executor != Executor::Mock && spec.tasks.iter().any(|task| !task.steps.is_empty());
+    let target = spec.config.target.as_deref().and_then(|target| target.parse::<Target>().ok());
+    let is_alone = has_steps && !matches!(target, Some(Target::Sim | Target::Exec(_) | Target::Replay(_)));
+    if is_alone && wanted > 1 {
+        let target = spec.config.target.as_deref().unwrap_or_default();
+        log(Level::Warn, &format!("parallel: {target} is one board, so its tasks run one after the other"));
+        return 1;
+    }
+    wanted
+}
+
+/// What the workers of a run share.
+struct Shared {
+    spec: Arc<Spec>,
+    next: AtomicUsize,
+    done: Mutex<Vec<TaskRecord>>,
+    on_event: OnEvent,
+    log: OnLog,
+    cancel: CancellationToken,
+}
+
+impl Shared {
+    async fn work(self: Arc<Self>, mut worker: Worker) {
+        while !self.cancel.is_cancelled() {
+            let task = self.next.fetch_add(1, Ordering::Relaxed);
+            if task >= self.spec.tasks.len() {
+                break;
+            }
+            self.task(&mut worker, task).await;
+        }
+        worker.close().await;
+    }
+
+    async fn task(&self, worker: &mut Worker, place: usize) {
+        let Some(task) = self.spec.tasks.get(place) else { return };
+        let started = Instant::now();
+        let tell = |event, trial, verdict, duration| {
+            (self.on_event)(Event::Progress(Progress { event, task: Some(place), trial, verdict, duration }));
+        };
+        tell(waza::Event::TaskStart, None, None, None);
+        (self.log)(Level::Info, &format!("Running task: {}", task.id));
+        let mut trials = Vec::new();
+        for number in 1..=self.spec.config.trials_per_task {
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            tell(waza::Event::TrialStart, Some(number), None, None);
+            let mut record = self.attempts(worker, task, number).await;
+            for grade in record.grades.iter().filter(|grade| grade.judgement == Judgement::Unsupported) {
+                (self.log)(Level::Warn, &format!("{}: grader {}: {}", task.name, grade.grader, grade.message));
+            }
+            if let Some(error) = &record.error {
+                let level = if record.verdict == Verdict::Error { Level::Error } else { Level::Warn };
+                (self.log)(level, &format!("{}, trial {number}: {error}", task.name));
+            }
+            trim(&mut record, &self.spec.mask);
+            let (verdict, duration) = (record.verdict, record.duration);
+            trials.push(record.clone());
+            (self.on_event)(Event::Trial { task: place, record });
+            tell(waza::Event::TrialComplete, Some(number), Some(verdict), Some(duration));
+        }
+        let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed, Verdict::Skipped]
+            .into_iter()
+            .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
+            .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize {
+                Verdict::Cancelled
+            } else {
+                Verdict::Passed
+            });
+        let duration = started.elapsed();
+        let record = TaskRecord { task: place, verdict, trials, duration };
+        lock(&self.done).push(record);
+        tell(waza::Event::TaskComplete, None, Some(verdict), Some(duration));
+    }
+}
+
+/// Why no task is run.
+enum Obstacle {
+    /// The target cannot be talked to, or failed the preflight.
+    Unreached(Unreached),
+    /// Steps do not fit the target's operations.
+    Mistakes(Vec<Fault>),
+}
+
+impl Shared {
+    /// Opens the first session, holds the steps against what the target describes, and runs the preflight. Returns the preflight's record, and
+    /// what keeps the tasks from being run.
+    async fn begin(&self, worker: &mut Worker, strict: bool) -> (Option<TrialRecord>, Result<(), Obstacle>) {
+        if let Err(why) = self.open(worker).await {
+            return (None, Err(Obstacle::Unreached(why)));
+        }
+        let Mistakes { preflight, tasks, doubts } = worker.mistakes();
+        let mut mistakes = tasks;
+        if strict {
+            mistakes.extend(doubts);
+        } else {
+            doubts.iter().for_each(|doubt| (self.log)(Level::Warn, &doubt.to_string()));
+        }
+        if !preflight.is_empty() {
+            return (None, Err(Obstacle::Mistakes(preflight.into_iter().chain(mistakes).collect())));
+        }
+        // With another rig every step would be a mistake, so that the preflight comes first.
+        let mut health = None;
+        if let Some(steps) = &self.spec.health {
+            let mut record = self.attempts(worker, steps, 1).await;
+            trim(&mut record, &self.spec.mask);
+            let why = record.error.as_deref().unwrap_or("not judged");
+            let text = format!("preflight: {why}");
+            let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
+            health = Some(record);
+            if !is_well {
+                return (health, Err(Obstacle::Unreached(Unreached { text, is_timeout })));
+            }
+        }
+        if mistakes.is_empty() { (health, Ok(())) } else { (health, Err(Obstacle::Mistakes(mistakes))) }
+    }
+
+    /// Opens the first session, again where the rig is the reason that there is none and it may be tried again.
+    async fn open(&self, worker: &mut Worker) -> Result<(), Unreached> {
+        let mut left = self.spec.config.retries;
+        loop {
+            match worker.open().await {
+                Err(why) if left > 0 && !self.cancel.is_cancelled() => {
+                    (self.log)(Level::Warn, &format!("{why}; it is tried again"));
+                    left -= 1;
+                    self.pause().await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Waits for the rig to recover, unless the run is cancelled.
+    async fn pause(&self) {
+        let _ = timeout(RETRY_PAUSE, self.cancel.cancelled()).await;
+    }
+
+    /// Runs a trial until it passes, or as often as it may be tried.
+    async fn attempts(&self, worker: &mut Worker, task: &Task, number: u32) -> TrialRecord {
+        let config = &self.spec.config;
+        let (mut attempt, mut retries) = (1, 0);
+        let mut earlier = Vec::new();
+        loop {
+            let mut record = worker.run(task, number).await;
+            record.attempts = attempt;
+            let class = record.class();
+            let is_over = !matches!(record.verdict, Verdict::Failed | Verdict::Error);
+            let is_retried = retries < config.retries && (class == Class::RigError || config.retries_failures);
+            if is_over || self.cancel.is_cancelled() || !(attempt < config.max_attempts || is_retried) {
+                record.earlier = earlier;
+                return record;
+            }
+            let why = record.error.unwrap_or_default();
+            let text = format!("{}, trial {number}, attempt {attempt}: {}: {why}", task.name, class.label());
+            (self.log)(Level::Warn, &text);
+            earlier.push(EarlierAttempt::new(class, cut(&why)));
+            attempt += 1;
+            retries += 1;
+            if class == Class::RigError {
+                self.pause().await;
+            }
+        }
+    }
+}
+
+/// How long a rig has to recover before it is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// Cuts the texts of a record, and hides in them what environment variables held.
+fn trim(record: &mut TrialRecord, mask: &Mask) {
+    mask.hide_in(record);
+    let texts = record.steps.iter_mut().map(|step| &mut step.message);
+    let texts = texts.chain(record.output.as_mut()).chain(record.error.as_mut());
+    texts.chain(record.grades.iter_mut().map(|grade| &mut grade.message)).for_each(|text| {
+        shorten(text);
+    });
+    for (_, value) in record.steps.iter_mut().flat_map(|step| &mut step.outputs) {
+        shorten(value);
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some(end) = end(text) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+fn cut(text: &str) -> String {
+    match end(text) {
+        Some(end) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Where a text that is too long is cut.
+fn end(text: &str) -> Option<usize> {
+    let mut written = 0;
+    text.char_indices().find_map(|(at, char)| {
+        written += match char {
+            '"' | '\\' | '\n' | '\r' | '\t' => 2,
+            '\0'..' ' | '\u{7f}' | '\u{2028}' | '\u{2029}' => 6,
+            other => other.len_utf8(),
+        };
+        (at + char.len_utf8() > TEXT_LIMIT || written > 3 * TEXT_LIMIT).then_some(at)
+    })
+}
+
+fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled: bool, duration: Duration) -> Outcome {
+    let count = |verdicts: &[Verdict]| {
+        u32::try_from(tasks.iter().filter(|task| verdicts.contains(&task.verdict)).count()).unwrap_or(u32::MAX)
+    };
+    let summary = Summary {
+        total: u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX),
+        passed: count(&[Verdict::Passed]),
+        failed: count(&[Verdict::Failed, Verdict::Error]),
+    };
+    let trials = || tasks.iter().flat_map(|task| &task.trials);
+    // A trial that failed although no grader says so, and one without graders, counts in every metric as one grader does.
+    let own: Vec<Grade> = trials().filter_map(own_grade).collect();
+    let grades: Vec<&Grade> = trials().flat_map(|trial| &trial.grades).chain(&own).collect();
+    let metrics: Vec<MetricResult> = spec.metrics.list.iter().map(|metric| measure(metric, &grades)).collect();
+    let weights: f64 = metrics.iter().map(|metric| metric.weight).sum();
+    let score =
+        (weights > 0.0).then(|| metrics.iter().map(|metric| metric.share * metric.weight).sum::<f64>() / weights);
+    let reached = if metrics.is_empty() {
+        reaches(summary, spec.metrics.pass_threshold)
+    } else {
+        metrics.iter().all(|metric| metric.passed)
+    };
+    let state = match () {
+        () if cancelled => RunState::Cancelled,
+        () if error.is_some() => RunState::Failed,
+        () => RunState::Completed,
+    };
+    let error = if cancelled { Some("Eval execution cancelled".to_owned()) } else { error };
+    Outcome {
+        state,
+        summary,
+        error,
+        skipped: count(&[Verdict::Skipped]),
+        unreached: None,
+        mistakes: Vec::new(),
+        health: None,
+        rig: None,
+        // What the rig spoiled is not known, whatever share is enough.
+        passed: reached && state == RunState::Completed && tasks.iter().all(|task| task.class() != Class::RigError),
+        metrics,
+        score,
+        tasks,
+        duration,
+    }
+}
+
+/// The verdict of a trial apart from its graders.
+fn own_grade(trial: &TrialRecord) -> Option<Grade> {
+    let judgement = match trial.verdict {
+        Verdict::Passed if trial.grades.is_empty() => Judgement::Passed,
+        Verdict::Failed | Verdict::Error if trial.grades.iter().all(|grade| grade.judgement != Judgement::Failed) => {
+            Judgement::Failed
+        }
+        _ => return None,
+    };
+    Some(Grade {
+        grader: String::new(),
+        kind: String::new(),
+        metric: None,
+        weight: 1.0,
+        judgement,
+        message: String::new(),
+        measurement: None,
+    })
+}
+
+/// Whether enough tasks passed. A threshold has few decimals and 2/3 has many: a difference below a billionth is none.
+fn reaches(summary: Summary, threshold: f64) -> bool {
+    f64::from(summary.passed) + 1e-9 >= threshold * f64::from(summary.total)
+}
+
+fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
+    let counts = |grade: &&&Grade| {
+        let names = [grade.metric.as_ref(), Some(&grade.grader), Some(&grade.kind)];
+        names.into_iter().flatten().any(|name| *name == metric.name)
+    };
+    let is_own = |grade: &&&Grade| grade.kind.is_empty();
+    let judged = |grade: &&&Grade| grade.judgement != Judgement::Unsupported;
+    let own: Vec<_> = grades.iter().filter(|grade| counts(grade) || is_own(grade)).filter(judged).collect();
+    let is_named = grades.iter().any(|grade| counts(&grade));
+    let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
+    let all: f64 = counted.iter().map(|grade| grade.weight).sum();
+    let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed);
+    // The sum of nothing is -0.0.
+    let passed = passed.map(|grade| grade.weight).fold(0.0, |sum, weight| sum + weight);
+    let share = if all > 0.0 { passed / all } else { 0.0 };
+    MetricResult {
+        name: metric.name.clone(),
+        share,
+        threshold: metric.threshold,
+        weight: metric.weight,
+        passed: share + 1e-9 >= metric.threshold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grade(kind: &str, metric: Option<&str>, judgement: Judgement) -> Grade {
+        Grade {
+            grader: kind.into(),
+            kind: kind.into(),
+            metric: metric.map(str::to_owned),
+            weight: 1.0,
+            judgement,
+            message: String::new(),
+            measurement: None,
+        }
+    }
+
+    #[test]
+    fn thresholds_are_exact() {
+        for (passed, total, threshold, reached) in [
+            (4, 5, 0.8, true),
+            (3, 5, 0.8, false),
+            (2, 3, 2.0 / 3.0, true),
+            (2, 3, 0.67, false),
+            (0, 0, 1.0, true),
+            (0, 4, 0.0, true),
+            (7, 10, 0.7, true),
+        ] {
+            let summary = Summary { total, passed, failed: total - passed };
+            assert_eq!(reaches(summary, threshold), reached, "{passed} of {total} against {threshold}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_short_in_json() {
+        for (text, kept) in [
+            ("a".repeat(TEXT_LIMIT), TEXT_LIMIT),
+            ("a".repeat(TEXT_LIMIT + 1), TEXT_LIMIT),
+            ("é".repeat(TEXT_LIMIT / 2), TEXT_LIMIT),
+            (format!("a{}", "é".repeat(TEXT_LIMIT / 2)), TEXT_LIMIT - 1),
+            ("\u{1}".repeat(TEXT_LIMIT), TEXT_LIMIT / 2),
+            ("\"".repeat(TEXT_LIMIT), TEXT_LIMIT),
+        ] {
+            let short = cut(&text);
+            assert_eq!(short.trim_end_matches('…').len(), kept);
+            assert_eq!(short.ends_with('…'), kept < text.len());
+            assert!(serde_json::to_string(&short).unwrap().len() < 50 * 1024);
+            let mut shortened = text;
+            shorten(&mut shortened);
+            assert_eq!(shortened, short);
+        }
+    }
+
+    #[test]
+    fn metrics_count_the_graders_that_name_them_or_all() {
+        use Judgement::{Failed, Passed, Unsupported};
+        let grades = [
+            grade("regex", None, Passed),
+            grade("regex", Some("style"), Failed),
+            grade("contains", Some("style"), Passed),
+            grade("code", None, Unsupported),
+        ];
+        let grades: Vec<&Grade> = grades.iter().collect();
+        for (name, share) in [("style", 0.5), ("regex", 0.5), ("contains", 1.0), ("overall", 2.0 / 3.0), ("code", 0.0)]
+        {
+            let metric = Metric { name: name.into(), weight: 1.0, threshold: 0.5, description: None };
+            let result = measure(&metric, &grades);
+            assert!((result.share - share).abs() < 1e-9, "{name}: {}", result.share);
+            assert_eq!(result.passed, share >= 0.5);
+        }
+        // O 8: a grader that weighs three times as much counts three times.
+        let mut heavy = grade("regex", Some("style"), Passed);
+        heavy.weight = 3.0;
+        let failed = grade("contains", Some("style"), Failed);
+        let metric = Metric { name: "style".into(), weight: 1.0, threshold: 0.5, description: None };
+        assert!((measure(&metric, &[&heavy, &failed]).share - 0.75).abs() < 1e-9);
+    }
+}

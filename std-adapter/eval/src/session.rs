@@ -1,0 +1,315 @@
+//! The session with a target, to which steps are sent.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rigline::{Level, Phase};
+
+use super::verdict::Cause;
+use rigline_host::by_schema::Schema;
+use rigline_host::ports::Roots;
+use rigline_host::record::Recorder;
+use rigline_host::target::Target;
+use rigline_host::wire;
+use rigline_host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
+
+/// A future on the heap.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Receives the logs of an extension. It must not wait.
+pub type OnLog = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
+/// Opens sessions with targets.
+pub trait Connect: Send + Sync {
+    /// Opens a session with `target`, configured with `settings`. A program is started in `folder`, and found from there if its path is
+    /// relative.
+    fn connect<'a>(
+        &'a self,
+        target: &'a str,
+        folder: Option<&'a Path>,
+        settings: Option<JsonObject>,
+        log: OnLog,
+    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>>;
+}
+
+/// Why there is no session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+#[non_exhaustive]
+pub struct Unreached {
+    /// Why.
+    pub text: String,
+    /// Whether the extension did not answer in time.
+    pub is_timeout: bool,
+}
+
+impl Unreached {
+    /// A reason other than the time.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_timeout: false }
+    }
+}
+
+/// A session with an extension.
+pub trait Session: Send + Sync {
+    /// Calls an operation. The error is the reason why there is no answer.
+    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
+    /// The JSON Schema of an operation's arguments, if it has one.
+    fn schema(&self, operation: &str) -> Option<Schema>;
+    /// All operations with their schemas; empty if the target has not described itself.
+    fn operations(&self) -> Vec<(String, Schema)>;
+    /// Ends the running call at once, and opens a new session.
+    fn cancel(&self) -> Pending<'_, Result<(), String>>;
+    /// Who answers.
+    fn rig(&self) -> Rig;
+    /// Ends the session.
+    fn close(self: Box<Self>) -> Pending<'static, ()>;
+}
+
+/// A call of an operation.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Call<'a> {
+    /// The operation.
+    pub operation: &'a str,
+    /// Its arguments, as JSON text: numbers keep their digits.
+    pub args: String,
+    /// The part of the task.
+    pub phase: Phase,
+    /// The task's directory.
+    pub workdir: &'a str,
+    /// Environment variables.
+    pub env: &'a BTreeMap<String, String>,
+    /// The time limit.
+    pub timeout: Option<Duration>,
+    /// The prompt and the answer of the agent.
+    pub agent: Option<(&'a str, &'a str)>,
+}
+
+/// The answer of an operation.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    /// Who is to blame for that.
+    pub cause: Cause,
+    /// Its message.
+    pub message: Option<String>,
+    /// Its outputs, in their order.
+    pub outputs: Vec<(String, String)>,
+}
+
+/// Who a rig is, as far as it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rig {
+    /// The extension's name.
+    pub name: String,
+    /// The extension's version.
+    pub version: String,
+    /// The target as it was given.
+    pub target: String,
+    /// The serial number of the USB device.
+    pub serial_number: Option<String>,
+}
+
+/// Sessions of a [`Host`].
+#[derive(Debug, Clone, Default)]
+pub struct Hosts {
+    /// The program that `sim` starts: see [`Options::sim_program`].
+    pub sim_program: Option<PathBuf>,
+    /// How long a busy port, or a device that is not plugged in, is waited for [default: not at all].
+    pub wait: Duration,
+    /// Records what passes, and what each rig says of itself.
+    pub recorder: Option<Arc<Recorder>>,
+}
+
+impl Connect for Hosts {
+    fn connect<'a>(
+        &'a self,
+        target: &'a str,
+        folder: Option<&'a Path>,
+        settings: Option<JsonObject>,
+        log: OnLog,
+    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+        Box::pin(async move {
+            let mut target: Target = target.parse().map_err(|error| Unreached::new(format!("{error}")))?;
+            if let (Target::Exec(exec), Some(folder)) = (&mut target, folder)
+                && exec.program.contains(['/', '\\'])
+            {
+                exec.program = folder.join(&exec.program).to_string_lossy().into_owned();
+            }
+            if let (Target::Replay(replay), Some(folder)) = (&mut target, folder) {
+                replay.path = folder.join(&replay.path);
+            }
+            let mut options = session_options(settings, log);
+            options.recorder.clone_from(&self.recorder);
+            options.wait = self.wait;
+            options.is_alone = true;
+            options.working_dir = folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned);
+            options.sim_program.clone_from(&self.sim_program);
+            let host = Host::connect(&target, options)
+                .await
+                .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
+            if let Some(recorder) = &self.recorder {
+                host.identify(recorder).await;
+            }
+            Ok(Box::new(Open::new(host, &target)) as Box<dyn Session>)
+        })
+    }
+}
+
+/// Opens a session over a connection of the caller's own.
+pub async fn over(
+    dialer: Box<dyn wire::Connect>,
+    target: &Target,
+    settings: Option<JsonObject>,
+    log: OnLog,
+) -> Result<Box<dyn Session>, Unreached> {
+    let host = Host::over(dialer, session_options(settings, log)).await;
+    let host = host.map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
+    Ok(Box::new(Open::new(host, target)) as Box<dyn Session>)
+}
+
+fn session_options(settings: Option<JsonObject>, log: OnLog) -> Options {
+    let mut options = Options::default();
+    options.config = settings;
+    options.reconnect = true;
+    options.listener = Some(listener(log));
+    options
+}
+
+fn listener(log: OnLog) -> Listener {
+    Arc::new(move |event| match &event.kind {
+        EventKind::Log(said) => match &said.data {
+            Some(data) => log(said.level, &format!("{} {data}", said.message)),
+            None => log(said.level, &said.message),
+        },
+        EventKind::Stderr(line) => log(Level::Debug, line),
+        EventKind::Exited(_) | EventKind::Gone(_) | EventKind::Reconnected | EventKind::Echo => {
+            log(Level::Debug, &format!("{}: {}", event.extension, event.kind));
+        }
+        _ => log(Level::Warn, &format!("{}: {}", event.extension, event.kind)),
+    })
+}
+
+/// Why there is no answer. The time limit is distinguished from the grace, in which an extension can itself report a
+/// timeout.
+fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String {
+    match (error, limit) {
+        (HostError::Timeout { extension, request, details, .. }, Some(limit)) => {
+            let grace = Options::default().grace;
+            format!(
+                "{extension} did not answer `{request}` within {limit:?} (waited {:.1}s: limit {limit:?} + grace {grace:?}){details}",
+                elapsed.as_secs_f64()
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The operations that a target has, with their schemas.
+pub fn operations(host: &Host) -> Vec<(String, Schema)> {
+    let manifest = host.describe();
+    manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect()
+}
+
+struct Open {
+    host: Host,
+    rig: Rig,
+}
+
+impl Open {
+    fn new(host: Host, target: &Target) -> Self {
+        let manifest = host.describe();
+        let rig = Rig {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            serial_number: serial_number(target),
+            target: target.to_string(),
+        };
+        Self { host, rig }
+    }
+}
+
+/// The serial number of the device at a port.
+fn serial_number(target: &Target) -> Option<String> {
+    let Target::Serial(serial) = target else { return None };
+    let port = Roots::of_environment().find(&serial.port).ok()?;
+    port.usb.map(|usb| usb.serial_number).filter(|number| !number.is_empty())
+}
+
+/// The cause of an operation's failure: the board, the rig or the eval.
+fn cause(outcome: &Outcome) -> Cause {
+    match outcome {
+        Outcome::Refused(error) => match error.code {
+            // An operation's own time limit: what it waited for did not come.
+            Some(-32001) => Cause::Board,
+            Some(-32602) => Cause::Eval,
+            _ => Cause::Rig,
+        },
+        Outcome::Invalid(_) => Cause::Rig,
+        _ => Cause::Board,
+    }
+}
+
+impl Session for Open {
+    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>> {
+        let context = CallContext {
+            workdir: Some(call.workdir.to_owned()),
+            phase: call.phase,
+            env: call.env.clone(),
+            timeout: call.timeout,
+            agent: call.agent.map(|(prompt, output)| Agent { prompt: prompt.to_owned(), output: output.to_owned() }),
+        };
+        Box::pin(async move {
+            let started = Instant::now();
+            let called = self.host.call_json(call.operation, &call.args, context).await;
+            let result = match called {
+                // The call is over, so the session goes on.
+                Err(error @ HostError::Late { .. }) => {
+                    let failure = Some(error.to_string());
+                    return Ok(Answer { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
+                }
+                called => called.map_err(|error| why(&error, call.timeout, started.elapsed()))?,
+            };
+            let failure = match &result.outcome {
+                Outcome::Success => None,
+                _ => Some(result.to_string()),
+            };
+            let cause = match &result.outcome {
+                // One that it describes and refuses is its own fault.
+                Outcome::Refused(error) if error.code == Some(-32601) && self.schema(call.operation).is_none() => {
+                    Cause::Eval
+                }
+                outcome => cause(outcome),
+            };
+            Ok(Answer { failure, cause, message: result.message, outputs: result.outputs })
+        })
+    }
+
+    fn schema(&self, operation: &str) -> Option<Schema> {
+        self.host.describe().operation(operation).map(|operation| Schema::read(&operation.params_text))
+    }
+
+    fn operations(&self) -> Vec<(String, Schema)> {
+        operations(&self.host)
+    }
+
+    fn cancel(&self) -> Pending<'_, Result<(), String>> {
+        Box::pin(async move { self.host.cancel().await.map_err(|error| error.to_string()) })
+    }
+
+    fn rig(&self) -> Rig {
+        self.rig.clone()
+    }
+
+    fn close(self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(async move { drop(self.host.shutdown().await) })
+    }
+}

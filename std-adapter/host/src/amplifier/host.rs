@@ -1,0 +1,331 @@
+//! The host's side: calls modules over lines and over HTTP.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rigline::json::{Json, Kind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::descriptor::KindName;
+use super::error::{CallError, bad};
+use super::lines::{Lines, Request};
+use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use crate::host as rigline_host;
+use crate::host::wire;
+use crate::http_client::{self, Bounds, HttpError};
+use crate::target::Target;
+use rigline_std::clock::millis;
+
+/// How soon `health` must be answered: 2 s.
+pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+/// A host of one module.
+#[derive(Debug)]
+pub struct Host {
+    place: Place,
+    /// The time limit of an invocation: 30 s.
+    pub timeout: Duration,
+    /// How much longer the host waits than the time limit, so that the module's own `timeout` arrives
+    /// first: 2 s. Any other answer that comes in this time is [`CallError::Late`].
+    pub grace: Duration,
+    /// The longest reply that is accepted, in bytes: 16 MiB.
+    pub limit: usize,
+    /// The session that invocations belong to, if they say any.
+    pub session_id: Option<String>,
+    /// Where events are written.
+    pub events: Option<Arc<EventLog>>,
+    module: Option<String>,
+    is_device: bool,
+}
+
+/// Where a module is.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// At the other end of lines: a program, a port, a socket.
+    Lines(Lines),
+    /// At an address, with a token if it wants one.
+    Http {
+        /// The address, to which `/invoke` and so on are added.
+        url: String,
+        /// The bearer token.
+        token: Option<String>,
+    },
+}
+
+/// What `describe` reports about a module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What it is.
+    #[serde(with = "KindName")]
+    pub kind: ModuleKind,
+    /// The names of its operations.
+    pub capabilities: Vec<String>,
+    /// The schema of each operation's arguments.
+    #[serde(default)]
+    pub inputs: Map<String, Value>,
+    /// The schema of each operation's result.
+    #[serde(default)]
+    pub outputs: Map<String, Value>,
+}
+
+/// What came of an invocation: the result's JSON text, digits and all, or the module's error.
+pub type Invocation = Result<String, ModuleError>;
+
+impl Host {
+    /// A host of the module at `target`. Nothing is opened before the first call.
+    pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
+        let place = match target {
+            // The address with the path of a call, which is what servers print and documents show, means the same server.
+            Target::Http(url) => {
+                let base = url.trim_end_matches('/');
+                Place::Http { url: base.strip_suffix("/invoke").unwrap_or(base).to_owned(), token: None }
+            }
+            target => {
+                let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
+                Place::Lines(Lines::new(dialer).with_options(options))
+            }
+        };
+        let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
+        Ok(Self { is_device, ..Self::at(place) })
+    }
+
+    /// A host of the module at a place.
+    pub fn at(place: Place) -> Self {
+        Self {
+            place,
+            timeout: default_timeout(),
+            grace: Duration::from_secs(2),
+            limit: 16 << 20,
+            session_id: None,
+            events: None,
+            module: None,
+            is_device: false,
+        }
+    }
+
+    /// Where the module is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether at the other end is a device, most likely, which has memory for messages of so many bytes and no more.
+    pub(crate) fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// Sends this bearer token, over HTTP.
+    #[must_use]
+    pub fn with_token(mut self, bearer: &str) -> Self {
+        if let Place::Http { token, .. } = &mut self.place {
+            *token = Some(bearer.into());
+        }
+        self
+    }
+
+    /// Asks whether the module is well; it has 2 s to say so.
+    pub async fn health(&mut self) -> Result<(), CallError> {
+        let answer = self.ask("health", None, HEALTH_TIMEOUT).await?;
+        let json = object(&answer)?;
+        match json.get("status").and_then(|status| status.text()) {
+            Some(status) if status == "ok" => Ok(()),
+            _ => Err(bad("health must answer {\"status\":\"ok\"}", &answer)),
+        }
+    }
+
+    /// Asks the module for its description.
+    pub async fn describe(&mut self) -> Result<Description, CallError> {
+        self.describe_as_text().await.map(|(description, _)| description)
+    }
+
+    /// As [`describe`](Self::describe), with the JSON text of the answer, in which numbers have all their digits.
+    pub(crate) async fn describe_as_text(&mut self) -> Result<(Description, String), CallError> {
+        let answer = self.ask("describe", None, self.timeout).await?;
+        let description: Description =
+            serde_json::from_str(&answer).map_err(|error| bad(error.to_string(), &answer))?;
+        self.module = Some(description.name.clone());
+        Ok((description, answer))
+    }
+
+    /// Has the module run an operation; `args` is the JSON text of an object.
+    ///
+    /// It is written to [`events`](Self::events) as `module:invoke`, and as `policy:decision` if the module refuses it as
+    /// forbidden.
+    pub async fn invoke(&mut self, op: &str, args: &str) -> Result<Invocation, CallError> {
+        if !Json::parse(args.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) {
+            return Err(CallError::Arguments);
+        }
+        let start = Instant::now();
+        let answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
+        let took = match &self.place {
+            Place::Lines(lines) => lines.since_request(),
+            Place::Http { .. } => start.elapsed(),
+        };
+        let invocation = answer.and_then(|answer| read(&answer)).and_then(|invocation| match &invocation {
+            // The module noticed in time that the time was over; its error was on its way.
+            Err(error) if error.code == "timeout" => Ok(invocation),
+            _ if took > self.timeout => Err(CallError::Late { took, limit: self.timeout }),
+            _ => Ok(invocation),
+        });
+        self.tell(op, start, &invocation)?;
+        invocation
+    }
+
+    /// Ends an abandoned call: the program gets SIGTERM and then SIGKILL, or the connection is closed. The next call
+    /// starts the program or opens the connection again.
+    pub async fn cancel(&mut self) {
+        if let Place::Lines(lines) = &mut self.place {
+            lines.end().await;
+        }
+    }
+
+    /// Ends the connection, and the program.
+    pub async fn close(self) {
+        if let Place::Lines(lines) = self.place {
+            lines.close().await;
+        }
+    }
+
+    /// Sends one request text as it is, and returns the answer: for checks.
+    pub async fn raw(&mut self, path: &str, text: &str, limit: Duration) -> Result<String, CallError> {
+        let most = self.limit;
+        match &mut self.place {
+            Place::Http { url, token } => {
+                let url = format!("{}/{path}", url.trim_end_matches('/'));
+                let bounds = Bounds { timeout: limit, limit: most };
+                let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
+                match answer {
+                    Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
+                    Err(HttpError::Timeout { limit }) => {
+                        Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
+                    }
+                    Err(error) => Err(CallError::Http(error)),
+                }
+            }
+            Place::Lines(lines) => lines.ask(&Request::Raw(text), limit, most).await,
+        }
+    }
+
+    async fn ask(&mut self, op: &str, args: Option<&str>, limit: Duration) -> Result<String, CallError> {
+        let session = self.session_id.as_ref().map(|id| format!(",\"session_id\":{}", Value::from(id.as_str())));
+        let session = session.unwrap_or_default();
+        let input = args.map(|args| format!("\"op\":{},\"args\":{args}{session}", Value::from(op)));
+        let most = self.limit;
+        match (&mut self.place, input) {
+            (Place::Http { .. }, Some(input)) => self.raw("invoke", &format!("{{{input}}}"), limit).await,
+            (Place::Http { .. }, None) => self.raw(op, "{}", limit).await,
+            (Place::Lines(lines), Some(input)) => {
+                // The short form would be taken for the protocol's own operation.
+                let nested = matches!(op, "health" | "describe" | "invoke");
+                lines.ask(&Request::Invoke { nested, input: &input }, limit, most).await
+            }
+            (Place::Lines(lines), None) => {
+                let request = if op == "health" { Request::Health } else { Request::Describe };
+                lines.ask(&request, limit, most).await
+            }
+        }
+    }
+
+    fn tell(&self, op: &str, start: Instant, invocation: &Result<Invocation, CallError>) -> io::Result<()> {
+        let Some(events) = &self.events else { return Ok(()) };
+        let error = match invocation {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.clone()),
+            Err(error) => Some(ModuleError {
+                code: match error {
+                    CallError::Timeout { .. } | CallError::Late { .. } => "timeout",
+                    CallError::Connect(_) | CallError::Gone { .. } | CallError::Http(_) => "unreachable",
+                    CallError::TooLong { .. } => "oom",
+                    CallError::Arguments => "bad_request",
+                    CallError::Bad { .. } | CallError::Io(_) => "internal",
+                }
+                .into(),
+                message: error.to_string(),
+                details: None,
+            }),
+        };
+        let data = |name: &str| Some([(name.to_owned(), Value::from(op))].into_iter().collect());
+        let (request_id, span_id) = (Some(new_id()), Some(new_id()));
+        let module = Some(self.module.clone().unwrap_or_else(|| self.place.name()));
+        let is_forbidden = error.as_ref().is_some_and(|error| error.code == "forbidden");
+        if is_forbidden {
+            events.write(&EventRecord {
+                module: module.clone(),
+                status: Some("denied".into()),
+                data: data("capability"),
+                error: error.clone(),
+                session_id: self.session_id.clone(),
+                request_id: request_id.clone(),
+                span_id: span_id.clone(),
+                ..EventRecord::now("policy:decision", "rigline")
+            })?;
+        }
+        events.write(&EventRecord {
+            module,
+            status: Some(if error.is_none() { "ok" } else { "error" }.into()),
+            duration_ms: Some(millis(start.elapsed())),
+            data: data("op"),
+            error,
+            session_id: self.session_id.clone(),
+            request_id,
+            span_id,
+            ..EventRecord::now("module:invoke", "rigline")
+        })
+    }
+}
+
+pub(super) const fn default_timeout() -> Duration {
+    rigline::protocol::amplifier::TIMEOUT
+}
+
+impl Place {
+    fn name(&self) -> String {
+        match self {
+            Self::Lines(lines) => lines.name(),
+            Self::Http { url, .. } => url.clone(),
+        }
+    }
+}
+
+fn object(answer: &str) -> Result<Json<'_>, CallError> {
+    let json = Json::parse(answer.as_bytes()).map_err(|error| bad(error.to_string(), answer))?;
+    if json.kind() == Kind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
+}
+
+/// Reads what an invocation answers.
+fn read(answer: &str) -> Result<Invocation, CallError> {
+    let json = object(answer)?;
+    match json.get("ok").and_then(|ok| ok.bool()) {
+        Some(true) => match json.get("result") {
+            Some(result) => Ok(Ok(result.as_str().to_owned())),
+            None => Err(bad("result: required, but missing", answer)),
+        },
+        Some(false) => Ok(Err(failure(json.get("error").unwrap_or(Json::NULL)))),
+        None => Err(bad("ok: expected true or false", answer)),
+    }
+}
+
+/// What a module says of its failure; one in another shape than §4's is a failure all the same, with the best text there is.
+fn failure(error: Json<'_>) -> ModuleError {
+    if let Ok(error) = ModuleError::parse(error.as_bytes()) {
+        return error;
+    }
+    let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
+    let member = |name: &str| error.get(name).filter(|value| !value.is_null()).map(plain);
+    let message = match error.is_null() {
+        true => "it failed without a reason".to_owned(),
+        false => member("message").unwrap_or_else(|| plain(error)),
+    };
+    let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());
+    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details }
+}

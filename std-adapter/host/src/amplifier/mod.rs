@@ -1,0 +1,45 @@
+//! Amplifier: descriptors, events, errors and plans as PROTOCOLS.md has them, and the host's side of its protocol.
+
+pub mod check;
+mod client;
+mod descriptor;
+mod error;
+mod events;
+mod host;
+mod lines;
+mod plan;
+mod traffic;
+
+pub use crate::http_client::HttpError;
+pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
+pub use error::{CallError, ModuleError, RESERVED_CODES};
+pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
+pub use host::{Description, Host, Invocation, Place};
+pub use lines::Lines;
+pub use plan::Plan;
+
+use crate::client::{Form, ProtocolOption};
+use crate::protocol::{Protocol, Relaying};
+
+/// The entry in the registry.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    lines: Some(rigline::protocol::AMPLIFIER),
+    session_id: Some(|call| rigline::protocol::amplifier::session_id(call).map(|id| id.to_string())),
+    has_manifest: true,
+    client: Some(client::connect),
+    relay: Relaying::First,
+    reading: Some(&traffic::READING),
+    http: Some(&rigline_std::amplifier::ROUTES),
+    check: Some(&check::SUITE),
+    options: &[
+        ProtocolOption::new("session", Form::Once, "ID", "The session that the call belongs to"),
+        ProtocolOption::new(
+            "events",
+            Form::Once,
+            "FILE",
+            "Append the events of the call to this file, as JSON lines: `module:invoke`, and `policy:decision` if the \
+                   call is forbidden",
+        ),
+    ],
+    ..Protocol::new("amplifier", "Amplifier")
+};

@@ -1,0 +1,47 @@
+//! §5 Plan Schema (v1).
+
+use rigline::json::{Json, Kind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The goal of a session.
+///
+/// ```
+/// let plan = rigline_host::amplifier::Plan::parse(br#"{"goal":"measure 3V3","inputs":{"rail":"3V3"}}"#)?;
+/// assert_eq!(plan.goal, "measure 3V3");
+/// assert!(rigline_host::amplifier::Plan::parse(br#"{"goal":"x","inputs":[]}"#).is_err());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The goal, in words.
+    pub goal: String,
+    /// The inputs; none if absent.
+    #[serde(default)]
+    pub inputs: Map<String, Value>,
+}
+
+impl Plan {
+    /// Reads a plan. Members that the schema does not name are left alone.
+    pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+}
+
+/// What breaks the schema in a plan, each with its place (`.goal`) before it. The text says of no member that it is required; a
+/// plan without a goal is none.
+pub(super) fn faults(plan: Json<'_>) -> Vec<String> {
+    if plan.kind() != Kind::Object {
+        return vec![": expected an object".to_owned()];
+    }
+    let mut faults = Vec::new();
+    match plan.get("goal").map(|goal| goal.kind()) {
+        Some(Kind::String) => {}
+        Some(_) => faults.push(".goal: expected a string".to_owned()),
+        None => faults.push(".goal: required, but missing".to_owned()),
+    }
+    if plan.get("inputs").is_some_and(|inputs| inputs.kind() != Kind::Object) {
+        faults.push(".inputs: expected an object".to_owned());
+    }
+    faults
+}

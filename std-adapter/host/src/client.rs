@@ -1,0 +1,383 @@
+//! A connection to an extension by any of the protocols, for callers that need not know by which: the command and the relay.
+//!
+//! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`ClientFactory`]).
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rigline::FailureKind;
+use rigline::manifest::Kind as ModuleKind;
+use serde_json::Value;
+
+use crate::files;
+use crate::host::{HostError, Manifest, Options};
+use crate::target::Target;
+use rigline_std::sync::lock;
+
+/// Makes a client for a target.
+pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
+
+/// A future on the thread that it was made on.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A connection to an extension.
+pub trait Client {
+    /// What the extension says about itself, within `limit`. `about` names an operation, for protocols that describe one at a time.
+    fn describe<'a>(
+        &'a mut self,
+        about: Option<&'a str>,
+        limit: Duration,
+    ) -> Pending<'a, Result<Description, ClientError>>;
+
+    /// Runs an operation. The operation's own failure is an [`Answer`].
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>>;
+
+    /// Why the record of the call that the caller asked for is not whole, if it is not.
+    fn record_fault(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Cancels a call that was dropped. The next call connects again.
+    fn cancel(&mut self) -> Pending<'_, ()>;
+
+    /// Cancels a call that was dropped, for a caller that ends, too. A program gets time for its safe state.
+    fn interrupt(&mut self) -> Pending<'_, ()> {
+        self.cancel()
+    }
+
+    /// Ends the session and the connection. Returns what was wrong about the end, in words.
+    fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>>;
+}
+
+/// How a client is made.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// The connection's options.
+    pub host: Options,
+    /// The bearer token, over HTTP.
+    pub token: Option<String>,
+    /// Options of the protocol's own.
+    pub own: OptionValues,
+}
+
+impl ClientOptions {
+    /// With these options of the connection.
+    pub fn new(host: Options) -> Self {
+        Self { host, ..Self::default() }
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone, Default)]
+pub struct CallRequest {
+    /// The operation.
+    pub operation: String,
+    /// The JSON text of its arguments, an object.
+    pub args: String,
+    /// The time limit of the call. Zero means no limit, and `None` the protocol's default.
+    pub timeout: Option<Duration>,
+    /// The session that the call belongs to, in protocols that have such.
+    pub session_id: Option<String>,
+}
+
+/// What an extension says about itself.
+#[derive(Debug)]
+pub enum Description {
+    /// Its manifest.
+    Manifest(Box<Described>),
+    /// Something else, to be shown as it is.
+    Page(Page),
+}
+
+/// A manifest, and the form in which it came.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// The JSON text that the protocol has for it; numbers have all their digits.
+    pub text: String,
+    /// The manifest, in the form of a gevals manifest.
+    pub manifest: Manifest,
+    /// The kind of module, if the protocol has one.
+    pub kind: Option<ModuleKind>,
+    /// Whether results have the types that the manifest's `outputs` declare, where other protocols have strings.
+    pub has_typed_outputs: bool,
+}
+
+/// A description for people and for programs.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// For programs: JSON text.
+    pub json: String,
+    /// For people: lines of text.
+    pub text: String,
+    /// A table below it: its heads.
+    pub heads: &'static [&'static str],
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The summary, if there is one.
+    pub message: Option<String>,
+    /// The JSON text of the outputs: an object, or, in protocols whose results may be any value, any value.
+    pub outputs: String,
+    /// Whether [`message`](Self::message) is a member of the outputs too.
+    pub is_message_output: bool,
+    /// Why the call failed, if it did.
+    pub failure: Option<CallFailure>,
+    /// The end of the standard error of a process that ran only for this call.
+    pub stderr: String,
+}
+
+impl Answer {
+    /// Success with a result of any type; its member `message`, if it is a text, is the message too.
+    pub fn of_result(result: String, stderr: String) -> Self {
+        let json = rigline::json::Json::parse(result.as_bytes()).ok();
+        let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));
+        Self { message, outputs: result, is_message_output: true, failure: None, stderr }
+    }
+}
+
+/// The failure of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallFailure {
+    /// What kind of failure it is.
+    pub kind: FailureKind,
+    /// The protocol's own code: a number or a string.
+    pub code: Option<Value>,
+    /// A code that the operation has chosen itself.
+    pub custom_code: Option<String>,
+    /// What went wrong.
+    pub message: String,
+    /// Whether the reply is not a valid one, so that the outcome of the operation is not known.
+    pub is_invalid: bool,
+}
+
+impl fmt::Display for CallFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.code {
+            // A number is part of the message already.
+            Some(Value::String(code)) => write!(f, "{code}: {}", self.message),
+            _ => f.write_str(&self.message),
+        }
+    }
+}
+
+/// Why there is no client or no usable answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The host failed.
+    Host(HostError),
+    /// Another reason, of a protocol's own.
+    Other {
+        /// Whose fault it is.
+        cause: Cause,
+        /// The reason.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// What a [`ClientError`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The caller asked for something that cannot be.
+    Usage,
+    /// The other end was not reached, or its answer cannot be used.
+    NoAnswer,
+    /// There was no answer in time.
+    Timeout,
+    /// The other end refused.
+    Refused,
+    /// A process between this one and the other end failed, with this exit code.
+    Bridge(u8),
+}
+
+impl ClientError {
+    /// An error of a protocol's own.
+    pub fn new(cause: Cause, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { cause, source: source.into() }
+    }
+
+    /// The caller asked for something that cannot be.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::new(Cause::Usage, text.into())
+    }
+
+    /// Transcripts cannot be written.
+    pub fn transcripts(error: io::Error) -> Self {
+        Self::usage(format!("--transcripts {error}"))
+    }
+
+    /// Whether there was no answer in time.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Host(error) => error.is_timeout(),
+            Self::Other { cause, .. } => *cause == Cause::Timeout,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(error) => error.fmt(f),
+            Self::Other { source, .. } => source.fmt(f),
+        }
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Host(error) => error.source(),
+            Self::Other { source, .. } => source.source(),
+        }
+    }
+}
+
+impl From<HostError> for ClientError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// A file to which the record of a call is appended. An error of the file is reported later, and does not replace the
+/// result of the call.
+#[derive(Debug, Clone)]
+pub struct Record {
+    option: &'static str,
+    file: Arc<File>,
+    fault: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Record {
+    /// Opens the file that an option names.
+    pub fn append(option: &'static str, path: &str) -> Result<Self, ClientError> {
+        let file = files::append_json_lines(path.as_ref()).map_err(|error| ClientError::usage(error.to_string()))?;
+        Ok(Self { option, file: Arc::new(file), fault: Arc::default() })
+    }
+
+    /// Why not everything was written, if it was not.
+    pub fn fault(&self) -> Option<String> {
+        let fault = lock(&self.fault).take();
+        fault.map(|error| format!("--{}: cannot be written: {error}", self.option))
+    }
+}
+
+impl Write for Record {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(error) = (&*self.file).write_all(bytes) {
+            lock(&self.fault).get_or_insert(error);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An option that only one protocol has. The command offers it under this name.
+#[derive(Debug)]
+pub struct ProtocolOption {
+    /// The name, such as `session` for `--session`.
+    pub name: &'static str,
+    /// The commands that have it.
+    pub commands: &'static [Command],
+    /// The placeholder for its value in help; a flag has none.
+    pub value: Option<&'static str>,
+    /// What it does, for help.
+    pub help: &'static str,
+    /// How the value is given.
+    pub form: Form,
+    /// Another option that it requires.
+    pub requires: Option<&'static str>,
+}
+
+impl ProtocolOption {
+    /// An option of `call`, whose value help calls `value`.
+    pub const fn new(name: &'static str, form: Form, value: &'static str, help: &'static str) -> Self {
+        Self { name, commands: &[Command::Call], value: Some(value), help, form, requires: None }
+    }
+
+    /// A flag of `call`.
+    pub const fn flag(name: &'static str, help: &'static str) -> Self {
+        Self { value: None, ..Self::new(name, Form::Flag, "", help) }
+    }
+
+    /// The same, of other commands.
+    #[must_use]
+    pub const fn of(self, commands: &'static [Command]) -> Self {
+        Self { commands, ..self }
+    }
+}
+
+/// A command that talks to an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// `call`
+    Call,
+    /// `describe`
+    Describe,
+    /// `check`
+    Check,
+}
+
+/// How the value of a [`ProtocolOption`] is given.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Form {
+    /// There is none.
+    Flag,
+    /// Once.
+    Once,
+    /// As often as the caller likes.
+    Repeated,
+    /// Once, or as `@FILE`.
+    TextOrFile,
+    /// One of these, the first of which is the default.
+    OneOf(&'static [&'static str]),
+}
+
+/// The values of a protocol's own options, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OptionValues(BTreeMap<String, Vec<String>>);
+
+impl OptionValues {
+    /// Sets a flag, or adds a value.
+    pub fn add(&mut self, name: impl Into<String>, value: Option<String>) {
+        self.0.entry(name.into()).or_default().extend(value);
+    }
+
+    /// Whether the option is given.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The value of an option, the last one.
+    pub fn one(&self, name: &str) -> Option<&str> {
+        self.all(name).last().map(String::as_str)
+    }
+
+    /// The values of an option.
+    pub fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The names of the options that are given.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}

@@ -1,0 +1,323 @@
+//! Files: reading without waiting, and writing that never leaves half a file.
+//!
+//! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
+//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
+//!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
+//!   When the write fails, the file that was there before stays.
+//! - [`first_line`] finds out what a file is before it is replaced or added to.
+//! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+
+use rigline::json::{Json, Kind};
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens a regular file that is there already, as `options` say.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Before it is opened: to open a device may do something already.
+    regular(&fs::metadata(path)?)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // It may have become a FIFO in the meantime; and some regular files of /proc wait for what they will say.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
+    }
+    let file = options.open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, or has more bytes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_open(&open(path)?, limit)
+}
+
+fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("over {limit} bytes"));
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default().saturating_add(1));
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// As `read`, for UTF-8.
+///
+/// # Errors
+/// As `read`, or it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    read_open_text(&open(path)?, limit)
+}
+
+/// As [`read_text`], of a file that was opened.
+pub fn read_open_text(file: &File, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_open(file, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is
+/// replaced and a reader never sees half of it. The new file gets the permissions of the one that was there.
+///
+/// # Errors
+/// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|about| about.permissions());
+    write_as(path, bytes, None, mode)
+}
+
+/// As [`write()`], a file that can be executed by everybody who can read it.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_as(path, bytes, permissions(0o777), None)
+}
+
+/// Opens a log of JSON lines to append lines to it. Its folder is made. A link is not followed, and a file that is not such a log
+/// stays as it is.
+///
+/// # Errors
+/// The file cannot be opened, or is not such a log. The text names the file.
+pub fn append_json_lines(path: &Path) -> io::Result<File> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match first_line(path)? {
+        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
+            let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Some(_) => {}
+        None => write(path, b"").map_err(with_path)?,
+    }
+    open_with(OpenOptions::new().append(true), path).map_err(with_path)
+}
+
+/// The first line of a file, if there is a file with one. A link is refused: its target may belong to another user.
+///
+/// # Errors
+/// The file cannot be read, or is a link. The text names the file.
+pub fn first_line(path: &Path) -> io::Result<Option<String>> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(None),
+        Ok(found) if found.is_symlink() => {
+            let text = format!("{} is a link, which is not followed: name the file", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(_) => {}
+    }
+    let mut line = Vec::new();
+    let file = open(path).map_err(with_path)?;
+    BufReader::new(file).take(16 << 20).read_until(b'\n', &mut line).map_err(with_path)?;
+    let line = String::from_utf8_lossy(&line);
+    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
+}
+
+/// Makes the folders that `path` needs, and finds out whether a file can be written there.
+///
+/// # Errors
+/// It could not be written.
+pub fn ensure_writable(path: &Path) -> io::Result<()> {
+    beside(path, None).map(drop)
+}
+
+/// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
+fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
+    let mut file = beside(path, old.clone().or(new))?;
+    file.as_file_mut().write_all(bytes)?;
+    if let Some(mode) = old {
+        // As it was, whatever the umask is now.
+        let _ = fs::set_permissions(file.path(), mode);
+    }
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// A new file in the folder of `path`, which is removed when it is dropped.
+fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::NamedTempFile> {
+    if path.as_os_str().is_empty() || path.file_name().is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
+    }
+    if let Ok(about) = fs::metadata(path) {
+        regular(&about)?;
+    }
+    if is_of_system(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a stream or a device, which a file cannot replace"));
+    }
+    if is_mounted(path) {
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "it is a mount point, which a new file cannot replace; mount its folder instead",
+        ));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|error| {
+        // The system says "File exists" of a file where a folder has to be.
+        if folder.exists() && !folder.is_dir() {
+            io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a folder", folder.display()))
+        } else {
+            error
+        }
+    })?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(mode.map_or(0o666, |mode| mode.mode()));
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    // Opened here, since tempfile's own errors name the new file instead of `path`.
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rigline-").suffix(".tmp").make_in(folder, |new| options.open(new))
+}
+
+/// Whether a file is among the system's devices and streams. `/dev/stderr` is a link, possibly to a regular file, which all programs need.
+fn is_of_system(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    folder.canonicalize().is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
+}
+
+/// Whether the file is a mount of its own, as containers have single files of the machine outside (statx(2)).
+#[cfg(target_os = "linux")]
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        .is_ok_and(|about| about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
+}
+
+/// Permissions that the umask still applies to.
+#[cfg(unix)]
+fn permissions(mode: u32) -> Option<fs::Permissions> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Some(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn permissions(_: u32) -> Option<fs::Permissions> {
+    None
+}
+
+fn regular(about: &fs::Metadata) -> io::Result<()> {
+    if about.is_file() {
+        return Ok(());
+    }
+    Err(if about.is_dir() {
+        io::Error::new(io::ErrorKind::IsADirectory, "a folder, not a file")
+    } else {
+        io::Error::other("not a regular file")
+    })
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn g_02_a_link_is_replaced_and_what_it_points_to_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("theirs"), "theirs").unwrap();
+        symlink("theirs", at("link")).unwrap();
+        fs::hard_link(at("theirs"), at("hard")).unwrap();
+        for name in ["link", "hard"] {
+            write(&at(name), b"ours").unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "ours");
+            assert!(fs::symlink_metadata(at(name)).unwrap().is_file());
+        }
+        symlink("nowhere", at("dangling")).unwrap();
+        write(&at("dangling"), b"ours").unwrap();
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "theirs");
+        assert!(!at("nowhere").exists());
+        write(&at("a/b/c"), b"made").unwrap();
+        assert_eq!(read_text(&at("a/b/c"), 4).unwrap(), "made");
+        assert!(read_text(&at("a/b/c"), 3).unwrap_err().to_string().contains("over 3 bytes"));
+        // Permissions stay, and an executable file is one.
+        fs::set_permissions(at("theirs"), fs::Permissions::from_mode(0o600)).unwrap();
+        write(&at("theirs"), b"again").unwrap();
+        assert_eq!(fs::metadata(at("theirs")).unwrap().permissions().mode() & 0o777, 0o600);
+        write_executable(&at("run"), b"#!/bin/sh\n").unwrap();
+        assert_eq!(fs::metadata(at("run")).unwrap().permissions().mode() & 0o700, 0o700);
+        let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
+        assert!(names.into_iter().all(|name| !name.to_string_lossy().contains(".tmp")), "nothing is left over");
+    }
+
+    #[test]
+    fn g_02_an_error_names_no_file_of_ours() {
+        // /proc takes no files from anybody, root included.
+        for path in [Path::new("/proc/rigline-report"), Path::new("/proc/self/rigline-report")] {
+            let error = ensure_writable(path).unwrap_err().to_string();
+            assert!(!error.contains(".tmp"), "{error}");
+        }
+        // Where a mount can be seen: the system has one on each of these.
+        for path in ["/proc/self/mountinfo", "/etc/hosts", "/etc/resolv.conf"] {
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            if mounts.lines().any(|line| line.split(' ').nth(4) == Some(path)) {
+                let error = ensure_writable(Path::new(path)).unwrap_err().to_string();
+                assert!(error.contains("mounted"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn g_02_nothing_that_is_opened_blocks_or_is_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+        symlink("/dev/null", folder.path().join("null")).unwrap();
+        symlink("fifo", folder.path().join("pipe")).unwrap();
+        for path in [fifo, folder.path().join("null"), folder.path().join("pipe"), folder.path().to_owned()] {
+            let before = fs::symlink_metadata(&path).unwrap().file_type();
+            for result in [read(&path, 10).map(drop), write(&path, b"x"), ensure_writable(&path)] {
+                let error = result.unwrap_err().to_string();
+                assert!(error.contains("not a regular file") || error.contains("a folder"), "{error}");
+            }
+            assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), before);
+        }
+        let error = write(&folder.path().join("fifo/x"), b"x").unwrap_err().to_string();
+        assert!(error.contains("is not a folder"), "{error}");
+    }
+
+    /// A file that replaces another file or a link has the permissions of a new file.
+    #[test]
+    fn g_02_an_executable_keeps_to_the_umask() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o7777;
+        let path = |name: &str| folder.path().join(name);
+        write_executable(&path("new"), b"x").unwrap();
+        fs::write(path("old"), "x").unwrap();
+        std::os::unix::fs::symlink("old", path("link")).unwrap();
+        for name in ["old", "link"] {
+            write_executable(&path(name), b"y").unwrap();
+            assert_eq!(mode(name), mode("new"), "{name}");
+        }
+        fs::set_permissions(path("new"), fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path("new"), b"z").unwrap();
+        assert_eq!(mode("new"), 0o600);
+    }
+}

@@ -1,0 +1,36 @@
+//! gevals: the protocol of the eval host's extensions. It is the default of this crate: `rigline_host::Host` is its host,
+//! `proxy` its server.
+
+pub mod check;
+mod client;
+
+pub mod proxy;
+
+use crate::client::{Form, ProtocolOption};
+use crate::protocol::{Protocol, Relaying};
+use crate::traffic::JSON_RPC;
+
+/// The entry in the registry.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    lines: Some(rigline::protocol::GEVALS),
+    has_config: true,
+    has_manifest: true,
+    client: Some(client::connect),
+    relay: Relaying::Fallback,
+    has_proxy: true,
+    reading: Some(&JSON_RPC),
+    check: Some(&check::SUITE),
+    options: &[
+        ProtocolOption::new("phase", Form::OneOf(&["setup", "verify", "cleanup"]), "PHASE", "The part of the task"),
+        ProtocolOption::new("env", Form::Repeated, "NAME=VALUE", "A variable of the task; may be repeated"),
+        ProtocolOption::new("workdir", Form::Once, "DIR", "The task's directory [default: the current one]"),
+        ProtocolOption::new("agent-prompt", Form::TextOrFile, "TEXT|@FILE", "The prompt that the agent under test got"),
+        ProtocolOption::new(
+            "agent-output",
+            Form::TextOrFile,
+            "TEXT|@FILE",
+            "The answer that the agent under test gave",
+        ),
+    ],
+    ..Protocol::new("gevals", "gevals")
+};

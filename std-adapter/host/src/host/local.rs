@@ -1,0 +1,88 @@
+//! An extension in this very process, for servers that carry their own: no child, no pipes.
+
+use std::future::Future;
+use std::io;
+
+use rigline::Extension;
+use rigline::serve::Transport;
+use tokio::io::{DuplexStream, duplex, split};
+use tokio::sync::mpsc;
+
+use super::error::HostError;
+use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
+use rigline_std::RequirePath;
+use rigline_std::TokioClock;
+use rigline_std::server::Server;
+
+/// The longest request and reply, in bytes without the newline.
+const LINE: usize = 8 << 20;
+/// Logs that wait, in bytes.
+const LOGS: usize = 2 << 20;
+/// What is on the way in each direction, in bytes.
+const IN_FLIGHT: usize = 64 * 1024;
+
+/// Dials an extension in this process. Made by [`in_process`].
+#[derive(Debug, Clone)]
+pub struct InProcess {
+    name: String,
+    connections: mpsc::UnboundedSender<DuplexStream>,
+}
+
+/// An extension in this process. Connect to it through the first value, while the second one runs.
+///
+/// Each connection gets a new extension from `make`, which is given the clock it is served with and the longest request and
+/// reply, as [`Stdio::limits`](rigline_std::stdio::Stdio::limits) has them. One connection is served after the other; one that is dropped in
+/// a session has the extension bring about its safe state. A handler that panics takes the future with it.
+///
+/// The future ends when all dialers and their connections are gone. It stays on the thread it is polled on.
+pub fn in_process<E: Extension>(
+    name: impl Into<String>,
+    mut make: impl FnMut(TokioClock, (usize, usize)) -> E,
+) -> (InProcess, impl Future<Output = ()>) {
+    let (connections, mut dialled) = mpsc::unbounded_channel();
+    let running = async move {
+        while let Some(stream) = dialled.recv().await {
+            let clock = TokioClock::new();
+            let mut extension = RequirePath::new(make(clock.clone(), (LINE, LINE)));
+            serve(&mut extension, &clock, stream).await;
+        }
+    };
+    (InProcess { name: name.into(), connections }, running)
+}
+
+/// As [`in_process`], with one extension for all connections, one after the other.
+pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (InProcess, impl Future<Output = ()>) {
+    let (connections, mut dialled) = mpsc::unbounded_channel();
+    let running = async move {
+        let clock = TokioClock::new();
+        let mut extension = RequirePath::new(extension);
+        while let Some(stream) = dialled.recv().await {
+            serve(&mut extension, &clock, stream).await;
+        }
+    };
+    (InProcess { name: name.into(), connections }, running)
+}
+
+impl Connect for InProcess {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let (ours, theirs) = duplex(IN_FLIGHT);
+            if self.connections.send(theirs).is_err() {
+                return Err(HostError::Open { what: self.name(), source: io::ErrorKind::ConnectionRefused.into() });
+            }
+            let (reader, writer) = split(ours);
+            Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
+        })
+    }
+}
+
+async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
+    let (reader, writer) = split(stream);
+    let server = Server::new(extension).transport(Transport::Stream).request_limit(LINE).reply_limit(LINE);
+    // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
+    let _ = server.log_buffer(LOGS).clock(clock).serve_tokio(reader, writer).await;
+}

@@ -1,0 +1,642 @@
+//! The host's side: talk to any extension, wherever it is.
+//!
+//! A [`Host`] is a session with one extension: it starts the program or opens the port, reads the manifest, makes calls
+//! and shuts down. It never hangs (each step has a deadline), never returns a reply to another call, and leaves no process
+//! behind.
+//!
+//! ```
+//! # #[cfg(unix)]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use rigline_host::{CallContext, Host, Options};
+//!
+//! // Any program that answers a line by a line will do.
+//! let script = r#"
+//!     read line; echo '{"jsonrpc":"2.0","id":1,"result":{"name":"rig","version":"1.0.0","protocolVersion":"0.0.1","operations":{"measure":{"params":{}}}}}'
+//!     read line; echo '{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"settling"}}'
+//!     echo '{"jsonrpc":"2.0","id":2,"result":{"success":true,"outputs":{"millivolts":"3301"}}}'
+//! "#;
+//! # std::fs::write(std::env::temp_dir().join("rigline-doc-host.sh"), script)?;
+//! # let target = format!("exec:sh {}", std::env::temp_dir().join("rigline-doc-host.sh").display());
+//! let host = Host::connect(&target.parse()?, Options::default()).await?;
+//! assert_eq!(host.describe().name, "rig");
+//!
+//! #[derive(serde::Serialize)]
+//! struct Measure {
+//!     channel: &'static str,
+//! }
+//! #[derive(serde::Deserialize)]
+//! struct Measured {
+//!     millivolts: u16,
+//! }
+//! let measured: Measured = host.call_typed("measure", &Measure { channel: "3V3" }, CallContext::default()).await??;
+//! assert_eq!(measured.millivolts, 3301);
+//!
+//! assert!(host.shutdown().await?.is_clean());
+//! # Ok(())
+//! # }
+//! # #[cfg(not(unix))]
+//! # fn main() {}
+//! ```
+//!
+//! # The parts
+//! - [`Host::connect`] takes a [`Target`] and [`Options`]: deadlines, limits, and a [`listener`](Options::listener) that
+//!   gets every log line, line of standard error and skipped line as an [`Event`].
+//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] returns a [`CallResult`], which may be a failure: an
+//!   [`Err`] is a [`HostError`], and means that there is no usable answer.
+//! - [`Host::cancel`] ends the running calls and begins a new session; [`Host::reconnect`] does so after a loss.
+//! - [`Host::shutdown`] ends the session and the process, and reports how. The process group of a host that
+//!   is dropped is asked to end, and ended a second later.
+//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Connect`],
+//!   by which a host runs over any pair of streams ([`Host::over`]).
+//! - [`local`] has extensions in this very process.
+//! - [`ports`] lists serial ports.
+//!
+//! # Bounds
+//! A line of at most [`Options::line_limit`] bytes is kept, one that is longer is dropped as it comes. Of standard error
+//! [`Options::stderr_lines`] lines are kept, of skipped lines the last five. Eight calls may be out at once.
+
+mod child;
+mod connection;
+mod error;
+mod event;
+mod json_object;
+mod link;
+pub mod local;
+mod manifest;
+mod port_info;
+pub mod ports;
+mod reading;
+mod replay;
+mod result;
+mod rig_lock;
+mod serial;
+mod tap;
+mod transport;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use rigline::client::{Request, RequestContext};
+use rigline::json::RawJson;
+use rigline::{GoDuration, Phase};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+
+pub use child::Child;
+#[allow(unused_imports, reason = "only protocols without ids report who else has a port open")]
+pub(crate) use error::also_open;
+pub use error::{Details, Exit, HostError, RpcFailure};
+pub use event::{Event, EventKind, Log};
+pub use json_object::JsonObject;
+pub use manifest::{Manifest, Operation};
+pub use port_info::Holder;
+pub use result::{CallResult, Outcome};
+pub use rig_lock::names as rig_names;
+
+pub use crate::record::Direction;
+
+use crate::record::Recorder;
+use crate::target::Target;
+pub(crate) use connection::{Completion, Connection, End, RequestError};
+use ports::Roots;
+pub(crate) use result::Answer;
+use rigline_std::sync::lock;
+use wire::Connect;
+
+/// Texts of an extension's that are shown are cut at this many bytes.
+pub(crate) const TEXT_LIMIT: usize = 1024;
+
+/// How long DTR stays low to end what a board does.
+pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
+/// The time limit for starting an extension and reading its manifest.
+const IDENTIFY: Duration = Duration::from_secs(2);
+/// How long a process that was asked to end has before it is killed.
+pub(crate) const TERMINATION: Duration = Duration::from_millis(500);
+
+/// Gets every [`Event`], in order, from the task that reads. It must not wait.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Gets every line that is sent (newline included) and received (without it).
+pub type Traffic = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
+
+/// How a host behaves. Begin with [`Options::default`] and change what differs.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// From the start to the manifest: 10 s.
+    pub start_timeout: Duration,
+    /// The timeout of a call that has none: 30 s.
+    pub call_timeout: Duration,
+    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s. Any other
+    /// answer that comes in this time is [`HostError::Late`].
+    pub grace: Duration,
+    /// From `shutdown` to the end of the process: 5 s.
+    pub shutdown_timeout: Duration,
+    /// How long a port that is busy, or a device that is not plugged in, is waited for: not at all.
+    pub wait: Duration,
+    /// Whether no other process of this user may use the rig meanwhile, as runs of evals want: no. A port is always used alone.
+    pub is_alone: bool,
+    /// The longest line from the extension, in bytes without its newline: 16 MiB.
+    pub line_limit: usize,
+    /// The number of last lines of standard error that errors show [default: 20].
+    pub stderr_lines: usize,
+    /// The extension's own settings: gevals `config`.
+    pub config: Option<JsonObject>,
+    /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
+    pub strict: bool,
+    /// Whether a call after a loss reconnects, instead of failing with the reason of the loss.
+    pub reconnect: bool,
+    /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
+    /// anyway.
+    pub boot_delay: Duration,
+    /// The folder that a program is started in [default: this process's folder].
+    pub working_dir: Option<PathBuf>,
+    /// Environment variables for the program, in addition to those of this process.
+    pub env: Vec<(String, String)>,
+    /// The program that `sim` starts with the argument `rig`: the command `rigline`, from `PATH` in other programs than that itself.
+    pub sim_program: Option<PathBuf>,
+    /// The folders in which serial ports are searched [default: [`Roots::of_environment`]].
+    pub roots: Roots,
+    /// Gets every event.
+    pub listener: Option<Listener>,
+    /// Gets every line.
+    pub traffic: Option<Traffic>,
+    /// Records what passes.
+    pub recorder: Option<Arc<Recorder>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            start_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(30),
+            grace: Duration::from_secs(2),
+            shutdown_timeout: Duration::from_secs(5),
+            wait: Duration::ZERO,
+            is_alone: false,
+            line_limit: 16 * 1024 * 1024,
+            stderr_lines: 20,
+            config: None,
+            strict: false,
+            reconnect: false,
+            boot_delay: Duration::ZERO,
+            working_dir: None,
+            env: Vec::new(),
+            sim_program: None,
+            roots: Roots::of_environment(),
+            listener: None,
+            traffic: None,
+            recorder: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("start_timeout", &self.start_timeout)
+            .field("call_timeout", &self.call_timeout)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("line_limit", &self.line_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The context of a call: gevals "Context Object".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallContext {
+    /// The task's directory [default: this process's folder at the time of [`Host::connect`]].
+    pub workdir: Option<String>,
+    /// The part of the task.
+    pub phase: Phase,
+    /// The task's environment variables.
+    pub env: BTreeMap<String, String>,
+    /// The limit on the call's time, from the request to the answer. It is sent to the extension; the host waits [`Options::grace`]
+    /// longer for the extension's own timeout error. Any other answer after the limit is [`HostError::Late`].
+    pub timeout: Option<Duration>,
+    /// What the agent under test was asked, and what it answered.
+    pub agent: Option<Agent>,
+}
+
+/// The prompt and the answer of the agent under test: gevals "Agent Context Object".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// Its prompt.
+    pub prompt: String,
+    /// Its response.
+    pub output: String,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Whether `shutdown` was answered. Some extensions end without an answer.
+    pub acknowledged: bool,
+    /// How the process ended; `None` where there is none.
+    pub exit: Option<Exit>,
+    /// Whether it had to be killed, since it did not end in time.
+    pub killed: bool,
+    /// The error that `shutdown` was answered with.
+    pub error: Option<String>,
+}
+
+impl Shutdown {
+    /// Whether the session ended as the protocol specifies; an end without a reply counts.
+    pub fn is_clean(&self) -> bool {
+        !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
+    }
+}
+
+/// A session with an extension. See the [module](self).
+///
+/// It needs a tokio runtime with I/O and time, which must continue to run.
+pub struct Host {
+    dialer: Box<dyn Connect>,
+    options: Arc<Options>,
+    current: Mutex<Arc<Connection>>,
+    manifest: Mutex<Arc<Manifest>>,
+    /// This process's own folder when the session began.
+    workdir: String,
+    /// Only one task reconnects.
+    renewal: tokio::sync::Mutex<()>,
+}
+
+impl Host {
+    /// Starts or opens the target, and opens a session with it.
+    ///
+    /// # Errors
+    /// It cannot be started or opened, or does not answer `initialize` within
+    /// [`Options::start_timeout`].
+    pub async fn connect(target: &Target, options: Options) -> Result<Self, HostError> {
+        let dialer = wire::dialer(target, &options)?;
+        Self::over(dialer, options).await
+    }
+
+    /// As [`connect`](Self::connect), over connections that the caller makes.
+    pub async fn over(dialer: Box<dyn Connect>, options: Options) -> Result<Self, HostError> {
+        let options = Arc::new(options);
+        let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
+        Ok(Self {
+            dialer,
+            options,
+            current: Mutex::new(Arc::new(connection)),
+            manifest: Mutex::new(Arc::new(manifest)),
+            workdir: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
+            renewal: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// What the extension says about itself.
+    pub fn describe(&self) -> Arc<Manifest> {
+        Arc::clone(&lock(&self.manifest))
+    }
+
+    /// The process that the extension runs in, if it is one of ours.
+    pub fn child(&self) -> Option<Child> {
+        self.current().child().cloned()
+    }
+
+    /// Whether the connection is there, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.current().ended().is_none()
+    }
+
+    /// Runs an operation. `args` must be an object as in the manifest's schema. It is sent
+    /// unchanged.
+    ///
+    /// If the call is dropped before it is done, its reply is ignored; the extension continues to run it.
+    ///
+    /// # Errors
+    /// There is no usable answer. A failed operation is not an error.
+    pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
+        self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
+    }
+
+    /// As [`call`](Self::call), with arguments that are JSON text already, which is sent as it is: numbers keep their digits,
+    /// where a [`Value`] rounds those that an `f64` cannot hold.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is not JSON, [`HostError::NoObject`] if it is not an object.
+    pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
+        let started = Instant::now();
+        if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
+            self.renew(self.options.wait.max(self.options.start_timeout)).await?;
+        }
+        let connection = self.current();
+        let (after, timeout) = match context.timeout {
+            // As in extensions, zero means no limit.
+            Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
+            Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
+            None => (self.options.call_timeout, None),
+        };
+        let workdir = context.workdir.as_deref().unwrap_or(&self.workdir);
+        let env: Vec<(&str, &str)> = context.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut args = args.as_bytes().to_vec();
+        if let Err(source) = serde_json::from_slice::<serde::de::IgnoredAny>(&args) {
+            return Err(HostError::Types { what: "the arguments", source });
+        }
+        // The real host sends null for none.
+        if !matches!(args.trim_ascii_start().first(), Some(b'{' | b'n')) {
+            return Err(HostError::NoObject("the arguments"));
+        }
+        let room_of_args = args.len();
+        let request = Request::Execute {
+            operation,
+            args: RawJson::from_checked(&mut args).unwrap_or(RawJson::NULL),
+            context: RequestContext {
+                workdir,
+                phase: context.phase,
+                env: &env,
+                timeout,
+                agent: context.agent.as_ref().map(|agent| (agent.prompt.as_str(), agent.output.as_str())),
+            },
+        };
+        // Room for it however many escapes it needs, where measuring would take longer.
+        let agent = context.agent.as_ref().map_or(0, |agent| agent.prompt.len() + agent.output.len());
+        let texts = env.iter().map(|(name, value)| name.len() + value.len() + 1).sum::<usize>();
+        let room =
+            (operation.len() + workdir.len() + texts + agent).saturating_mul(6).saturating_add(room_of_args + 400);
+        let limit = self.describe().request_limit.unwrap_or(usize::MAX);
+        let size = if room > limit.min(4096) { request.measure() } else { room };
+        if size > limit.saturating_add(1) {
+            return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
+        }
+        let sent = Instant::now();
+        let answered = connection.request_of(&request, size, deadline(started, after)).await;
+        let took = sent.elapsed();
+        let in_time = |result: CallResult| match context.timeout.filter(|limit| !limit.is_zero() && took > *limit) {
+            // The extension noticed in time that its time was over; its error was on its way.
+            Some(limit) if !result.is_timeout() => Err(HostError::Late {
+                extension: connection.name(),
+                request: operation.to_owned(),
+                took,
+                limit,
+                answer: shown(result.to_string().as_bytes()),
+            }),
+            _ => Ok(result),
+        };
+        match answered {
+            Ok(Completion::Answer(Answer::Called(result))) => in_time(*result),
+            Ok(Completion::Answer(Answer::Error(error, raw))) => in_time(CallResult::of_error(error, raw)),
+            Ok(completion) => Err(connection.completion_error(completion, after)),
+            Err(trouble) => {
+                let mut error = connection.error(trouble, operation, after);
+                if let HostError::Timeout { limit, .. } = &mut error {
+                    *limit = context.timeout;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs an operation with arguments and outputs of the caller's types. The inner error is the operation's own
+    /// failure.
+    ///
+    /// Outputs are strings in this protocol; each is read as what the type has in its place
+    /// ([`CallResult::outputs_as`]).
+    pub async fn call_typed<Args: Serialize + ?Sized, Outputs: DeserializeOwned>(
+        &self,
+        operation: &str,
+        args: &Args,
+        context: CallContext,
+    ) -> Result<Result<Outputs, CallFailed>, HostError> {
+        let args = serde_json::to_string(args).map_err(|source| HostError::Types { what: "the arguments", source })?;
+        let result = self.call_json(operation, &args, context).await?;
+        if !result.is_success() {
+            return Ok(Err(CallFailed(Box::new(result))));
+        }
+        result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
+    }
+
+    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`. Use
+    /// it to forward requests, or to test how an extension handles one.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn request(
+        &self,
+        method: &str,
+        params: RawJson<'_>,
+        timeout: Duration,
+    ) -> Result<Result<String, RpcFailure>, HostError> {
+        let connection = self.current();
+        let request = Request::Other { method, params };
+        match connection.request(&request, deadline(Instant::now(), timeout)).await {
+            Ok(Completion::Answer(Answer::Result(text))) => Ok(Ok(text)),
+            Ok(Completion::Answer(Answer::Error(error, _))) => Ok(Err(error)),
+            Ok(completion) => Err(connection.completion_error(completion, timeout)),
+            Err(error) => Err(connection.error(error, method, timeout)),
+        }
+    }
+
+    /// Adds the identity of the extension to a recording: its manifest's name and version, and the outputs of its
+    /// operation `identify`, if it has one that needs no arguments. It has 2 s to answer that.
+    pub async fn identify(&self, recorder: &Recorder) {
+        let manifest = self.describe();
+        let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
+        if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
+            let context = CallContext { timeout: Some(IDENTIFY), ..CallContext::default() };
+            match self.call("identify", &Value::Object(serde_json::Map::new()), context).await {
+                Ok(result) => {
+                    let outputs = result.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+                    rig["identity"] = Value::Object(outputs.collect());
+                    if let Some(failure) = result.failure() {
+                        rig["error"] = failure.into();
+                    }
+                }
+                Err(error) => rig["error"] = error.to_string().into(),
+            }
+        }
+        recorder.rig(rig);
+    }
+
+    /// Cancels the pending calls. The protocol has no message for this: a program's process group is ended and the
+    /// program is started again, a board's DTR drops and rises, a TCP connection is opened again. Then a new session
+    /// begins.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn cancel(&self) -> Result<(), HostError> {
+        self.give_up(TERMINATION).await;
+        self.renew(self.options.start_timeout).await
+    }
+
+    /// Ends the connection with its pending calls, as [`cancel`](Self::cancel) does. A program has so long to end. The next session
+    /// begins with [`reconnect`](Self::reconnect).
+    #[allow(dead_code, reason = "only the proxy has callers that are lost")]
+    pub(crate) async fn give_up(&self, within: Duration) {
+        let connection = self.current();
+        if let Some(control) = connection.control() {
+            let _ = control.set_dtr(false);
+            sleep(DTR_LOW).await;
+            let _ = control.set_dtr(true);
+        }
+        connection.cancel();
+        if let Some(child) = connection.child() {
+            child.end(within).await;
+        }
+        connection.close(End::Cancelled);
+    }
+
+    /// Reconnects after a loss, and opens a new session. A board that was plugged into another port is found by its
+    /// serial number, and waited for within [`Options::start_timeout`]. With the connection still there this does nothing.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn reconnect(&self) -> Result<(), HostError> {
+        self.renew(self.options.start_timeout).await
+    }
+
+    async fn renew(&self, wait: Duration) -> Result<(), HostError> {
+        let _only = self.renewal.lock().await;
+        let old = self.current();
+        if old.ended().is_none() {
+            return Ok(());
+        }
+        if let Some(child) = old.child() {
+            child.kill();
+            child.reaped().await;
+        }
+        // A port is closed before it is opened again.
+        drop(old);
+        let (connection, manifest) = open(&*self.dialer, &self.options, wait).await?;
+        connection.tell(EventKind::Reconnected);
+        *lock(&self.manifest) = Arc::new(manifest);
+        *lock(&self.current) = Arc::new(connection);
+        Ok(())
+    }
+
+    /// Ends the session: `shutdown`, its reply, the end of the process. What does not end within
+    /// [`Options::shutdown_timeout`] is terminated, and then killed; one that has not answered a call in its time gets half a second. Calls that are out fail.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] if a device or a connection was lost before.
+    pub async fn shutdown(&self) -> Result<Shutdown, HostError> {
+        let connection = self.current();
+        // It had its time already.
+        let after = if connection.is_late() { TERMINATION } else { self.options.shutdown_timeout };
+        let mut deadline = deadline(Instant::now(), after);
+        let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
+        match connection.request(&Request::Shutdown, deadline).await {
+            Ok(Completion::Answer(Answer::Result(_))) => report.acknowledged = true,
+            Ok(Completion::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
+            Ok(Completion::Answer(Answer::Bad(why, _))) => report.error = Some(why),
+            Ok(completion) => report.error = Some(connection.completion_error(completion, after).to_string()),
+            // It went at once.
+            Err(RequestError::End(End::Exited(_)) | RequestError::Late | RequestError::InputClosed(_)) => {}
+            // It cannot tell anything any more, and need not be given long.
+            Err(RequestError::End(End::Gone(_))) if connection.child().is_some() => {
+                deadline = deadline.min(Instant::now() + TERMINATION);
+            }
+            Err(error @ RequestError::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
+                connection.close(End::ShutDown);
+                return Err(connection.error(error, "shutdown", after));
+            }
+            Err(error) => return Err(connection.error(error, "shutdown", after)),
+        }
+        if let Some(child) = connection.child() {
+            connection.close_input().await;
+            let mut ended = timeout_at(deadline, child.ended()).await.ok();
+            if ended.is_none() {
+                report.killed = true;
+                ended = child.end(TERMINATION).await;
+            }
+            if ended.is_some() {
+                // Until its last lines are read.
+                let _ = tokio::time::timeout(TERMINATION, connection.wait_for_end()).await;
+            }
+            connection.close(End::ShutDown);
+            report.exit = Some(child.ended().await);
+            child.reaped().await;
+        }
+        connection.close(End::ShutDown);
+        Ok(report)
+    }
+
+    fn current(&self) -> Arc<Connection> {
+        Arc::clone(&lock(&self.current))
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("extension", &self.current().name()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.current().abandon();
+    }
+}
+
+/// The operation's own failure, as an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallFailed(pub Box<CallResult>);
+
+impl fmt::Display for CallFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CallFailed {}
+
+/// Opens a connection and a session.
+async fn open(
+    dialer: &dyn Connect,
+    options: &Arc<Options>,
+    wait: Duration,
+) -> Result<(Connection, Manifest), HostError> {
+    let wire = wire::open(dialer, options, wait).await?;
+    let connection = Connection::open(wire, &dialer.name(), options);
+    let others = connection.control().map(|control| control.others()).unwrap_or_default();
+    if !others.is_empty() {
+        connection.tell(EventKind::AlsoOpen(others));
+    }
+    if !options.boot_delay.is_zero() {
+        sleep(options.boot_delay).await;
+    }
+    let config = options.config.as_ref().and_then(|config| RawJson::from_checked_str(config.as_str()).ok());
+    let start = deadline(Instant::now(), options.start_timeout);
+    let manifest = connection.initialize(&Request::Initialize { config }, start).await?;
+    Ok((connection, manifest))
+}
+
+/// A number that another session on the same port will not have.
+pub(crate) fn random() -> u32 {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Each RandomState has different keys, from the system's random numbers.
+    let hash = RandomState::new().hash_one(SystemTime::now());
+    u32::try_from(hash >> 32).unwrap_or_default()
+}
+
+/// Longer than any call takes. An [`Instant`] cannot be as late as the latest duration has it.
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+pub(crate) fn deadline(from: Instant, after: Duration) -> Instant {
+    // A century is as good as for ever.
+    from.checked_add(after).unwrap_or_else(|| from + Duration::from_secs(3_000_000_000))
+}
+
+fn go_duration(duration: Duration) -> GoDuration {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// A text of the peer's as it is shown: cut, and what is not UTF-8 replaced.
+fn shown(text: &[u8]) -> String {
+    let cut = text.get(..TEXT_LIMIT).unwrap_or(text);
+    let mut shown = String::from_utf8_lossy(cut).into_owned();
+    if cut.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,409 @@
+//! MCP's client side over lines, and over HTTP as over lines: a session of the legacy era, whose end a board notices.
+//!
+//! Lines are those of the gevals host's connection, which finds the reply among whatever else comes: noise, logs, echoes, half lines, late
+//! replies. `ping` of a server is answered, and its other requests are refused.
+//!
+//! `tools/list` comes in pages from a small device. They are merged here, since several clients read the first page only.
+//!
+//! Replies stay JSON texts, so that their numbers keep all their digits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rigline::client::Request;
+use rigline::json::{Json, Kind, RawJson};
+use rigline::protocol::mcp;
+use rigline::{FailureKind, Level};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::{
+    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+};
+use crate::host::wire::{self, Connect};
+use crate::host::{
+    self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
+    NO_LIMIT, Options, RequestError, TERMINATION, deadline,
+};
+use crate::target::Target;
+
+/// The most pages of a list: a server whose cursor does not advance is noticed.
+const MAX_PAGES: usize = 1000;
+
+/// How long a notification may take to be written.
+const NOTICE: Duration = Duration::from_secs(2);
+
+struct McpClient {
+    dialer: Box<dyn Connect>,
+    options: Arc<Options>,
+    open: Option<Open>,
+    /// The next progress token.
+    next: u64,
+}
+
+struct Open {
+    connection: Connection,
+    /// The result of `initialize`, once the session has begun. A caller may be gone before.
+    server: Option<String>,
+    /// A request whose caller has gone, or has not waited for long enough.
+    pending: Option<u32>,
+}
+
+pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
+    Box::pin(async move {
+        let dialer: Box<dyn Connect> = match target {
+            Target::Http(url) => {
+                let (url, limit) = (url.clone(), options.host.line_limit);
+                Box::new(super::stream::HttpDialer { url, token: options.token, limit })
+            }
+            _ => wire::dialer(target, &options.host)?,
+        };
+        let mut options = options.host;
+        options.listener = options.listener.map(with_logs);
+        Ok(Box::new(McpClient { dialer, options: Arc::new(options), open: None, next: 1 }) as Box<dyn Client>)
+    })
+}
+
+/// A listener that gets what MCP's servers say in notifications as logs.
+fn with_logs(listener: Listener) -> Listener {
+    Arc::new(move |event: &Event| {
+        let EventKind::Notification { method, params } = &event.kind else { return listener(event) };
+        match log_of(method, params) {
+            Some(log) => {
+                let extension = Arc::clone(&event.extension);
+                listener(&Event { time: event.time, extension, kind: EventKind::Log(log) });
+            }
+            // That a list has changed, and the like, says nothing to who calls once.
+            None if method.starts_with("notifications/") => {}
+            None => listener(event),
+        }
+    })
+}
+
+/// What a log or the progress of a call says.
+fn log_of(method: &str, params: &Value) -> Option<Log> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match method {
+        "notifications/message" => {
+            let level = match params["level"].as_str().unwrap_or_default() {
+                "debug" => Level::Debug,
+                "notice" | "warning" => Level::Warn,
+                "error" | "critical" | "alert" | "emergency" => Level::Error,
+                _ => Level::Info,
+            };
+            let data = &params["data"];
+            Some(match data.get("message") {
+                Some(message) => {
+                    let data = data.get("data").cloned();
+                    Log { level, level_name: None, message: text(message), data }
+                }
+                None => Log { level, level_name: None, message: text(data), data: None },
+            })
+        }
+        "notifications/progress" => {
+            let message = params.get("message").map(text).unwrap_or_default();
+            let data = json!({ "progress": params["progress"], "total": params["total"] });
+            Some(Log { level: Level::Info, level_name: None, message, data: Some(data) })
+        }
+        _ => None,
+    }
+}
+
+fn no_answer(text: impl Into<String>) -> ClientError {
+    ClientError::new(Cause::NoAnswer, text.into())
+}
+
+/// An answer to a request: its result, or its error, as JSON.
+type Reply = Result<String, String>;
+
+impl McpClient {
+    async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {
+        if self.open.as_ref().is_some_and(|open| open.server.is_some() && open.connection.ended().is_none()) {
+            return Ok(());
+        }
+        self.hang_up().await;
+        let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
+        let connection = Connection::open(wire, &self.dialer.name(), &self.options);
+        connection.answer_ping();
+        let open = self.open.insert(Open { connection, server: None, pending: None });
+        let params = json!({
+            "protocolVersion": mcp::LEGACY[0],
+            "capabilities": {},
+            "clientInfo": { "name": "rigline", "version": env!("CARGO_PKG_VERSION") },
+        })
+        .to_string();
+        let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
+        let request = Request::Other { method: "initialize", params };
+        let started = open.connection.begin(&request, deadline(Instant::now(), limit)).await;
+        let server = match started {
+            Ok(server) if string(view(&server).get("protocolVersion")).len() == 10 => server,
+            Ok(_) => {
+                self.hang_up().await;
+                return Err(no_answer("the answer to initialize is not valid MCP"));
+            }
+            Err(error) => {
+                self.hang_up().await;
+                return Err(match error {
+                    HostError::Refused { error, .. } => no_answer(format!("initialize was refused: {}", error.message)),
+                    error => error.into(),
+                });
+            }
+        };
+        self.notify("notifications/initialized", None).await?;
+        self.open.iter_mut().for_each(|open| open.server = Some(server.clone()));
+        Ok(())
+    }
+
+    async fn notify(&mut self, method: &str, params: Option<Value>) -> Result<(), ClientError> {
+        let mut message = json!({ "jsonrpc": "2.0", "method": method });
+        if let Some(params) = params {
+            message["params"] = params;
+        }
+        let Some(open) = &self.open else { return Err(no_answer("the connection is closed")) };
+        let sent = open.connection.notify(format!("{message}\n").into_bytes(), deadline(Instant::now(), NOTICE)).await;
+        sent.map_err(|error| open.connection.error(error, method, NOTICE).into())
+    }
+
+    /// Sends a request and waits for its reply. Notifications go to the listener. A request that was given up is cancelled before.
+    async fn ask(&mut self, method: &str, params: &str, limit: Duration) -> Result<Reply, ClientError> {
+        self.cancel_pending().await?;
+        let Some(open) = &mut self.open else { return Err(no_answer("the connection is closed")) };
+        let Open { connection, pending, .. } = open;
+        let mut params = params.as_bytes().to_vec();
+        let params = RawJson::from_checked(&mut params).map_err(|error| ClientError::usage(error.to_string()))?;
+        let request = Request::Other { method, params };
+        let given_up = deadline(Instant::now(), limit);
+        let asked = connection.request_as(&request, request.measure(), given_up, |id| *pending = Some(id)).await;
+        let completion = match asked {
+            Ok(completion) => completion,
+            // It may still be at it.
+            Err(error) => {
+                let is_late = matches!(error, RequestError::Late);
+                let error = connection.error(error, method, limit).into();
+                if is_late {
+                    self.cancel().await;
+                }
+                return Err(error);
+            }
+        };
+        *pending = None;
+        match completion {
+            Completion::Answer(host::Answer::Result(result)) => Ok(Ok(result)),
+            Completion::Answer(host::Answer::Error(_, error)) => Ok(Err(error)),
+            completion => Err(connection.completion_error(completion, limit).into()),
+        }
+    }
+
+    /// Has the server give up a request that nobody waits for any more.
+    async fn cancel_pending(&mut self) -> Result<(), ClientError> {
+        if let Some(id) = self.open.as_ref().and_then(|open| open.pending) {
+            self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
+            self.open.iter_mut().for_each(|open| open.pending = None);
+        }
+        Ok(())
+    }
+
+    /// All tools, of all pages.
+    async fn tools(&mut self, limit: Duration) -> Result<Vec<String>, ClientError> {
+        let (mut tools, mut cursor) = (Vec::new(), None::<String>);
+        for _ in 0..MAX_PAGES {
+            let params = cursor.as_ref().map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
+            let page = self.ask("tools/list", &params, limit).await?;
+            let page = page.map_err(|error| no_answer(format!("tools/list: {}", message_of(&error))))?;
+            let page = view(&page);
+            let listed = page.get("tools").unwrap_or(Json::NULL);
+            tools.extend(listed.elements().map(|tool| tool.as_str().to_owned()));
+            match page.get("nextCursor").filter(|next| !next.is_null()).map(|next| next.as_str().to_owned()) {
+                None => return Ok(tools),
+                next if next == cursor => return Err(no_answer("tools/list: the cursor does not advance")),
+                next => cursor = next,
+            }
+        }
+        Err(no_answer(format!("tools/list: more than {MAX_PAGES} pages")))
+    }
+
+    /// Ends the connection: a program is asked to end, a device's DTR drops.
+    async fn hang_up(&mut self) {
+        let Some(Open { connection, .. }) = self.open.take() else { return };
+        if let Some(control) = connection.control() {
+            let _ = control.set_dtr(false);
+            sleep(DTR_LOW).await;
+            let _ = control.discard();
+            let _ = control.set_dtr(true);
+        }
+        connection.close_input().await;
+        if let Some(child) = connection.child()
+            && timeout(TERMINATION, child.ended()).await.is_err()
+        {
+            child.end(TERMINATION).await;
+        }
+        connection.close(End::ShutDown);
+    }
+}
+
+impl Client for McpClient {
+    fn describe<'a>(
+        &'a mut self,
+        _about: Option<&'a str>,
+        limit: Duration,
+    ) -> Pending<'a, Result<Description, ClientError>> {
+        Box::pin(async move {
+            self.open(limit).await?;
+            let tools = self.tools(limit).await?;
+            let server = self.open.as_ref().and_then(|open| open.server.clone()).unwrap_or_default();
+            let part = |json: Json<'_>, name: &str, absent: &str| {
+                json.get(name).map_or_else(|| absent.to_owned(), |part| part.as_str().to_owned())
+            };
+            let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
+            let operation = |tool: &String| {
+                let tool = view(tool);
+                format!(
+                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{}}}",
+                    text(tool, "name"),
+                    text(tool, "description"),
+                    part(tool, "inputSchema", "true"),
+                    part(tool, "outputSchema", "null"),
+                    part(tool, "annotations", "null"),
+                )
+            };
+            let operations: Vec<String> = tools.iter().map(operation).collect();
+            let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
+            let manifest = format!(
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
+                text(info, "name"),
+                text(info, "version"),
+                text(view(&server), "protocolVersion"),
+                text(view(&server), "instructions"),
+                operations.join(","),
+            );
+            let manifest = Manifest::read(&manifest).map_err(no_answer)?;
+            let text = format!("{{\"server\":{server},\"tools\":[{}]}}", tools.join(","));
+            let described = Described { text, manifest, kind: None, has_typed_outputs: true };
+            Ok(Description::Manifest(Box::new(described)))
+        })
+    }
+
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+        Box::pin(async move {
+            self.open(self.options.start_timeout).await?;
+            let limit = match request.timeout {
+                Some(Duration::ZERO) => NO_LIMIT,
+                // The protocol has no time limit that the server could tell about by itself.
+                Some(limit) => limit,
+                None => self.options.call_timeout,
+            };
+            let token = self.next;
+            self.next += 1;
+            // The arguments go as they are, with all their digits.
+            let params = format!(
+                "{{\"name\":{},\"arguments\":{},\"_meta\":{{\"progressToken\":{token}}}}}",
+                json!(request.operation),
+                if request.args.trim().is_empty() { "{}" } else { &request.args },
+            );
+            match self.ask("tools/call", &params, limit).await? {
+                Ok(result) if view(&result).kind() != Kind::Object => {
+                    Err(no_answer(format!("the result of tools/call is not an object: {}", cut(&result))))
+                }
+                Ok(result) => Ok(answer(&result)),
+                Err(error) => Ok(refused(&error)),
+            }
+        })
+    }
+
+    fn cancel(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            if self.cancel_pending().await.is_err() {
+                self.hang_up().await;
+            }
+        })
+    }
+
+    fn interrupt(&mut self) -> Pending<'_, ()> {
+        Box::pin(self.hang_up())
+    }
+
+    fn close(mut self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
+        Box::pin(async move {
+            self.hang_up().await;
+            Ok(None)
+        })
+    }
+}
+
+/// The beginning of a text that is shown.
+fn cut(text: &str) -> &str {
+    let end = (0..=200.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// A text that was checked before.
+fn view(text: &str) -> Json<'_> {
+    Json::parse(text.as_bytes()).unwrap_or(Json::NULL)
+}
+
+/// A member that is a string; empty if it is not one.
+fn string(member: Option<Json<'_>>) -> String {
+    member.and_then(|member| member.text()).map(|text| text.to_string()).unwrap_or_default()
+}
+
+fn message_of(error: &str) -> String {
+    let message = view(error).get("message").and_then(|message| message.text());
+    message.map_or_else(|| error.to_owned(), |message| message.to_string())
+}
+
+/// The result of a tool: its first text is the message, unless that is the JSON of the structured content.
+fn answer(result: &str) -> Answer {
+    let result = view(result);
+    let structured = result.get("structuredContent");
+    let blocks: Vec<Json<'_>> = result.get("content").unwrap_or(Json::NULL).elements().collect();
+    let is_structured = |text: &String| structured.is_some_and(|known| is_same(text, known.as_str()));
+    let texts = blocks.iter().filter_map(|block| Some(block.get("text")?.text()?.to_string()));
+    let text = texts.filter(|text| !is_structured(text)).collect::<Vec<_>>().join("\n");
+    let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
+    let others = blocks.iter().filter(|block| string(block.get("type")) != "text").map(Json::as_str);
+    let others = others.collect::<Vec<_>>().join(",");
+    let outputs = structured.map_or("{}", |structured| structured.as_str());
+    let known = view(outputs);
+    let outputs = match outputs.strip_suffix('}') {
+        Some(members) if !others.is_empty() && known.kind() == Kind::Object && known.get("content").is_none() => {
+            let comma = if known.members().next().is_some() { "," } else { "" };
+            format!("{members}{comma}\"content\":[{others}]}}")
+        }
+        _ => outputs.to_owned(),
+    };
+    let failure = is_error.then(|| CallFailure {
+        kind: FailureKind::Failed,
+        code: None,
+        custom_code: None,
+        message: text.clone(),
+        is_invalid: false,
+    });
+    Answer {
+        message: (!is_error && !text.is_empty()).then_some(text),
+        outputs,
+        is_message_output: false,
+        failure,
+        stderr: String::new(),
+    }
+}
+
+/// Whether two texts are the same JSON: also with numbers that only a [`JsonObject`] holds, or that are not written alike.
+fn is_same(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let object = |text: &str| text.parse::<JsonObject>().ok();
+    value(one).is_some_and(|one| Some(one) == value(other)) || object(one).is_some_and(|one| Some(one) == object(other))
+}
+
+fn refused(error: &str) -> Answer {
+    let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
+    let kind = match code.as_ref().and_then(Value::as_i64) {
+        Some(-32601) => FailureKind::UnknownOperation,
+        Some(-32602) if message_of(error).starts_with("Unknown tool") => FailureKind::UnknownOperation,
+        Some(-32602) => FailureKind::BadArguments,
+        Some(-32603) => FailureKind::Internal,
+        _ => FailureKind::Unreachable,
+    };
+    let failure = CallFailure { kind, code, custom_code: None, message: message_of(error), is_invalid: false };
+    let failure = Some(failure);
+    Answer { message: None, outputs: "{}".into(), is_message_output: false, failure, stderr: String::new() }
+}

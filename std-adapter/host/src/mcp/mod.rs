@@ -1,0 +1,19 @@
+//! MCP: agents' programs as clients of extensions. The client's side, and what makes clients find a server.
+
+pub mod check;
+mod client;
+pub mod config;
+mod stream;
+
+use crate::protocol::Protocol;
+
+/// The entry in the registry.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    lines: Some(rigline::protocol::MCP),
+    has_manifest: true,
+    client: Some(client::connect),
+    reading: Some(&crate::traffic::JSON_RPC),
+    http: Some(&rigline_std::mcp::ROUTES),
+    check: Some(&check::SUITE),
+    ..Protocol::new("mcp", "MCP")
+};

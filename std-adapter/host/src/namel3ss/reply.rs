@@ -1,0 +1,206 @@
+//! Replies of tools, as the real host reads them.
+
+use rigline::json::{Json, Kind, SyntaxErrorKind, check::SyntaxError};
+use serde::Serialize;
+
+/// A tool's reply.
+///
+/// ```
+/// use rigline_host::namel3ss::Reply;
+/// // `ok` is judged as Python judges truth, and `output` is an alias of `result`.
+/// let reply = Reply::parse(br#"{"ok": 1, "output": {"message": "Hello Ada"}}"#)?;
+/// assert_eq!(reply.result.as_deref(), Ok(r#"{"message": "Hello Ada"}"#));
+/// # Ok::<(), rigline_host::namel3ss::ReplyError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The result's JSON text, digits and all; or the error.
+    pub result: Result<String, super::ToolError>,
+    /// What the tool's host reports about its checks, if it does.
+    pub capability_checks: Option<Vec<CapabilityCheck>>,
+}
+
+/// A check of something that a tool wanted to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CapabilityCheck {
+    /// What it wanted, such as `network`.
+    pub capability: String,
+    /// Whether it was allowed.
+    pub allowed: bool,
+    /// Whose guarantee decided: `engine`, `tool`, `pack`, `user` or `policy`.
+    pub guarantee_source: String,
+    /// Why, such as `guarantee_blocked`.
+    pub reason: String,
+}
+
+impl CapabilityCheck {
+    pub(super) fn missing(capability: &str, source: Option<&str>) -> Self {
+        Self {
+            capability: capability.into(),
+            allowed: false,
+            guarantee_source: source.unwrap_or("pack").into(),
+            reason: "coverage_missing".into(),
+        }
+    }
+}
+
+/// Why a text is not a reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// There is nothing.
+    #[error("no response")]
+    Empty,
+    /// It is not JSON.
+    #[error("the response is not JSON: {error}{}", shown(line.as_deref()))]
+    NotJson {
+        /// What is wrong.
+        error: String,
+        /// The line that is not JSON, if other lines are.
+        line: Option<String>,
+    },
+    /// It is not an object with a member `ok`.
+    #[error("the response must be an object with the member ok")]
+    Unexpected,
+}
+
+fn shown(line: Option<&str>) -> String {
+    line.map(|line| format!("; the tool has printed {line:?} in addition to its response")).unwrap_or_default()
+}
+
+impl Reply {
+    /// Reads all that a tool has written.
+    ///
+    /// A reply with other lines before it is an error, as in the real host. The error shows the first of them.
+    pub fn parse(text: &[u8]) -> Result<Self, ReplyError> {
+        // RFC 8259 §8.1: a byte order mark may be passed over.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii();
+        if text.is_empty() {
+            return Err(ReplyError::Empty);
+        }
+        let json = Json::parse(text).map_err(|error| not_json(text, error))?;
+        let Some(ok) = json.get("ok") else { return Err(ReplyError::Unexpected) };
+        let capability_checks = json.get("capability_checks").filter(|checks| checks.kind() == Kind::Array);
+        let capability_checks = capability_checks.map(|checks| checks.elements().filter_map(check).collect());
+        let result = if is_true(ok) {
+            let result = json.get("result").or_else(|| json.get("output")).unwrap_or(Json::NULL);
+            Ok(result.as_str().to_owned())
+        } else {
+            Err(error(json))
+        };
+        Ok(Self { result, capability_checks })
+    }
+}
+
+/// Whether a value is true in Python.
+pub(super) fn is_true(json: Json<'_>) -> bool {
+    match json.kind() {
+        Kind::Null => false,
+        Kind::Bool => json.bool() == Some(true),
+        Kind::String => json.text().is_some_and(|text| !text.is_empty()),
+        Kind::Array => json.elements().next().is_some(),
+        Kind::Object => json.members().next().is_some(),
+        Kind::Number => {
+            let mantissa = json.as_str().split(['e', 'E']).next().unwrap_or_default();
+            mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+        }
+    }
+}
+
+/// `str(value)`, for what stands where a string should.
+fn plain(json: Json<'_>) -> String {
+    json.text().map_or_else(|| json.as_str().to_owned(), |text| text.to_string())
+}
+
+fn error(reply: Json<'_>) -> super::ToolError {
+    let error = reply.get("error").filter(|error| is_true(*error));
+    let member = |name: &str, flat: &str| {
+        let inner = error.and_then(|error| error.get(name)).filter(|value| is_true(*value));
+        inner.or_else(|| reply.get(flat)).filter(|value| is_true(*value)).map(plain)
+    };
+    // The real host crashes at an error that is a text; it says what it says all the same.
+    let text = error.filter(|error| error.kind() != Kind::Object).map(plain);
+    super::ToolError {
+        error_type: member("type", "error_type").unwrap_or_else(|| "ToolError".into()),
+        message: member("message", "error_message").or(text).unwrap_or_else(|| "Tool error".into()),
+        reason_code: error.and_then(|error| error.get("reason_code")).filter(|code| is_true(*code)).map(plain),
+    }
+}
+
+fn check(json: Json<'_>) -> Option<CapabilityCheck> {
+    let text = |name| json.get(name).map(plain);
+    Some(CapabilityCheck {
+        capability: text("capability")?,
+        allowed: json.get("allowed").is_some_and(is_true),
+        guarantee_source: text("guarantee_source").unwrap_or_default(),
+        reason: text("reason").unwrap_or_default(),
+    })
+}
+
+fn not_json(text: &[u8], error: SyntaxError) -> ReplyError {
+    let mut reason = error.to_string();
+    let rest = text.get(error.offset..).unwrap_or_default();
+    let before = text.get(..error.offset).unwrap_or_default();
+    for word in ["NaN", "Infinity"] {
+        // Python's `json.dumps` writes them (FC-59).
+        if rest.starts_with(word.as_bytes()) || before.ends_with(b"-") && rest.starts_with(word.as_bytes()) {
+            reason = format!("{word} is not JSON: {reason}");
+        }
+    }
+    let is_depth = matches!(error.kind, SyntaxErrorKind::TooDeep { .. });
+    let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = (!is_depth && last.len() < text.len() && Json::parse(last).is_ok()).then(|| {
+        let first = text.split(|byte| *byte == b'\n').find(|line| Json::parse(line).is_err()).unwrap_or_default();
+        String::from_utf8_lossy(first.get(..first.len().min(200)).unwrap_or_default()).trim_end().to_owned()
+    });
+    ReplyError::NotJson { error: reason, line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, String> {
+        match Reply::parse(text.as_bytes()) {
+            Ok(reply) => reply.result.map_err(|error| format!("{}: {}", error.error_type, error.message)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Python's idea of truth, and every shape of error that was seen.
+    #[test]
+    fn replies() {
+        for (text, result) in [
+            (r#"{"ok":true,"result":{"n":1.10}}"#, Ok(r#"{"n":1.10}"#)),
+            (r#"{"ok":1,"output":2}"#, Ok("2")),
+            (r#"{"ok":"no","result":null,"output":3}"#, Ok("null")),
+            (r#"{"ok":[0]}"#, Ok("null")),
+            (r#"{"ok":-0.5e-400,"result":9007199254740993}"#, Ok("9007199254740993")),
+            (r#"{"ok":false,"error":{"type":"ValueError","message":"x"}}"#, Err("ValueError: x")),
+            (r#"{"ok":null,"error":null}"#, Err("ToolError: Tool error")),
+            (r#"{"ok":0,"error":"plain"}"#, Err("ToolError: plain")),
+            (r#"{"ok":-0.0e9,"error":{"type":"","message":0},"error_type":"T","error_message":"m"}"#, Err("T: m")),
+            (r#"{"ok":"","error":["a"]}"#, Err(r#"ToolError: ["a"]"#)),
+            (r#"{"ok":{},"error":{"type":7,"message":{"a":1}}}"#, Err(r#"7: {"a":1}"#)),
+            (r#"{"ok":[]}"#, Err("ToolError: Tool error")),
+            ("", Err("no response")),
+            ("[]", Err("the response must be an object with the member ok")),
+            ("{}", Err("the response must be an object with the member ok")),
+        ] {
+            assert_eq!(read(text), result.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+        assert!(read(r#"{"ok":true,"result":NaN}"#).unwrap_err().contains("NaN is not JSON"));
+        let error = read("debug\n{\"ok\":true,\"result\":1}").unwrap_err();
+        assert!(error.contains(r#"the tool has printed "debug" in addition to its response"#), "{error}");
+    }
+
+    #[test]
+    fn checks() {
+        let reply = r#"{"ok":false,"error":{"type":"CapabilityViolation","message":"m","reason_code":"guarantee_blocked"},"capability_checks":[{"capability":"network","allowed":false,"guarantee_source":"user","reason":"guarantee_blocked"},5]}"#;
+        let reply = Reply::parse(reply.as_bytes()).unwrap();
+        assert_eq!(reply.result.unwrap_err().reason_code.as_deref(), Some("guarantee_blocked"));
+        assert_eq!(reply.capability_checks.unwrap().len(), 1);
+    }
+}

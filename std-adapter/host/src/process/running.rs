@@ -1,0 +1,99 @@
+//! Programs that run for one text, with their pipes. A program and all that it starts are one process group, which is ended when the
+//! program is, when what waits for it is dropped, and when this process is killed.
+//!
+//! A crate for process groups, such as process-wrap, cannot do the last: it lives in this process.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::{Lifeline, NotStarted};
+
+/// How long the pipes are read after the program's end: others may hold them for good.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The time that a program has to end after SIGTERM. After that it is killed.
+const TERMINATION: Duration = Duration::from_millis(500);
+
+/// A program that was started.
+pub struct Running {
+    group: Option<u32>,
+    /// Ends it when this process is killed.
+    _lifeline: Option<Lifeline>,
+    child: Child,
+}
+
+/// Its pipes.
+pub struct Pipes {
+    pub stdin: ChildStdin,
+    pub stdout: ChildStdout,
+    pub stderr: ChildStderr,
+}
+
+impl Running {
+    pub fn start(
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        folder: &Path,
+        env: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
+    ) -> io::Result<(Self, Pipes)> {
+        let mut command = Command::from(super::command(&program, args, Some(folder)));
+        command.envs(env).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let lifeline = Lifeline::new();
+        let started = command.spawn();
+        let mut child = started.map_err(|error| NotStarted::why(&program, Some(folder), error).into_io())?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = child.id();
+        let running = Self { group, _lifeline: group.map(|id| lifeline.hold(id)), child };
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        Ok((running, Pipes { stdin, stdout, stderr }))
+    }
+
+    /// Waits for the program's end, and meanwhile for `talk`, which uses its pipes; no output if that did not come to its end.
+    pub async fn ended<T>(&mut self, talk: impl Future<Output = T>) -> (io::Result<ExitStatus>, Option<T>) {
+        let mut talk = pin!(talk);
+        tokio::select! {
+            said = &mut talk => (self.child.wait().await, Some(said)),
+            status = self.child.wait() => (status, timeout(LAST_WORDS, talk).await.ok()),
+        }
+    }
+
+    /// Asks the whole group to end, and then makes it.
+    pub async fn end(mut self) {
+        self.signal(false);
+        let _ = timeout(TERMINATION, self.child.wait()).await;
+        self.signal(true);
+        let _ = self.child.start_kill();
+        let _ = timeout(TERMINATION, self.child.wait()).await;
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, kill: bool) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        // After the program has been waited for, its process id may be reused. But while a member of its group runs,
+        // the group keeps that number, and no other process can get it.
+        if let Some(group) = self.group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            let _ = kill_process_group(group, if kill { Signal::KILL } else { Signal::TERM });
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn signal(&self, _kill: bool) {
+        // This system has no process groups.
+        let _ = self.group;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(true);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the desktop has of a protocol: an entry of the registry ([`protocols`](crate::protocols)).
+//!
+//! The shared machinery (hosts, HTTP, checks, the relay, the command) knows no protocol by name. It gets one of these values.
+
+use std::fmt;
+
+use crate::client::{ClientFactory, ProtocolOption};
+use crate::traffic::Reading;
+
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
+/// A protocol. The values are constants in the protocols' own folders.
+#[non_exhaustive]
+pub struct Protocol {
+    /// The name, as `--protocol` has it.
+    pub name: &'static str,
+    /// The name as people write it.
+    pub title: &'static str,
+    /// How extensions speak it; none where only other programs do.
+    pub lines: Option<&'static rigline::protocol::Protocol>,
+    /// Whether all of standard input is one request, on however many lines.
+    pub is_single_document: bool,
+    /// Whether a session begins with settings of the extension's own.
+    pub has_config: bool,
+    /// The session that a call belongs to, in protocols in which calls name one.
+    pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
+    /// Whether an extension says which operations it has, and with which arguments.
+    pub has_manifest: bool,
+    /// Connects to an extension.
+    pub client: Option<ClientFactory>,
+    /// Whether the relay may ask other programs by this protocol, and when.
+    pub relay: Relaying,
+    /// Whether the proxy serves it to clients over TCP and on standard input and output.
+    pub has_proxy: bool,
+    /// How its lines are described to people.
+    pub reading: Option<&'static Reading>,
+    /// How it is spoken over HTTP.
+    pub http: Option<&'static rigline_std::http::Routes>,
+    /// The conformance cases.
+    pub check: Option<&'static crate::check::Suite>,
+    /// Options that only this protocol has.
+    pub options: &'static [ProtocolOption],
+}
+
+/// Whether and when the relay asks by a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Relaying {
+    /// Never.
+    No,
+    /// If the other end answers it: results keep their types. It is also the one for HTTP.
+    First,
+    /// If the other end does not answer the first one.
+    Fallback,
+}
+
+impl Protocol {
+    /// A protocol of that name that has nothing yet.
+    pub const fn new(name: &'static str, title: &'static str) -> Self {
+        Self {
+            name,
+            title,
+            lines: None,
+            is_single_document: false,
+            has_config: false,
+            session_id: None,
+            has_manifest: false,
+            client: None,
+            relay: Relaying::No,
+            has_proxy: false,
+            reading: None,
+            http: None,
+            check: None,
+            options: &[],
+        }
+    }
+}
+
+impl PartialEq for Protocol {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Protocol {}
+
+impl fmt::Debug for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Protocol").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,19 @@
+//! The registry of protocols: the one list that the command, the relay and the servers read.
+//!
+//! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line in [`ALL`].
+
+use crate::protocol::Protocol;
+
+/// All protocols, the default one first.
+pub const ALL: &[&Protocol] = &[
+    &crate::gevals::PROTOCOL,
+    &crate::amplifier::PROTOCOL,
+    &crate::namel3ss::PROTOCOL,
+    &crate::waza::PROTOCOL,
+    &crate::mcp::PROTOCOL,
+];
+
+/// The protocol of that name.
+pub fn named(name: &str) -> Option<&'static Protocol> {
+    ALL.iter().find(|protocol| protocol.name == name).copied()
+}

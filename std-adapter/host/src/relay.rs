@@ -1,0 +1,490 @@
+//! A remote extension as a local one, so that any protocol and any transport can serve it.
+//!
+//! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a device, a server. The other
+//! end is asked by Amplifier's protocol if it answers that, as rigline's own extensions do: then results keep their types, and
+//! failures their codes and details. Else it is asked by gevals, whose outputs are strings. An HTTP target is asked by
+//! Amplifier's protocol.
+//!
+//! Arguments that break an operation's schema are refused here, and not sent. A decimal that namel3ss writes as a string is sent as a
+//! number where the schema wants one.
+//!
+//! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
+//! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). Logs go to
+//! the [listener](Options::listener).
+//!
+//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
+//! end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session properly,
+//! and waits for that.
+//!
+//! ```no_run
+//! use rigline_host::Options;
+//! use rigline_std::http::{self, Server};
+//! use rigline_host::relay::Relay;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let relay = Relay::connect(&"serial:auto".parse()?, Options::default())?;
+//! let server = Server::bind("127.0.0.1:8080", http::Options::amplifier())?;
+//! server.run(move |_| relay)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rigline::event;
+use rigline::json::{Json, Kind, RawJson};
+use rigline::manifest::Effects;
+use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::by_schema::Schemas;
+use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
+use crate::host::{Event, EventKind, Log, Options};
+use crate::lines::on_one_line;
+use crate::protocol::{Protocol, Relaying};
+use crate::protocols;
+use crate::target::Target;
+
+/// How long the first protocol is tried before the fallback.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a description may take.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an event may take.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The number of distinct failure codes that a relay preserves. Further ones are replaced by the
+/// code of their kind.
+const CODES: usize = 64;
+
+/// An extension that is somewhere else. See the [module](self).
+pub struct Relay {
+    manifest: &'static Manifest,
+    schemas: Schemas,
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    codes: Vec<&'static str>,
+    /// Logs for the caller.
+    logs: mpsc::UnboundedReceiver<Log>,
+}
+
+/// Why there is no relay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// The other end does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// No thread or runtime can be started.
+    #[error("the relay cannot be started: {0}")]
+    Start(#[from] io::Error),
+}
+
+impl RelayError {
+    /// Whether there was no answer in time.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Client(error) => error.is_timeout(),
+            Self::Start(_) => false,
+        }
+    }
+}
+
+/// What the connection's thread is asked for.
+enum Job {
+    Call {
+        request: CallRequest,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// To end the connection, until there is a call again.
+    Release(oneshot::Sender<()>),
+}
+
+/// The outcome of a call: outputs as JSON texts, and how it ended.
+struct Answer {
+    outputs: Vec<(String, String)>,
+    end: Result<Option<String>, Fault>,
+}
+
+struct Fault {
+    kind: FailureKind,
+    code: Option<String>,
+    message: String,
+}
+
+impl Relay {
+    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
+    /// the connection, so it must not be called in an async context.
+    ///
+    /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
+    ///
+    /// # Errors
+    /// The other end cannot be reached, or answers neither protocol.
+    pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
+        Self::connect_by(target, options, None)
+    }
+
+    /// As [`connect`](Self::connect). If the other end answers `first`, it is asked by that protocol. Its logs and its progress go to the caller,
+    /// not to the listener.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_by(
+        target: &Target,
+        mut options: Options,
+        first: Option<&'static Protocol>,
+    ) -> Result<Self, RelayError> {
+        options.reconnect = true;
+        let (log, logs) = mpsc::unbounded_channel();
+        let others = options.listener.take();
+        let takes_logs = first.is_some();
+        options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
+            EventKind::Log(line) if takes_logs => drop(log.send(line.clone())),
+            _ => others.iter().for_each(|listener| listener(event)),
+        }));
+        let target = target.clone();
+        let (jobs, queue) = mpsc::channel(1);
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
+            runtime.block_on(async {
+                match connect(&target, options.clone(), first).await {
+                    Ok((upstream, described)) => {
+                        let _ = tell.send(Ok(described));
+                        pass_on(upstream, queue, || connect(&target, options.clone(), first)).await;
+                    }
+                    Err(error) => {
+                        let _ = tell.send(Err(error));
+                    }
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        let described = told.recv().map_err(io::Error::other)??;
+        let schemas = Schemas::of(&described.manifest.operations);
+        let manifest = lasting(described);
+        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+    }
+
+    /// Ends the connection, so that another program may have the target. The next call opens it again.
+    #[doc(hidden)]
+    pub async fn release(&self) {
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = &self.jobs
+            && jobs.send(Job::Release(done)).await.is_ok()
+        {
+            let _ = told.await;
+        }
+    }
+
+    /// A code that lasts as long as a failure wants it to.
+    fn code(&mut self, code: &str) -> Option<&'static str> {
+        let known = self.codes.iter().find(|known| **known == code).copied();
+        if known.is_none() && self.codes.len() < CODES {
+            self.codes.push(leak(code.to_owned()));
+            return self.codes.last().copied();
+        }
+        known
+    }
+}
+
+async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
+    let gone = || Answer {
+        outputs: Vec::new(),
+        end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
+    };
+    let (answer, told) = oneshot::channel();
+    match jobs {
+        Some(jobs) if jobs.send(Job::Call { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
+        _ => gone(),
+    }
+}
+
+/// Gives a log to the caller; one that reports progress, as such.
+fn pass_log_on(log: &Log, cx: &mut Context<'_>) {
+    let number = |name: &str| log.data.as_ref()?.get(name)?.as_f64();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded down, and saturates")]
+    match number("progress") {
+        Some(done) => cx.progress(done as u32, number("total").map(|total| total as u32), log.message.as_str()),
+        None => match &log.data {
+            Some(data) => cx.log_with(log.level, log.message.as_str(), data),
+            None => cx.log(log.level, log.message.as_str()),
+        },
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("to", &self.manifest.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Extension for Relay {
+    fn manifest(&self) -> &'static Manifest {
+        self.manifest
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let mut args = call.args_json().as_str().to_owned();
+        if call.has_numeric_strings() {
+            args = self.schemas.with_numbers(call.operation(), &args);
+        }
+        // Not every extension checks its arguments.
+        if let Some(refusal) = self.schemas.refusal(call.operation(), &args) {
+            return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
+        }
+        let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
+        // A little less, so that the other end's own error for it wins, and it need not be cut off.
+        let limit = left.map_or(Duration::ZERO, |left| {
+            left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
+        });
+        let request = CallRequest {
+            operation: call.operation().to_owned(),
+            args,
+            timeout: Some(limit),
+            session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
+        };
+        while self.logs.try_recv().is_ok() {
+            // It was about a call that was given up.
+        }
+        let Answer { outputs, end } = {
+            let Self { jobs, logs, .. } = &mut *self;
+            let mut answer = pin!(ask(jobs.as_ref(), request));
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(log) = logs.recv() => pass_log_on(&log, cx),
+                    answer = &mut answer => break answer,
+                }
+            }
+        };
+        for (name, value) in outputs {
+            // The other end may have written it on many lines.
+            let mut value = value.into_bytes();
+            match RawJson::from_checked(&mut value) {
+                Ok(value) => cx.output(&name, &value)?,
+                Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("output {name}: {error}"))),
+            }
+        }
+        match end {
+            Ok(Some(message)) => cx.done(message.as_str()),
+            Ok(None) => Ok(Outcome::DONE),
+            Err(Fault { kind, code, message }) => {
+                let failure = cx.failure(kind, message.as_str());
+                Err(match code.and_then(|code| self.code(&code)) {
+                    Some(code) => failure.with_code(code),
+                    None => failure,
+                })
+            }
+        }
+    }
+
+    async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
+        let request = CallRequest {
+            operation: "on_event".into(),
+            args: event.json().as_str().to_owned(),
+            timeout: Some(EVENT_TIMEOUT),
+            session_id: event.session_id().value().map(|id| id.to_string()),
+        };
+        if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
+            cx.warn(format_args!("on_event: {}", fault.message));
+        }
+    }
+}
+
+/// Forwards calls until the relay is dropped.
+async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
+    upstream: Box<dyn Client>,
+    mut queue: mpsc::Receiver<Job>,
+    connect: impl Fn() -> F,
+) {
+    let mut open = Some(upstream);
+    while let Some(job) = queue.recv().await {
+        let (request, mut answer) = match job {
+            Job::Call { request, answer } => (request, answer),
+            Job::Release(done) => {
+                if let Some(upstream) = open.take() {
+                    let _ = upstream.close().await;
+                }
+                let _ = done.send(());
+                continue;
+            }
+        };
+        // The caller may be gone.
+        if answer.is_closed() {
+            continue;
+        }
+        let called = async {
+            let upstream = match &mut open {
+                Some(upstream) => upstream,
+                None => match connect().await {
+                    Ok((upstream, _)) => open.insert(upstream),
+                    Err(error) => return unanswered(&error, error.is_timeout()),
+                },
+            };
+            match upstream.call(&request).await {
+                Ok(answer) => relayed(answer),
+                Err(error) => unanswered(&error, error.is_timeout()),
+            }
+        };
+        let told = tokio::select! {
+            biased;
+            () = answer.closed() => None,
+            told = called => Some(told),
+        };
+        match (told, &mut open) {
+            (Some(told), _) => {
+                let _ = answer.send(told);
+            }
+            (None, Some(upstream)) => upstream.cancel().await,
+            (None, None) => {}
+        }
+    }
+    if let Some(upstream) = open {
+        let _ = upstream.close().await;
+    }
+}
+
+/// Connects to the other end, by the protocol that it answers.
+async fn connect(
+    target: &Target,
+    options: Options,
+    wanted: Option<&'static Protocol>,
+) -> Result<(Box<dyn Client>, Described), RelayError> {
+    let client_of = |protocol: Option<&'static Protocol>| protocol.and_then(|protocol| protocol.client);
+    let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying).copied();
+    let first = client_of(asking(Relaying::First));
+    let is_http = matches!(target, Target::Http(_));
+    // Only the fallback has a config.
+    let tried = if options.config.is_none() { [client_of(wanted), first.filter(|_| !is_http)] } else { [None; 2] };
+    for connect in tried.into_iter().flatten() {
+        if let Some(found) = try_first(connect, target, &options).await {
+            return Ok(found);
+        }
+    }
+    let Some(connect) = first.filter(|_| is_http).or_else(|| client_of(asking(Relaying::Fallback))) else {
+        return Err(ClientError::usage("no protocol for targets is built in").into());
+    };
+    let mut client = connect(target, ClientOptions::new(options)).await?;
+    let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
+    Ok((client, described))
+}
+
+/// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
+/// for what can be waited for.
+async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Box<dyn Client>, Described)> {
+    let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
+    let limit = FIRST_TIMEOUT.min(options.start_timeout);
+    // A board may be booting when the first line comes.
+    let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
+    for _ in 0..tries {
+        match described(&mut *client, limit / tries).await {
+            Ok(described) => return Some((client, described)),
+            Err(error) if error.is_timeout() => {}
+            Err(_) => break,
+        }
+    }
+    client.cancel().await;
+    None
+}
+
+async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
+    match client.describe(None, limit).await? {
+        Description::Manifest(described) => Ok(*described),
+        Description::Page(_) => Err(ClientError::usage("the target does not list its operations")),
+    }
+}
+
+/// The target does not answer.
+fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
+    fault(if is_timeout { FailureKind::Timeout } else { FailureKind::Unreachable }, error.to_string())
+}
+
+fn fault(kind: FailureKind, message: String) -> Answer {
+    Answer { outputs: Vec::new(), end: Err(Fault { kind, code: None, message }) }
+}
+
+fn relayed(answer: client::Answer) -> Answer {
+    let outputs = match Json::parse(answer.outputs.as_bytes()) {
+        Ok(outputs) => members(outputs),
+        Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
+    };
+    let end = match answer.failure {
+        None => Ok(answer.message.filter(|_| !answer.is_message_output)),
+        Some(failure) => Err(Fault { kind: failure.kind, code: failure.custom_code, message: failure.message }),
+    };
+    Answer { outputs, end }
+}
+
+/// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
+fn members(json: Json<'_>) -> Vec<(String, String)> {
+    match json.kind() {
+        Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),
+        Kind::Null => Vec::new(),
+        _ => vec![("value".into(), json.as_str().to_owned())],
+    }
+}
+
+/// The description as a manifest, which lasts as long as the process: a relay has one.
+fn lasting(described: Described) -> &'static Manifest {
+    let Described { manifest, kind, has_typed_outputs, .. } = &described;
+    // From the text, whose numbers have all their digits.
+    let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
+    let schema = |operation: &str, member: &str| {
+        let schema = json.get("operations")?.get(operation)?.get(member)?;
+        (!schema.is_null()).then(|| Schema::text(leak(on_one_line(schema.as_str()).into_owned())))
+    };
+    let effects_of = |name: &str| {
+        let annotations = manifest.raw.get("operations")?.get(name)?.get("annotations")?.as_object()?;
+        let is = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
+        Some(match is("readOnlyHint", false) {
+            true => Effects::READ_ONLY,
+            // What is not said is assumed to be the worst.
+            false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
+        })
+    };
+    let operations: Vec<Operation> = manifest
+        .operations
+        .iter()
+        .map(|operation| {
+            // Arguments are an object anyway.
+            let params = schema(&operation.name, "params").filter(|_| operation.params != true);
+            let params = params.unwrap_or(Schema::OBJECT);
+            let outputs = schema(&operation.name, "outputs").filter(|_| *has_typed_outputs);
+            let lasting = Operation::new(leak(operation.name.clone()), params)
+                .description(leak(operation.description.clone()))
+                .optional_outputs(outputs);
+            match effects_of(&operation.name) {
+                Some(effects) => lasting.effects(effects),
+                None => lasting,
+            }
+        })
+        .collect();
+    let (name, version) = (leak(manifest.name.clone()), leak(manifest.version.clone()));
+    // Other people's versions are what they are.
+    let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
+    lasting.version = version;
+    lasting.description = leak(manifest.description.clone());
+    lasting.has_safe_state = manifest.raw["safeState"] == true;
+    Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
+}
+
+fn leak(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}

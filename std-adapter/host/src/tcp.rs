@@ -1,0 +1,166 @@
+//! An extension behind a TCP port, for gevals hosts: one JSON text a line, as on standard input and output.
+//!
+//! Several clients may be connected at once: their calls take turns, logs go to the client that called, and a client's `shutdown`
+//! ends only that client's session. See [`proxy`](crate::proxy) for what each of them gets, and for the limits.
+//!
+//! # Who may ask
+//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system reports to which user
+//! a connection belongs (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
+//! their first line. HTTP, which a web page could send, is refused.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use rigline::Extension;
+
+use crate::host::Options;
+use crate::host::local::in_process_once;
+use crate::proxy::{Limits, Proxy};
+use rigline_std::net::{Access, ListenAddress, Token};
+use rigline_std::signals::Signals;
+
+/// How many clients are served at once, if nothing else is said.
+const CLIENTS: usize = 64;
+
+/// How long the extension has to bring about its safe state at the end.
+const SAFE_STATE: Duration = Duration::from_secs(2);
+
+/// Serves `extension` to gevals hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere
+/// Ctrl-C). `localhost` means both loopback addresses. The addresses are printed on standard error.
+///
+/// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
+///
+/// # Errors
+/// `address` is not an address, or cannot be listened on.
+///
+/// ```no_run
+/// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+/// # struct MyExtension;
+/// # impl Extension for MyExtension {
+/// #     fn manifest(&self) -> &'static Manifest { const M: Manifest = Manifest::new("m", "1.0.0"); &M }
+/// #     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> { cx.done("") }
+/// # }
+/// fn main() -> std::io::Result<()> {
+///     rigline_host::tcp::serve(MyExtension, "localhost:7000")
+/// }
+/// ```
+pub fn serve<E: Extension>(extension: E, address: &str) -> io::Result<()> {
+    let address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let server = Server::bind(&address)?;
+    let name = extension.manifest().name;
+    for address in server.addresses()? {
+        use std::io::Write as _;
+        // Standard error may be closed.
+        let _ = writeln!(io::stderr(), "{name}: listening on tcp:{address}");
+    }
+    server.run(extension)
+}
+
+/// A server that listens already, and answers when it [runs](Self::run).
+///
+/// ```no_run
+/// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+/// # struct MyExtension;
+/// # impl Extension for MyExtension {
+/// #     fn manifest(&self) -> &'static Manifest { const M: Manifest = Manifest::new("m", "1.0.0"); &M }
+/// #     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> { cx.done("") }
+/// # }
+/// use rigline_std::net::Token;
+/// use rigline_host::tcp::Server;
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let server = Server::bind(&"0.0.0.0:7000".parse()?)?.token(Token::from_file("/etc/rig/token")?);
+///     server.run(MyExtension)?;
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    access: Access,
+    clients: usize,
+}
+
+impl Server {
+    /// Listens on all addresses that `address` means; with port 0, on a free port.
+    ///
+    /// # Errors
+    /// The port is in use, or this machine does not have the address.
+    pub fn bind(address: &ListenAddress) -> io::Result<Self> {
+        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS })
+    }
+
+    /// Clients must send this token as their first line:
+    /// `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`.
+    pub fn token(mut self, token: Token) -> Self {
+        self.access.token = Some(token);
+        self
+    }
+
+    /// Programs of other users of this machine are answered too.
+    pub fn any_user(mut self) -> Self {
+        self.access.any_user = true;
+        self
+    }
+
+    /// How many clients are served at once: 64 by default. Others are told so, and refused.
+    pub fn clients(self, clients: usize) -> Self {
+        Self { clients, ..self }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C), in its own runtime.
+    ///
+    /// # Errors
+    /// No runtime can be started.
+    pub fn run<E: Extension>(self, extension: E) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let result = runtime.block_on(async {
+            let mut signals = Signals::new()?;
+            self.run_until(extension, async {
+                let _ = signals.next().await;
+            })
+            .await
+        });
+        runtime.shutdown_background();
+        result
+    }
+
+    /// Serves `extension` until `stop` is ready, in a tokio runtime. Handlers run on the thread that polls this, one at a time.
+    /// A client that still has a session then loses it: hardware goes into its safe state.
+    ///
+    /// # Errors
+    /// The runtime takes no listeners.
+    pub async fn run_until<E: Extension>(self, extension: E, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let (dialer, running) = in_process_once(extension.manifest().name, extension);
+        let proxy = Proxy::over(move |_| Ok(Box::new(dialer.clone())), Options::default(), Limits::default());
+        let serving = async {
+            let served = tokio::select! {
+                served = proxy.serve_tcp(self.listeners, self.access, self.clients) => served,
+                () = stop => Ok(()),
+            };
+            proxy.abandon().await;
+            served
+        };
+        let mut running = std::pin::pin!(running);
+        let served = tokio::select! {
+            served = serving => served,
+            // Not while the proxy is there.
+            () = &mut running => Ok(()),
+        };
+        drop(proxy);
+        // Without the proxy the extension cannot be reached any more: it ends in its safe state.
+        let _ = tokio::time::timeout(SAFE_STATE, running).await;
+        served
+    }
+}

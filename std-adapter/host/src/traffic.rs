@@ -1,0 +1,304 @@
+//! What a line is, and what is wrong with it. Each line is of the protocol whose members it has, as servers read it. A line that has
+//! none is of the protocol of the last line.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use rigline::client::Log;
+use rigline::json::{Json, Kind};
+
+use crate::host::Direction;
+use rigline_std::stdio::HOST_LINE_LIMIT;
+
+/// How many requests without an id are remembered.
+const REMEMBERED: usize = 256;
+
+/// How the lines of a protocol are read. It is part of the protocol's entry in the registry.
+#[derive(Debug)]
+pub struct Reading {
+    /// Whether a line is of this protocol.
+    pub claims: fn(Json<'_>) -> bool,
+    /// Says what an object is.
+    pub describe: fn(&mut Requests, Line<'_>, &mut Fault) -> String,
+    /// Whether it is JSON-RPC, which has batches, and whose hosts read lines of a bounded length and no blank ones.
+    pub is_json_rpc: bool,
+}
+
+/// An object that was sent or received.
+#[derive(Clone, Copy)]
+pub struct Line<'a> {
+    pub json: Json<'a>,
+    pub is_received: bool,
+}
+
+/// JSON-RPC 2.0, for all protocols that are built on it.
+pub const JSON_RPC: Reading =
+    Reading { claims: |json| json.get("jsonrpc").is_some(), describe: json_rpc, is_json_rpc: true };
+
+/// Describes the lines of both directions, in their order.
+#[derive(Debug)]
+pub struct Decoder {
+    readings: Vec<&'static Reading>,
+    current: &'static Reading,
+    requests: Requests,
+}
+
+/// The requests that have no reply yet.
+#[derive(Debug)]
+pub struct Requests {
+    began: Instant,
+    /// The time of the current line, if it is one of a recording.
+    at: Option<Duration>,
+    /// By their ids, as JSON text: what was asked, and when.
+    by_id: HashMap<String, (String, Duration)>,
+    /// Of protocols that have no ids: replies keep the order of the requests.
+    in_order: VecDeque<Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    what: String,
+    when: Duration,
+    form: &'static str,
+}
+
+/// What is wrong with a line, if anything is: the first thing.
+#[derive(Default)]
+pub struct Fault(Option<String>);
+
+impl Fault {
+    pub fn is(&mut self, text: impl Into<String>) {
+        self.0.get_or_insert_with(|| text.into());
+    }
+}
+
+impl Decoder {
+    /// For lines of these protocols.
+    pub fn new(readings: impl IntoIterator<Item = &'static Reading>) -> Self {
+        let readings: Vec<_> = readings.into_iter().collect();
+        let current = readings.first().copied().unwrap_or(&JSON_RPC);
+        Self { readings, current, requests: Requests::new() }
+    }
+
+    /// The next lines passed so long after the beginning, in a recording. Without this they pass now.
+    pub fn go_to(&mut self, at: Duration) {
+        self.requests.at = Some(at);
+    }
+
+    /// What a line is, and what is wrong with it.
+    pub fn decode(&mut self, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
+        let mut fault = Fault::default();
+        let what = self.line(direction, bytes, &mut fault);
+        (what, fault.0)
+    }
+
+    fn line(&mut self, direction: Direction, bytes: &[u8], fault: &mut Fault) -> String {
+        let is_received = direction == Direction::Received;
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        if bytes.is_empty() {
+            if is_received && self.current.is_json_rpc {
+                fault.is("a blank line, at which the real host stops reading");
+            }
+            return "(blank)".to_owned();
+        }
+        let json = match Json::parse(bytes) {
+            Ok(json) => json,
+            Err(error) => {
+                fault.is(format!("not JSON: {error}"));
+                return "(no message)".to_owned();
+            }
+        };
+        if json.kind() == Kind::Array {
+            self.current = self.readings.iter().find(|reading| reading.is_json_rpc).copied().unwrap_or(&JSON_RPC);
+            return format!("batch of {}", json.elements().count());
+        }
+        if json.kind() != Kind::Object {
+            fault.is("JSON, but not an object");
+            return "(no message)".to_owned();
+        }
+        if let Some(reading) = self.readings.iter().find(|reading| (reading.claims)(json)) {
+            self.current = reading;
+        }
+        if self.current.is_json_rpc && is_received && bytes.len() > HOST_LINE_LIMIT {
+            fault.is(format!("{} bytes: real hosts read {HOST_LINE_LIMIT}", bytes.len()));
+        }
+        (self.current.describe)(&mut self.requests, Line { json, is_received }, fault)
+    }
+}
+
+impl Requests {
+    fn new() -> Self {
+        Self { began: Instant::now(), at: None, by_id: HashMap::new(), in_order: VecDeque::new() }
+    }
+
+    /// The time of the current line, since the beginning.
+    fn now(&self) -> Duration {
+        self.at.unwrap_or_else(|| self.began.elapsed())
+    }
+
+    fn took(&self, since: Duration) -> String {
+        format!(" after {:.1} ms", self.now().saturating_sub(since).as_secs_f64() * 1000.0)
+    }
+
+    /// A request without an id. `form` is that of the reply.
+    pub fn asked_in_order(&mut self, what: String, form: &'static str) -> String {
+        let said = format!("request: {what}");
+        if self.in_order.len() >= REMEMBERED {
+            self.in_order.pop_front();
+        }
+        let when = self.now();
+        self.in_order.push_back(Asked { what, when, form });
+        said
+    }
+
+    /// The request that a reply without an id answers, the form of the reply, and how long it took.
+    pub fn answered(&mut self, fault: &mut Fault) -> (String, Option<&'static str>, String) {
+        match self.in_order.pop_front() {
+            Some(asked) => {
+                let took = self.took(asked.when);
+                (asked.what, Some(asked.form), took)
+            }
+            None => {
+                fault.is("no request is pending");
+                ("?".to_owned(), None, String::new())
+            }
+        }
+    }
+}
+
+fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> String {
+    let json = line.json;
+    if json.get("jsonrpc").and_then(|version| version.text()).is_none_or(|version| version != "2.0") {
+        fault.is("it lacks \"jsonrpc\":\"2.0\"");
+    }
+    let id = json.get("id").map(|id| id.as_str().to_owned());
+    let method = json.get("method").and_then(|method| method.text());
+    match (method, id) {
+        (Some(method), Some(id)) => {
+            let operation = json.get("params").and_then(|params| params.get("operation")?.text());
+            let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
+            let now = requests.now();
+            if requests.by_id.insert(id.clone(), (what.clone(), now)).is_some() {
+                fault.is(format!("the id {id} is in use"));
+            }
+            format!("request {id}: {what}")
+        }
+        (Some(method), None) if method == "log" => {
+            let log = Log::of_params(json.get("params").unwrap_or(Json::NULL));
+            let known = log.level_name().is_some_and(|name| name.to_string() == log.level().name());
+            if !known {
+                fault.is("a log's level must be debug, info, warn or error");
+            }
+            let level = log.level_name().map(|name| name.to_string()).unwrap_or_default();
+            format!("log {level}: {}", log.message())
+        }
+        (Some(method), None) => format!("notification {method}"),
+        (None, id) => {
+            let asked = id.as_ref().and_then(|id| requests.by_id.remove(id));
+            let name = id.unwrap_or_else(|| "without an id".to_owned());
+            let (what, took) = if let Some((what, when)) = asked {
+                (what, requests.took(when))
+            } else {
+                fault.is("no pending request has this id");
+                ("?".to_owned(), String::new())
+            };
+            let how = match (json.get("error").filter(|error| !error.is_null()), json.get("result")) {
+                (Some(error), _) => format!("error {error}"),
+                (None, Some(result)) => match result.get("success").and_then(|success| success.bool()) {
+                    Some(false) => "failed".to_owned(),
+                    _ => "ok".to_owned(),
+                },
+                (None, None) => {
+                    fault.is("neither a result nor an error");
+                    String::new()
+                }
+            };
+            format!("reply {name} to {what}: {how}{took}")
+        }
+    }
+}
+
+/// The error of a reply that has `ok:false`.
+pub fn error(json: Json<'_>, kind: &str, fault: &mut Fault) -> String {
+    let error = json.get("error").unwrap_or(Json::NULL);
+    let member = |name: &str| error.get(name).and_then(|value| value.text()).map(|text| text.to_string());
+    match (member(kind), member("message")) {
+        (Some(kind), Some(message)) => format!("error {kind}: {message}"),
+        _ => {
+            fault.is(format!("error: expected an object with {kind} and message"));
+            format!("error {error}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocols;
+
+    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong with it.
+    fn session(lines: &[(char, &str, &str, &str)]) {
+        let mut decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
+        for (arrow, line, what, wrong) in lines {
+            let direction = if *arrow == '>' { Direction::Sent } else { Direction::Received };
+            let (found, fault) = decoder.decode(direction, line.as_bytes());
+            assert!(found.starts_with(what), "{line}: {found}");
+            let fault = fault.unwrap_or_default();
+            assert!(if wrong.is_empty() { fault.is_empty() } else { fault.starts_with(wrong) }, "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn n_05_correct_traffic_has_no_faults() {
+        session(&[
+            (
+                '>',
+                r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go"}}"#,
+                "request 1: execute go",
+                "",
+            ),
+            ('<', r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info: m", ""),
+            ('<', r#"{"jsonrpc":"2.0","id":1,"result":{"success":true}}"#, "reply 1 to execute go: ok", ""),
+            ('>', r#"{"jsonrpc":"2.0","id":"a","method":"eval.list","params":{}}"#, "request \"a\": eval.list", ""),
+            ('<', r#"{"jsonrpc":"2.0","id":"a","result":{"evals":[]}}"#, "reply \"a\" to eval.list: ok", ""),
+            ('>', r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#, "request 2: tools/list", ""),
+            ('<', r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}"#, "reply 2 to tools/list: ok", ""),
+            ('>', r#"{"op":"health"}"#, "request: health", ""),
+            ('>', r#"{"op":"describe","id":7}"#, "request: describe", ""),
+            ('>', r#"{"op":"measure","args":{}}"#, "request: measure", ""),
+            ('>', r#"{"op":"invoke","args":{"op":"health","args":{}}}"#, "request: invoke health", ""),
+            ('<', r#"{"status":"ok"}"#, "reply to health: ok after", ""),
+            ('<', r#"{"name":"n","version":"1","kind":"tool","capabilities":[],"id":7}"#, "reply to describe: ok", ""),
+            ('<', r#"{"ok":true,"result":{"volts":3.3}}"#, "reply to measure: ok", ""),
+            ('<', r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, "reply to invoke health: error oom: m", ""),
+            ('>', r#"{"protocol_version":1,"tool":"t","payload":{}}"#, "request: t", ""),
+            ('<', r#"{"ok":true,"result":null,"protocol_version":1}"#, "reply to t: ok", ""),
+            ('>', r#"{"protocol_version":1,"tool_name":"s","payload":{}}"#, "request: s", ""),
+            ('<', r#"{"ok":false,"error":{"type":"ValueError","message":"m"}}"#, "reply to s: error ValueError: m", ""),
+            ('>', "\u{feff}{\"op\":\"health\"}", "request: health", ""),
+            ('<', r#"{"status":"ok"}"#, "reply to health: ok", ""),
+        ]);
+    }
+
+    #[test]
+    fn n_05_faults_are_found_in_every_protocol() {
+        session(&[
+            ('>', r#"{"op":"go","args":[1]}"#, "request: go", "args: expected an object"),
+            ('<', r#"{"op":"go","args":[1]}"#, "request: go", "a request came back"),
+            ('<', r#"{"status":200}"#, "reply to go: ?", "this is not the form"),
+            ('<', r#"{"ok":true,"result":1}"#, "reply to ?: ok", "no request is pending"),
+            ('>', r#"{"op":"go"}"#, "request: go", ""),
+            ('<', r#"{"ok":true}"#, "reply to go: ok", "result: required"),
+            ('>', r#"{"op":"go"}"#, "request: go", ""),
+            ('<', r#"{"ok":false,"error":"text"}"#, "reply to go: error", "error: expected an object with code"),
+            ('>', r#"{"protocol_version":2,"tool":"t","payload":{}}"#, "request: t", "protocol_version: expected 1"),
+            ('<', "x", "(no message)", "not JSON"),
+            ('<', r#"{"result":1,"protocol_version":1}"#, "reply to t: ?", "ok: expected"),
+            ('>', r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, "request 1: m", "it lacks"),
+            ('<', r#"{"id":1,"result":{}}"#, "reply 1 to m: ok", "it lacks"),
+            ('<', r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "reply 1 to ?", "no pending request"),
+            ('<', "", "(blank)", "a blank line"),
+            ('<', "7", "(no message)", "JSON, but"),
+        ]);
+    }
+}

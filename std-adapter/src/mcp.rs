@@ -1,0 +1,12 @@
+//! MCP: a choice among an extension's operations, for agents; and Streamable HTTP.
+
+#[cfg(feature = "http")]
+mod described;
+#[cfg(feature = "http")]
+mod http;
+mod select;
+
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub use http::ROUTES;
+pub use select::{Selected, Selection};
