@@ -1002,3 +1002,50 @@ fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
     let (code, report, _) = run(quick.path(), &["--target", address, "--wait", "20s"]);
     assert_eq!(code, 0, "{report:#}");
 }
+
+#[test]
+fn measurements_have_marginal_limits_and_may_be_lists_and_texts() {
+    for (output, limits, judged, verdict) in [
+        ("3.3", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "pass"),
+        ("3.2", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "pass"),
+        ("3.1999", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "marginal"),
+        ("3.45", "high: 3.5, marginal_high: 3.4", "pass", "marginal"),
+        ("3.6", "high: 3.5, marginal_high: 3.4", "fail", "fail"),
+        ("[3.3, 3.31]", "low: 3.1, high: 3.5", "pass", "pass"),
+        ("[3.3, 9]", "low: 3.1, high: 3.5", "fail", "fail"),
+        ("[3.3, 3.45]", "high: 3.5, marginal_high: 3.4", "pass", "marginal"),
+        ("[]", "high: 3.5", "fail", "fail"),
+        ("[3.3, \"x\"]", "high: 3.5", "fail", "fail"),
+        ("rev-b", "equals: rev-b", "pass", "pass"),
+        ("rev-b", "equals: rev-a", "fail", "fail"),
+        ("1.2.3", "matches: '\\d+\\.\\d+\\.\\d+'", "pass", "pass"),
+        ("v1.2.3 and more", "matches: '\\d+\\.\\d+\\.\\d+'", "fail", "fail"),
+        ("on", "one_of: [on, off]", "pass", "pass"),
+        ("maybe", "one_of: [on, off]", "fail", "fail"),
+    ] {
+        let target =
+            board("rig", move |_, request| Some(success(request, &serde_json::json!({ "v": output, "other": "1" }))));
+        // Each is judged, whatever became of the others: a measurement never stops a task.
+        let folder =
+            eval(&target, "", &format!(", measure: [{{ output: v, {limits} }}, {{ output: other, high: 5 }}]"));
+        let (_, report, one) = run(folder.path(), &[]);
+        assert_eq!(one["verdict"], judged, "{output} {limits}: {report:#}");
+        let graders = one["tasks"][0]["trials"][0]["graders"].as_array().unwrap();
+        assert_eq!(graders[0]["measurement"]["verdict"], verdict, "{output} {limits}: {graders:#?}");
+        assert_eq!(graders[1]["measurement"]["verdict"], "pass", "{output} {limits}");
+    }
+    for (limits, fault) in [
+        ("low: 1, marginal_low: 0", "low is greater than marginal_low"),
+        ("marginal_low: 2, marginal_high: 1", "marginal_low is greater than marginal_high"),
+        ("marginal_high: 2, high: 1", "marginal_high is greater than high"),
+        ("equals: x, low: 1", "has neither limits nor a unit"),
+        ("one_of: []", "this can never pass"),
+        ("matches: '('", "matches"),
+        ("marginal_lo: 1", "marginal_low"),
+    ] {
+        let folder = eval("sim", "", &format!(", measure: {{ output: v, {limits} }}"));
+        let (code, text) = rigline(&["eval", "validate", "--strict", folder.path().to_str().unwrap()]);
+        assert!(code == Some(2) || code == Some(1), "{limits}: {text}");
+        assert!(text.contains(fault), "{limits}: {text}");
+    }
+}
