@@ -22,6 +22,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,6 +139,30 @@ func (m *Manifest) read(text json.RawMessage) bool {
 	return err == nil || errors.As(err, &odd)
 }
 
+// spelled returns the operation's own name: the one that is written, or else the one that differs from it only in - and _, since
+// set-target is set_target in MCP. The extension says what is wrong with a name that it does not have.
+func (m *Manifest) spelled(name string) (string, error) {
+	if _, has := m.Operations[name]; has {
+		return name, nil
+	}
+	dashed := func(text string) string { return strings.ReplaceAll(text, "_", "-") }
+	var alike []string
+	for known := range m.Operations {
+		if dashed(known) == dashed(name) {
+			alike = append(alike, known)
+		}
+	}
+	sort.Strings(alike)
+	switch len(alike) {
+	case 0:
+		return name, nil
+	case 1:
+		return alike[0], nil
+	}
+	why := fmt.Sprintf("%q may be %s; write one of them", name, strings.Join(alike, " or "))
+	return "", &Error{Kind: UnknownOperation, Message: why, Operation: name}
+}
+
 // Options of a session; the zero value will do.
 type Options struct {
 	// Config is the extension's own settings.
@@ -191,27 +216,127 @@ type answer struct {
 	Result
 }
 
-// Connect opens a session with tcp:HOST:PORT, or with sim or serial:… by the program rigline, from RIGLINE_BINARY or PATH.
-// Start opens one with any program.
+const targets = "sim, serial:PORT, serial:auto, tcp:HOST:PORT, exec:PROGRAM ARGS, replay:DIR, or the path of a program"
+
+// Connect opens a session with a target of the command rigline: sim, serial:PORT, serial:auto, tcp:HOST:PORT, exec:PROGRAM ARGS,
+// replay:DIR or the path of a program. For sim, serial:…, replay:… and tcp:… with options it starts the command, which is found in
+// PATH or named by RIGLINE_BINARY. Start opens a session with a program and its arguments.
 func Connect(ctx context.Context, target string, options *Options) (*Rig, error) {
-	binary := os.Getenv("RIGLINE_BINARY")
-	if binary == "" {
-		binary = "rigline"
+	target = strings.TrimSpace(target)
+	wrong := func(why string) error {
+		return &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q %s; known targets: %s", target, why, targets)}
 	}
+	kind, rest, hasKind := strings.Cut(target, ":")
+	_, fileError := os.Stat(target)
 	switch {
+	case target == "":
+		return nil, wrong("is not a target")
 	case target == "sim":
-		return Start(ctx, options, binary, "rig")
-	case strings.HasPrefix(target, "tcp:") && !strings.Contains(target, "?"):
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(target, "tcp:"))
+		return startOwn(ctx, options, target, "rig")
+	case hasKind && kind == "exec":
+		words, ok := splitWords(rest)
+		if !ok {
+			return nil, wrong("has a quote that does not end")
+		}
+		if len(words) == 0 || words[0] == "" {
+			return nil, wrong("names no program")
+		}
+		return Start(ctx, options, words[0], words[1:]...)
+	case hasKind && (kind == "serial" || kind == "tcp" || kind == "replay") && (rest == "" || rest[0] == '?'):
+		return nil, wrong("names nothing after its colon")
+	case hasKind && kind == "tcp" && !strings.Contains(rest, "?"):
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(rest, "//"))
 		if err != nil {
 			return nil, &Error{Kind: ConnectFailed, Message: target + " cannot be reached: " + err.Error(), Cause: err}
 		}
 		return Open(ctx, connection, options)
-	case strings.HasPrefix(target, "serial:"), strings.HasPrefix(target, "tcp:"):
+	case hasKind && (kind == "serial" || kind == "tcp" || kind == "replay"):
 		// Without --wait, the bridge would wait for an absent device for longer than the session's start may take.
-		return Start(ctx, options, binary, "bridge", "--wait", "1ms", "--line-limit", "8388608", "--", target)
+		return startOwn(ctx, options, target, "bridge", "--wait", "1ms", "--line-limit", "8388608", "--", target)
+	case hasKind && (kind == "http" || kind == "https"):
+		return nil, wrong("is HTTP, which this client does not support")
+	// A single letter is a drive.
+	case hasKind && len(kind) > 1 && !strings.ContainsAny(kind, "/\\ ") && fileError != nil:
+		return nil, wrong("is not a target: there is no kind " + kind)
 	}
-	return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q is not a target; expected one of: tcp:HOST:PORT, serial:PORT, sim; Start runs a program", target)}
+	if _, err := exec.LookPath(target); err != nil {
+		return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%s cannot be started: %v; known targets: %s", target, err, targets), Cause: err}
+	}
+	return Start(ctx, options, target)
+}
+
+// startOwn starts the command rigline.
+func startOwn(ctx context.Context, options *Options, target string, args ...string) (*Rig, error) {
+	binary := os.Getenv("RIGLINE_BINARY")
+	if binary == "" {
+		binary = "rigline"
+	}
+	if _, err := exec.LookPath(binary); err != nil {
+		why := "the command `rigline` is not in PATH; install it as the README of rigline says (`cargo install`, or `pip install` of the wheel), or name it in RIGLINE_BINARY"
+		if binary != "rigline" {
+			why = "RIGLINE_BINARY names " + binary + ", which is not there"
+		}
+		return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q: %s", target, why), Cause: err}
+	}
+	return Start(ctx, options, binary, args...)
+}
+
+// splitWords returns the words of a command line, with the quotes and backslashes of a POSIX shell, and whether all quotes end.
+func splitWords(text string) ([]string, bool) {
+	var found []string
+	var word strings.Builder
+	inWord := false
+	for at := 0; at < len(text); at++ {
+		switch char := text[at]; char {
+		case '\'':
+			end := strings.IndexByte(text[at+1:], '\'')
+			if end < 0 {
+				return nil, false
+			}
+			word.WriteString(text[at+1 : at+1+end])
+			inWord = true
+			at += end + 1
+		case '"':
+			inWord = true
+			for at++; ; at++ {
+				if at >= len(text) {
+					return nil, false
+				}
+				if text[at] == '"' {
+					break
+				}
+				if text[at] == '\\' && at+1 < len(text) && strings.IndexByte("\"\\$`\n", text[at+1]) >= 0 {
+					at++
+					if text[at] == '\n' {
+						continue
+					}
+				}
+				word.WriteByte(text[at])
+			}
+		case '\\':
+			at++
+			if at >= len(text) {
+				return nil, false
+			}
+			if text[at] != '\n' {
+				word.WriteByte(text[at])
+				inWord = true
+			}
+		case ' ', '\t', '\n':
+			if inWord {
+				found = append(found, word.String())
+			}
+			word.Reset()
+			inWord = false
+		default:
+			word.WriteByte(char)
+			inWord = true
+		}
+	}
+	if inWord {
+		found = append(found, word.String())
+	}
+	return found, true
 }
 
 // Start opens a session with a program.
@@ -302,6 +427,11 @@ func (r *Rig) Call(ctx context.Context, operation string, args any, options *Cal
 	if args == nil {
 		args = struct{}{}
 	}
+	named, err := r.Manifest.spelled(operation)
+	if err != nil {
+		return nil, err
+	}
+	operation = named
 	workdir := options.Workdir
 	if workdir == "" {
 		workdir, _ = os.Getwd()

@@ -458,6 +458,68 @@ func TestGAManifestMayBeOdd(t *testing.T) {
 	}
 }
 
+func TestWordsOfExecAreThoseOfAShell(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                    nil,
+		" a  b\tc ":           {"a", "b", "c"},
+		`a 'b c' "d e"`:       {"a", "b c", "d e"},
+		`a'b'"c"d`:            {"abcd"},
+		`'' ""`:               {"", ""},
+		`a\ b c\\`:            {"a b", `c\`},
+		`"a\"b\\c\$d\x"`:      {`a"b\c$d\x`},
+		"a\\\nb \"c\\\nd\"":   {"ab", "cd"},
+		"\"e\\\\\nf\" 'a\\b'": {"e\\\nf", `a\b`},
+	} {
+		if got, ok := splitWords(text); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %q, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"'a", `"a`, `a\`} {
+		if got, ok := splitWords(text); ok {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func TestWhatIsNoTargetSaysWhichThereAre(t *testing.T) {
+	for _, target := range []string{"", "exec:", `exec:""`, "exec:'a", "serial:", "replay:", "tcp:?x=1", "http://localhost:1/mcp", "serail:auto", "garbage"} {
+		_, err := Connect(context.Background(), target, nil)
+		var failure *Error
+		if !errors.As(err, &failure) || failure.Kind != ConnectFailed || !strings.Contains(failure.Message, "known targets: sim, serial:PORT") {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+}
+
+func TestAMissingCommandSaysHowToGetIt(t *testing.T) {
+	t.Setenv("PATH", "/nonexistent")
+	t.Setenv("RIGLINE_BINARY", "")
+	for _, target := range []string{"sim", "serial:auto", "replay:run1", "tcp:localhost:7000?token-file=t"} {
+		_, err := Connect(context.Background(), target, nil)
+		if err == nil || !strings.Contains(err.Error(), "the command `rigline` is not in PATH; install it") || !strings.Contains(err.Error(), "RIGLINE_BINARY") {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+	t.Setenv("RIGLINE_BINARY", "/nonexistent/rigline")
+	if _, err := Connect(context.Background(), "sim", nil); err == nil || !strings.Contains(err.Error(), "RIGLINE_BINARY names /nonexistent/rigline, which is not there") {
+		t.Error(err)
+	}
+}
+
+func TestAnOperationIsFoundInEitherSpelling(t *testing.T) {
+	manifest := Manifest{Operations: map[string]Operation{"set-target": {}, "read_pin": {}, "a-b": {}, "a_b": {}, "x-y_z": {}, "x_y-z": {}}}
+	for written, want := range map[string]string{
+		"set_target": "set-target", "set-target": "set-target", "read-pin": "read_pin", "a-b": "a-b", "a_b": "a_b", "unknown_one": "unknown_one",
+	} {
+		if got, err := manifest.spelled(written); err != nil || got != want {
+			t.Errorf("%s: %s, %v", written, got, err)
+		}
+	}
+	if _, err := manifest.spelled("x_y_z"); err == nil || !strings.Contains(err.Error(), "may be x-y_z or x_y-z; write one of them") {
+		t.Error(err)
+	}
+}
+
 func TestAnAnswerAfterTheTimeLimitDoesNotCountAndTheSessionGoesOn(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

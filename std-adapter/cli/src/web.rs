@@ -59,7 +59,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::clients::{Told, name_of};
-use self::socket::Closing;
+use self::socket::{Closing, Wants};
 use self::targets::{SharedHosts, Targets};
 use rigline_eval::Root;
 use rigline_eval::history;
@@ -291,6 +291,8 @@ struct Said {
     name: Option<String>,
     /// Whether the client is to be told of the other clients.
     clients: Option<String>,
+    /// `many`: a frame may have several lines.
+    lines: Option<String>,
 }
 
 type Asked = Result<Query<Said>, QueryRejection>;
@@ -495,8 +497,10 @@ impl Service {
         let ticket = Arc::new(proxy.enter(&name_of(said.name.as_deref(), "another page")));
         let told = said.clients.as_deref().is_some_and(|wanted| wanted == "1");
         let told = told.then(|| Told::new(ticket.id(), proxy.callers()));
+        let joins_lines = said.lines.as_deref().is_some_and(|wanted| wanted == "many");
+        let wants = Wants { told, joins_lines };
         let origin = Some(ticket);
-        socket::carry(socket, told, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
+        socket::carry(socket, wants, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
             let lost = lost.cancelled_owned();
             let end = proxy.serve_as(origin, reader, writer, Transport::Stream, lost).await;
             (end == End::Refused)
@@ -515,7 +519,7 @@ impl Service {
         let nothing_to_lose = watch::Sender::new(String::new());
         socket::carry(
             socket,
-            None,
+            Wants::default(),
             nothing_to_lose.subscribe(),
             self.stop.clone(),
             async move |reader, writer, lost| {

@@ -479,3 +479,107 @@ fn what_is_recorded_is_played_again() {
     assert_eq!(rigline(&["replay", file, "/no/such/program"]).status.code(), Some(3));
     assert_eq!(rigline(&["replay", "/no/such/file", "sim"]).status.code(), Some(2));
 }
+
+/// An extension with these operations, which answers each call with the name that it got.
+fn named(folder: &Path, operations: &[&str]) -> String {
+    let operations: serde_json::Map<String, Value> =
+        operations.iter().map(|name| ((*name).to_owned(), serde_json::json!({ "params": {} }))).collect();
+    let path = folder.join("named.py");
+    let program = format!(
+        r#"import json, sys
+operations = json.loads('{}')
+for line in sys.stdin:
+    request = json.loads(line)
+    params = request.get("params") or {{}}
+    result = {{"name": "named", "version": "1.0.0", "protocolVersion": "0.0.1", "operations": operations}}
+    if request["method"] == "execute":
+        result = {{"success": True, "message": "called", "outputs": {{"name": params["operation"]}}}}
+        if params["operation"] not in operations:
+            print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], "error": {{"code": -32601, "message": "no such operation"}}}}), flush=True)
+            continue
+    print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], "result": result}}), flush=True)
+    if request["method"] == "shutdown":
+        break
+"#,
+        Value::Object(operations)
+    );
+    fs::write(&path, program).unwrap();
+    format!("exec:python3 '{}'", path.display())
+}
+
+#[test]
+fn an_operation_is_found_in_either_spelling_by_every_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = named(folder.path(), &["set-target", "read_pin", "a-b", "a_b", "x-y_z", "x_y-z"]);
+    // What is written, and what the extension gets.
+    let table = [
+        ("set_target", "set-target"),
+        ("set-target", "set-target"),
+        ("read-pin", "read_pin"),
+        ("a-b", "a-b"),
+        ("a_b", "a_b"),
+    ];
+    let eval = |operation: &str| {
+        let text = format!(
+            "name: x\ntasks:\n  - id: t\n    steps: [ {{ id: s, operation: {operation} }} ]\n    graders: [ {{ type: output_equals, step: s, output: name, value: OWN }} ]\n"
+        );
+        fs::write(
+            folder.path().join("eval.yaml"),
+            text.replace("OWN", table.iter().find(|(written, _)| *written == operation).map_or("none", |(_, own)| own)),
+        )
+        .unwrap();
+        let path = folder.path().join("eval.yaml");
+        let runs = folder.path().join("runs");
+        rigline(&["eval", "run", "--target", &target, "--runs", runs.to_str().unwrap(), path.to_str().unwrap()])
+    };
+    for (written, own) in table {
+        let (stdout, stderr) = texts(&rigline(&["call", &target, written, "--json"]));
+        let value: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{written}: {stdout}{stderr}"));
+        assert_eq!(value["outputs"]["name"], own, "{written}: {stdout}{stderr}");
+        let output = rigline(&["describe", &target, written]);
+        assert!(output.status.success() && texts(&output).0.contains(own), "{written}: {:?}", texts(&output));
+        let output = eval(written);
+        assert!(output.status.success(), "{written}: {:?}", texts(&output));
+        let output = rigline(&["check", &target, "--call", written, "--case", "execute.result"]);
+        assert!(texts(&output).0.contains("pass  execute.result"), "{written}: {:?}", texts(&output));
+        // A host of another kind behind `bridge`.
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{{\"operation\":\"{written}\",\"args\":{{}},\"context\":{{}}}}}}\n"
+        );
+        let (stdout, stderr) = texts(&rigline_with(&["bridge", &target], &line));
+        let reply: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{written}: {stdout}{stderr}"));
+        assert_eq!(reply["result"]["outputs"]["name"], own, "{written}: {stdout}{stderr}");
+    }
+    // What is ambiguous is refused, with the names.
+    let output = rigline(&["call", &target, "x_y_z"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(texts(&output).1.contains("`x_y_z` may be x-y_z or x_y-z; write one of them"), "{:?}", texts(&output));
+    let output = eval("x_y_z");
+    assert!(
+        output.status.code() == Some(2) && texts(&output).1.contains("may be x-y_z or x_y-z"),
+        "{:?}",
+        texts(&output)
+    );
+    let output = rigline(&["check", &target, "--call", "x_y_z"]);
+    assert!(
+        output.status.code() == Some(2) && texts(&output).1.contains("may be x-y_z or x_y-z"),
+        "{:?}",
+        texts(&output)
+    );
+}
+
+#[test]
+fn a_call_that_check_cannot_make_is_told_before_any_case_runs() {
+    for protocol in ["gevals", "amplifier", "mcp"] {
+        let output = rigline(&["check", "sim", "--protocol", protocol, "--call", "mesure"]);
+        let (stdout, stderr) = texts(&output);
+        assert!(output.status.code() == Some(2) && stdout.is_empty(), "{protocol}: {stdout}{stderr}");
+        assert!(
+            stderr.contains("--call mesure: the extension has no such operation; did you mean `measure`?"),
+            "{protocol}: {stderr}"
+        );
+        assert!(stderr.contains("identify"), "{protocol}: {stderr}");
+        let output = rigline(&["check", "sim", "--protocol", protocol, "--call", "self_test", "--case", "manifest"]);
+        assert!(!texts(&output).1.contains("no such operation"), "{protocol}: {:?}", texts(&output));
+    }
+}

@@ -571,6 +571,35 @@ fn j_a_flood_of_logs_is_dropped_and_counted_and_the_result_arrives() {
     assert_eq!(dropped + came, LOGS);
 }
 
+/// A page that reads 200,000 log lines stood still while each came in a frame of its own (woodpecker-ci/woodpecker#768).
+#[test]
+fn lines_that_wait_share_a_frame_where_the_client_says_that_it_takes_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"x"}}"#;
+    let reply = r#"{"jsonrpc":"2.0","id":%s,"result":{"success":true,"outputs":{}}}\n"#;
+    let target = shell_extension(folder.path(), &format!("yes '{log}' | head -n 300; printf '{reply}' $id"));
+    let server = Server::start(&[&target]);
+    let frames = |more: &str| {
+        let mut page = server.page_at(&format!("/ws?token={}{more}", server.token));
+        page.initialize();
+        page.begin("execute", json!({ "operation": "go", "args": {}, "context": {} }));
+        let mut frames = Vec::new();
+        loop {
+            let Message::Text(text) = page.socket.read().unwrap() else { continue };
+            let is_last = text.lines().any(|line| serde_json::from_str::<Value>(line).unwrap().get("result").is_some());
+            frames.push(text.lines().count());
+            if is_last {
+                return frames;
+            }
+        }
+    };
+    let single = frames("");
+    assert!(single.iter().all(|lines| *lines == 1), "{single:?}");
+    let joined = frames("&lines=many");
+    assert!(joined.len() < single.len(), "{joined:?}");
+    assert_eq!(joined.iter().sum::<usize>(), single.len(), "{joined:?}");
+}
+
 #[test]
 fn j_a_page_that_never_reads_is_given_up_and_the_rails_are_off() {
     let server = Server::start(&["sim"]);

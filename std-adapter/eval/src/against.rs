@@ -7,7 +7,7 @@ use super::foreign;
 use super::node::Node;
 use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
-use rigline_host::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer};
+use rigline_host::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer, spelled};
 
 /// Checks the steps of an eval, and of its preflight, against a target's operations and their schemas. Returns errors and warnings. The values
 /// of placeholders are not known before a run. Without operations the target has not said what it takes, and nothing is found.
@@ -36,7 +36,14 @@ pub(super) fn of_tasks(spec: &Spec, tasks: &[Task], operations: &[(String, Schem
                 }
             };
             let operation = &step.operation;
-            let Some((_, schema)) = operations.iter().find(|(name, _)| name == operation) else {
+            let named = match spelled(operation, &names) {
+                Ok(named) => named.and_then(|named| operations.iter().find(|(name, _)| name == named)),
+                Err(why) => {
+                    add(&mut faults, why);
+                    continue;
+                }
+            };
+            let Some((_, schema)) = named else {
                 let near = nearest_or_longer(operation, &names).map(|near| format!("; did you mean `{near}`?"));
                 let near = near.unwrap_or_else(|| format!("; expected one of: {}", brief(&names.join(", "))));
                 add(&mut faults, format!("the target has no operation {operation}{near}"));

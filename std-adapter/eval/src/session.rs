@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rigline::{Level, Phase};
 
 use super::verdict::Cause;
-use rigline_host::by_schema::Schema;
+use rigline_host::by_schema::{Schema, spelled};
 use rigline_host::ports::Roots;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
@@ -237,6 +237,15 @@ impl Open {
     }
 }
 
+impl Open {
+    /// The operation's own name, in whichever spelling it was written.
+    fn named(&self, operation: &str) -> Option<String> {
+        let manifest = self.host.describe();
+        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        spelled(operation, &names).ok().flatten().map(str::to_owned)
+    }
+}
+
 /// The serial number of the device at a port.
 fn serial_number(target: &Target) -> Option<String> {
     let Target::Serial(serial) = target else { return None };
@@ -269,7 +278,8 @@ impl Session for Open {
         };
         Box::pin(async move {
             let started = Instant::now();
-            let called = self.host.call_json(call.operation, &call.args, context).await;
+            let operation = self.named(call.operation).unwrap_or_else(|| call.operation.to_owned());
+            let called = self.host.call_json(&operation, &call.args, context).await;
             let result = match called {
                 // The call is over, so the session goes on.
                 Err(error @ HostError::Late { .. }) => {
@@ -294,7 +304,8 @@ impl Session for Open {
     }
 
     fn schema(&self, operation: &str) -> Option<Schema> {
-        self.host.describe().operation(operation).map(|operation| Schema::read(&operation.params_text))
+        let name = self.named(operation)?;
+        self.host.describe().operation(&name).map(|operation| Schema::read(&operation.params_text))
     }
 
     fn operations(&self) -> Vec<(String, Schema)> {

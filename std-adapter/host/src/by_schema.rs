@@ -37,7 +37,7 @@ mod place;
 mod schema;
 
 pub use fit::{ArgumentFault, Fit, brief, fit};
-pub use names::{nearest, nearest_or_longer, no_operation};
+pub use names::{nearest, nearest_or_longer, operation_named, spelled};
 pub use place::Place;
 pub use schema::Schema;
 
@@ -272,6 +272,12 @@ impl Schemas {
     /// Names, and the texts of their schemas.
     pub fn new<'s>(schemas: impl Iterator<Item = (&'s str, &'s str)>) -> Self {
         Self(schemas.map(|(name, text)| (name.to_owned(), Schema::read(text))).collect())
+    }
+
+    /// The operation that a name means, in either spelling, if there is one.
+    pub(crate) fn spelled(&self, operation: &str) -> Option<&str> {
+        let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        spelled(operation, &names).ok().flatten()
     }
 
     /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].

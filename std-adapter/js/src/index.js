@@ -198,9 +198,11 @@ export class Rig {
   async call(operation, args = {}, options = {}) {
     const { timeout = this.#options.timeout, phase = '', env, workdir = this.#options.workdir, signal } = options;
     const context = { workdir, phase, ...(env && { env }), timeout: duration(timeout) };
-    const params = `{"operation":${JSON.stringify(operation)},"args":${toJson(args)},"context":${JSON.stringify(context)}}`;
+    const written = toJson(args);
     const done = this.#turn.then(async () => {
       if (signal?.aborted) throw new RiglineError('cancelled', 'the call was cancelled', { operation });
+      operation = spelled(operation, this.manifest?.operations);
+      const params = `{"operation":${JSON.stringify(operation)},"args":${written},"context":${JSON.stringify(context)}}`;
       const logs = [];
       const began = performance.now();
       const answer = await this.#ask('execute', params, timeout * 1000 + GRACE, { operation, logs, signal });
@@ -336,6 +338,18 @@ export function toJson(value, where = 'args') {
     return `{${there.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, `${where}.${key}`)}`).join(',')}}`;
   }
   throw new RiglineError('bad-arguments', `${where}: ${typeof value === 'object' ? type : typeof value} is not a type that JSON has`);
+}
+
+/**
+ * The operation's own name: the one that is written, or else the one that differs from it only in `-` and `_`, since `set-target` is
+ * `set_target` in MCP. The extension says what is wrong with a name that it does not have.
+ */
+function spelled(name, operations) {
+  if (typeof name !== 'string' || !operations || Object.hasOwn(operations, name)) return name;
+  const dashed = (text) => text.replaceAll('_', '-');
+  const alike = Object.keys(operations).filter((known) => dashed(known) === dashed(name));
+  if (alike.length < 2) return alike[0] ?? name;
+  throw new RiglineError('unknown-operation', `${JSON.stringify(name)} may be ${alike.join(' or ')}; write one of them`, { operation: name });
 }
 
 function refusal(answer, operation = null) {

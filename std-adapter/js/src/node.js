@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { connect as connectTo } from 'node:net';
 
 import { Rig, RiglineError } from './index.js';
@@ -11,29 +12,106 @@ export * from './index.js';
 /** How long a program has to end after it was asked to, before it is killed, in milliseconds. */
 const PATIENCE = 5000;
 
+const TARGETS = 'sim, serial:PORT, serial:auto, tcp:HOST:PORT, exec:PROGRAM ARGS, replay:DIR, a path of a program, or a program with its arguments as a list';
+
 /**
- * Opens a session. `target` is `tcp:HOST:PORT`, `sim`, `serial:…` (by the program `rigline`, from PATH or RIGLINE_BINARY), or a
- * command as a list of words, such as `['./my-extension', '--flag']`.
+ * Opens a session. `target` is one that the command `rigline` takes: `sim`, `serial:PORT`, `serial:auto`, `tcp:HOST:PORT`,
+ * `exec:PROGRAM ARGS`, `replay:DIR` or the path of a program; or a program with its arguments as a list, such as
+ * `['./my-extension', '--flag']`. For `sim`, `serial:…`, `replay:…` and `tcp:…` with options, it starts the command, which is
+ * found in PATH or named by RIGLINE_BINARY.
  */
 export async function connect(target, options = {}) {
   const settings = { workdir: process.cwd(), ...options };
-  const server = typeof target === 'string' && /^tcp:(?:\[([^\]]+)\]|([^:?]+)):([0-9]+)$/.exec(target);
-  if (!server) return Rig.open(await overProgram(commandOf(target)), settings);
+  const text = typeof target === 'string' ? target.trim() : target;
+  const server = typeof text === 'string' && /^tcp:(?:\/\/)?(?:\[([^\]]+)\]|([^:?/]+)):([0-9]+)$/.exec(text);
+  if (!server) return Rig.open(await started(text), settings);
   const transport = await overTcp(server[1] ?? server[2], Number(server[3]), (options.startTimeout ?? 10) * 1000);
   // A late reply to an earlier client must match no call of this one.
   return Rig.open(transport, { base: randomInt(2 ** 30), ...settings });
 }
 
-function commandOf(target) {
-  if (Array.isArray(target) && target.length > 0) return target;
-  const rigline = process.env.RIGLINE_BINARY || 'rigline';
-  if (target === 'sim') return [rigline, 'rig'];
-  if (typeof target === 'string' && /^(serial|tcp):./.test(target)) {
-    // Without --wait, the bridge would wait for an absent device for longer than the session's start may take.
-    return [rigline, 'bridge', '--wait', '1ms', '--line-limit', '8388608', '--', target];
+/** The program of a target. */
+async function started(target) {
+  const command = commandOf(target);
+  try {
+    return await overProgram(command);
+  } catch (error) {
+    if (error.cause?.code !== 'ENOENT') throw error;
+    if (command[0] === own()) {
+      const hint = 'install it as the README of rigline says (`cargo install`, or `pip install` of the wheel), or name it in RIGLINE_BINARY';
+      const why = process.env.RIGLINE_BINARY ? `RIGLINE_BINARY names ${command[0]}, which is not there` : `the command \`rigline\` is not in PATH; ${hint}`;
+      throw new RiglineError('connect', `${JSON.stringify(target)}: ${why}`);
+    }
+    throw new RiglineError('connect', `${error.message}; known targets: ${TARGETS}`);
   }
-  const known = 'tcp:HOST:PORT, serial:PORT, sim, or a command as a list of words';
-  throw new RiglineError('connect', `${JSON.stringify(target)} is not a target; expected one of: ${known}`);
+}
+
+const own = () => process.env.RIGLINE_BINARY || 'rigline';
+
+function commandOf(target) {
+  const wrong = (why) => new RiglineError('connect', `${JSON.stringify(target)} ${why}; known targets: ${TARGETS}`);
+  if (Array.isArray(target) && target.length > 0 && target.every((word) => typeof word === 'string')) return target;
+  if (typeof target !== 'string' || target === '') throw wrong('is not a target');
+  if (target === 'sim') return [own(), 'rig'];
+  const [, kind, rest] = /^([A-Za-z][A-Za-z0-9+.-]+):(.*)$/s.exec(target) ?? [];
+  // A file may have a colon in its name.
+  if (kind === undefined || (!/^(exec|serial|tcp|replay|https?)$/.test(kind) && existsSync(target))) return [target];
+  switch (kind) {
+    case 'exec': {
+      const command = words(rest);
+      if (command === null) throw wrong('has a quote that does not end');
+      if (!command[0]) throw wrong('names no program');
+      return command;
+    }
+    case 'serial':
+    case 'tcp':
+    case 'replay':
+      if (/^(\?|$)/.test(rest)) throw wrong('names nothing after its colon');
+      // Without --wait, the bridge would wait for an absent device for longer than the session's start may take.
+      return [own(), 'bridge', '--wait', '1ms', '--line-limit', '8388608', '--', target];
+    case 'http':
+    case 'https':
+      throw wrong('is HTTP, which this client does not support');
+    default:
+      throw wrong(`is not a target: there is no kind ${kind}`);
+  }
+}
+
+/** The words of a command line, with the quotes and backslashes of a POSIX shell; null if a quote does not end. */
+export function words(text) {
+  const found = [];
+  let word = null;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at];
+    if (char === "'") {
+      const end = text.indexOf("'", at + 1);
+      if (end < 0) return null;
+      word = (word ?? '') + text.slice(at + 1, end);
+      at = end;
+    } else if (char === '"') {
+      word ??= '';
+      for (at += 1; text[at] !== '"'; at += 1) {
+        if (at >= text.length) return null;
+        if (text[at] === '\\' && text[at + 1] === '\n') {
+          at += 1;
+          continue;
+        }
+        if (text[at] === '\\' && /["\\$`]/.test(text[at + 1] ?? '')) at += 1;
+        word += text[at];
+      }
+    } else if (char === '\\') {
+      at += 1;
+      if (at >= text.length) return null;
+      if (text[at] !== '\n') word = (word ?? '') + text[at];
+    } else if (/[ \t\n]/.test(char)) {
+      if (word !== null) found.push(word);
+      word = null;
+    } else {
+      word = (word ?? '') + char;
+    }
+  }
+  if (word !== null) found.push(word);
+  return found;
 }
 
 /** A program's standard input and output. It has a process group of its own, so that a terminal's Ctrl-C does not reach it. */
@@ -74,7 +152,7 @@ export function overProgram([program, ...args]) {
     child.stderr.on('data', (data) => {
       stderr = (stderr + data).slice(-4000);
     });
-    child.once('error', (error) => reject(new RiglineError('connect', `${program} cannot be started: ${error.message}`)));
+    child.once('error', (error) => reject(Object.assign(new RiglineError('connect', `${program} cannot be started: ${error.message}`), { cause: error })));
     child.once('spawn', () => resolve(transport));
     child.once('close', (code, signal) => {
       const how = signal ? `was killed by ${signal}` : `has ended with exit status ${code}`;

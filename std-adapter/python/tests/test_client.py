@@ -30,6 +30,22 @@ is_posix = pytest.mark.skipif(os.name != "posix", reason="signals and fork are P
 NEVER: Dict[str, Any] = {"channel": "3V3", "min": 9, "max": 10, "within_ms": 60000}
 
 
+def test_an_operation_is_found_in_either_spelling_and_an_ambiguous_one_is_refused(script: Script) -> None:
+    operations = repr({name: {"params": True} for name in ("set-target", "read_pin", "a-b", "a_b", "x-y_z", "x_y-z")})
+    with rigline.connect(script.target("reply(request, outputs={'name': operation})", operations)) as rig:
+        for written, own in [
+            ("set_target", "set-target"),
+            ("set-target", "set-target"),
+            ("read-pin", "read_pin"),
+            ("read_pin", "read_pin"),
+            ("a-b", "a-b"),
+            ("a_b", "a_b"),
+        ]:
+            assert rig.call(written).outputs["name"] == own
+        with pytest.raises(rigline.UnknownOperation, match="'x_y_z' may be x-y_z or x_y-z; write one of them"):
+            rig.call("x_y_z")
+
+
 def test_operations_are_methods_and_results_are_typed() -> None:
     @dataclass
     class Reading:

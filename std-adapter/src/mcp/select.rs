@@ -32,14 +32,23 @@ impl<E: Extension> Selected<E> {
                 .get(place)
                 .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.bytes()))
         };
-        for name in &selection.allowed {
+        // As the tools' names have `_` for `-`, either spelling will do, the exact one first.
+        let own = |name: &String| {
+            let dashed = |name: &str| name.replace('_', "-");
+            let is_known = (0..all.operations.len()).any(|place| is(place, name));
+            let alike =
+                all.operations.iter().map(|operation| operation.name).find(|known| dashed(known) == dashed(name));
+            alike.filter(|_| !is_known).map_or_else(|| name.clone(), str::to_owned)
+        };
+        let allowed: Vec<String> = selection.allowed.iter().map(own).collect();
+        for name in &allowed {
             if !(0..all.operations.len()).any(|place| is(place, name)) {
                 let known: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
                 return Err(format!("{} has no operation `{name}`; it has {}", all.name, known.join(", ")));
             }
         }
         let places: Vec<usize> = (0..all.operations.len())
-            .filter(|place| selection.allowed.is_empty() || selection.allowed.iter().any(|name| is(*place, name)))
+            .filter(|place| allowed.is_empty() || allowed.iter().any(|name| is(*place, name)))
             .filter(|place| {
                 let effects = all.operations.get(*place).and_then(|operation| operation.effects);
                 !selection.read_only || effects.is_some_and(|effects| effects.read_only)

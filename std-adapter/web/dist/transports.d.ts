@@ -1,5 +1,5 @@
 import { type Transport } from './session.js';
-/** The connection to `rigline web`: one text frame a line. Rejects with a RiglineError of kind `connect` where there is none. */
+/** The connection to `rigline web`: a text frame is a line, or several where the address has `lines=many`. Rejects with a RiglineError of kind `connect` where there is none. */
 export declare function webSocket(url: string | URL): Promise<Transport>;
 export interface WebSerialOptions {
     /** 115200. USB devices take any. */

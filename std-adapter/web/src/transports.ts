@@ -11,7 +11,7 @@ const ENDS = new Map([
   [1009, 'the frame is too long'],
 ]);
 
-/** The connection to `rigline web`: one text frame a line. Rejects with a RiglineError of kind `connect` where there is none. */
+/** The connection to `rigline web`: a text frame is a line, or several where the address has `lines=many`. Rejects with a RiglineError of kind `connect` where there is none. */
 export function webSocket(url: string | URL): Promise<Transport> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url);

@@ -79,7 +79,7 @@ const log = (message, level = 'info') => send({ method: 'log', params: { level, 
 let calls = 0;
 /** The outputs of operations that only have outputs. */
 const ANSWERS = {
-  units: () => ({ rail: `${(3.3 + calls / 1000).toFixed(3)} V`, current: `${120 + (calls % 7)} mA`, flags: '0x1f', comma: `3,${calls % 10}`, state: calls % 2 ? 'on' : 'off', meter: calls % 3 ? '1.25' : 'OL' }),
+  units: () => ({ rail: `${(3.3 + calls / 1000).toFixed(3)} V`, current: `${120 + (calls % 7)} mA`, flags: '0x1f', comma: `3,${calls % 10}`, state: calls % 2 ? 'on' : 'off', meter: calls % 3 ? '1.25' : 'OL', painted: `\u001b[32m${calls % 5}.5 A\u001b[0m` }),
   wide: () => ({ count: `900719925474099${1 + (calls % 3)}`, volts: '0.000', exponent: '1.50E-03' }),
   texts: () => ({ name: 'board', list: '[1,2]', empty: '', address: '192.168.1.10', time: '12:30' }),
   near: () => ({ volts: (3.3 + (calls % 4) / 10_000).toFixed(4) }),

@@ -187,19 +187,19 @@ test('values with units, decimal commas, in hexadecimal and as states are drawn,
   const page = await odd(t, 'units');
   await sample(page, 6);
   const series = page.getByRole('table', { name: 'Series and their values' });
-  const names = ['rail', 'current', 'flags', 'comma', 'state', 'meter'].map((name) => `units: ${name}`);
+  const names = ['rail', 'current', 'flags', 'comma', 'state', 'meter', 'painted'].map((name) => `units: ${name}`);
   assert.deepEqual(await series.getByRole('rowheader').allTextContents(), names);
   for (const name of names.slice(1)) await series.getByRole('checkbox', { name }).check();
   const units = await series.locator('tbody tr').evaluateAll((rows) => rows.map((one) => one.cells[4].textContent));
-  assert.deepEqual(units, ['V', 'mA', '', '', '', '']);
+  assert.deepEqual(units, ['V', 'mA', '', '', '', '', 'A']);
   // The sample that is no number is a gap with its text, and the newest one says why.
   await until(async () => {
     await sample(page, (await number(page, 'samples')) + 1);
     return /OL.*not drawn: “OL” is no number/.test(await row(page, 'units: meter').textContent());
   }, 'the reason');
   const rows = await csvText(page);
-  assert.match(rows, /^time,units: rail,units: current,units: flags,units: comma,units: state,units: meter\r\n/);
-  for (const line of rows.trimEnd().split('\r\n').slice(1).filter((line) => /,\d/.test(line))) assert.match(line, /Z,3\.3\d\d V,12\d mA,0x1f,"3,\d",(on|off),(1\.25|OL)$/);
+  assert.match(rows, /^time,units: rail,units: current,units: flags,units: comma,units: state,units: meter,units: painted\r\n/);
+  for (const line of rows.trimEnd().split('\r\n').slice(1).filter((line) => /,\d/.test(line))) assert.match(line, /Z,3\.3\d\d V,12\d mA,0x1f,"3,\d",(on|off),(1\.25|OL),\d\.5 A$/);
   sound(page);
 });
 

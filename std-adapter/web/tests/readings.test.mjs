@@ -51,8 +51,12 @@ test('a pinned reading is green within its limits and red outside, raises an ala
   // It is still there after a reload, with its limits.
   await page.reload();
   await shows(() => reading.getByLabel('At most').inputValue(), '3.4 V');
+  await page.getByRole('tab', { name: 'Plots' }).click();
+  await page.getByRole('button', { name: 'Remove swing' }).waitFor();
   await reading.getByRole('button', { name: 'Unpin' }).click();
   await shows(() => reading.count(), 0);
+  // What was called for the reading only is called no longer.
+  await shows(() => page.getByRole('button', { name: 'Remove swing' }).count(), 0);
   sound(page);
 });
 

@@ -28,8 +28,19 @@ pub(super) const IN_FLIGHT: usize = 64 << 10;
 const AHEAD: usize = 1 << 20;
 /// The time that a client has to read the frame that closes the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// A frame of several lines takes no further line beyond this, in bytes.
+const JOINED: usize = 32 << 10;
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
 const LONGEST_REASON: usize = 123;
+
+/// What a client wants beside its own lines.
+#[derive(Default)]
+pub(super) struct Wants {
+    /// Lines about the other clients.
+    pub told: Option<Told>,
+    /// Lines that wait already go into one frame, with a newline between them.
+    pub joins_lines: bool,
+}
 
 /// Why a connection is closed.
 #[derive(Debug, Clone)]
@@ -69,11 +80,11 @@ pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
     let _ = timeout(GOODBYE, goodbye).await;
 }
 
-/// Has `serve` serve the client, with lines about the other clients from `told`, until the client is gone, `gone` reports that the device is gone, or the server stops. `serve` gets a
+/// Has `serve` serve the client, with what it `wants` beside its own lines, until the client is gone, `gone` reports that the device is gone, or the server stops. `serve` gets a
 /// pair of streams and a token that is cancelled when the client is lost, and gives why it has ended, if that needs saying.
 pub(super) async fn carry<F>(
     socket: WebSocket,
-    told: Option<Told>,
+    wants: Wants,
     gone: watch::Receiver<String>,
     stop: CancellationToken,
     serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
@@ -92,7 +103,8 @@ pub(super) async fn carry<F>(
     };
     let carried = async {
         let mut carrier = Carrier::new(socket, ours);
-        let closing = carrier.run(told, gone, stop, &ended, &why).await;
+        carrier.joins_lines = wants.joins_lines;
+        let closing = carrier.run(wants.told, gone, stop, &ended, &why).await;
         lost.cancel();
         let Carrier { socket, .. } = carrier;
         if let Some(closing) = closing {
@@ -113,6 +125,7 @@ struct Carrier {
     line: Vec<u8>,
     heard: Instant,
     has_answered: bool,
+    joins_lines: bool,
 }
 
 impl Carrier {
@@ -127,6 +140,7 @@ impl Carrier {
             line: Vec::new(),
             heard: Instant::now(),
             has_answered: false,
+            joins_lines: false,
         }
     }
 
@@ -213,15 +227,25 @@ impl Carrier {
         }
     }
 
-    /// Sends the client a line; returns whether more can be sent.
+    /// Sends the client a line, with those that wait behind it if it takes several; returns whether more can be sent.
     async fn pass_on(&mut self, ended: &CancellationToken) -> bool {
         if self.line.pop_if(|byte| *byte == b'\n').is_none() && self.line.is_empty() {
             return true;
         }
-        let text = match String::from_utf8(std::mem::take(&mut self.line)) {
+        let mut text = match String::from_utf8(std::mem::take(&mut self.line)) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
+        while self.joins_lines && text.len() < JOINED {
+            let waiting = self.from_server.buffer();
+            let Some(end) = waiting.iter().position(|byte| *byte == b'\n') else { break };
+            let (line, taken) = (&waiting[..end], end + 1);
+            if !line.is_empty() {
+                text.push('\n');
+                text.push_str(&String::from_utf8_lossy(line));
+            }
+            self.from_server.consume(taken);
+        }
         self.has_answered = true;
         tokio::select! {
             sent = self.socket.send(Message::Text(text.into())) => sent.is_ok(),

@@ -8,7 +8,7 @@ use super::host::HEALTH_TIMEOUT;
 use super::{CallError, Host, HttpError, Place, RESERVED_CODES};
 use crate::check::{
     Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, Unreached, Verdict, cases, fail,
-    is_success, json, names, run, start,
+    is_success, json, names, own_names, run, start,
 };
 use crate::client::ClientError;
 
@@ -48,13 +48,15 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     }
     host.timeout = settings.timeout;
     let mut plan = settings.plan;
-    if plan.samples.is_empty() {
+    let described = host.describe().await.map(|description| description.capabilities).unwrap_or_default();
+    let identify = "identify".to_owned();
+    if !plan.samples.is_empty() && !described.is_empty() {
+        let names: Vec<&str> = described.iter().map(String::as_str).collect();
+        let calls = plan.samples.iter_mut().chain(&mut plan.slow).map(|sample| &mut sample.operation);
+        own_names(calls, &names).map_err(ClientError::usage)?;
+    } else if described.contains(&identify) {
         // As with the other protocols: it changes nothing.
-        let described = host.describe().await;
-        let identify = "identify".to_owned();
-        if described.is_ok_and(|description| description.capabilities.contains(&identify)) {
-            plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
-        }
+        plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
     }
     let host = Recorded::new(host, settings.target.to_string(), plan);
     run(cases, host, report).await.map_err(ClientError::transcripts)

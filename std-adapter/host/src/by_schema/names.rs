@@ -1,5 +1,6 @@
 //! Names that are written wrong: which one was probably meant.
 
+pub use crate::host::spelled;
 use crate::terminal;
 
 /// The known name that was probably meant: the same in another case or with another separator, or one that differs in few letters.
@@ -27,13 +28,21 @@ pub fn nearest_or_longer<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     })
 }
 
+/// The operation that a name means, in either spelling.
+///
+/// # Errors
+/// There is none, or several differ only in their spelling.
+pub fn operation_named<'n>(name: &str, operations: &[&'n str]) -> Result<&'n str, String> {
+    spelled(name, operations)?.ok_or_else(|| no_operation(name, operations))
+}
+
 /// A name without its case and its separators, by which names are compared.
 fn plain(name: &str) -> String {
     name.to_lowercase().replace(['_', ' '], "-")
 }
 
 /// What is said of an operation that is not there, with a suggestion and the known operations.
-pub fn no_operation(name: &str, operations: &[&str]) -> String {
+fn no_operation(name: &str, operations: &[&str]) -> String {
     let near = nearest_or_longer(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let there_are = match operations {
         [] => "the extension has no operations".to_owned(),

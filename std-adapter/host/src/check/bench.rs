@@ -254,11 +254,9 @@ impl Bench {
 
     /// Finds out whether all calls that the caller named are of what the extension has. If not, the caller is at fault, and
     /// [`run_on`](super::run_on) says so at the end.
-    pub(crate) fn ensure_known(&self, names: &[&str]) -> Result<(), CaseFailure> {
-        let Some((name, _)) = self.calls.iter().find(|(name, _)| !names.contains(&name.as_str())) else {
-            return Ok(());
-        };
-        let why = format!("--call {name}: the extension has no such operation; expected one of: {}", names.join(", "));
+    pub(crate) fn ensure_known(&mut self, names: &[&str]) -> Result<(), CaseFailure> {
+        let calls = self.calls.iter_mut().map(|(name, _)| name);
+        let Err(why) = super::own_names(calls, names) else { return Ok(()) };
         self.unknown_call.borrow_mut().get_or_insert_with(|| why.clone());
         Err(CaseFailure::Skip(why))
     }

@@ -54,7 +54,7 @@ pub use recorded::{Plan, Recorded, Sample};
 pub(crate) use recorded::{Unreached, fail, is_success, json, start};
 #[doc(hidden)]
 pub use suite::Settings;
-pub(crate) use suite::{Suite, names, run_on, run_on_bench};
+pub(crate) use suite::{Suite, calls, names, own_names, run_on, run_on_bench};
 
 use crate::host::{Direction, HostError};
 

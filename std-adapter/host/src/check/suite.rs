@@ -4,7 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{Bench, Case, CaseResult, Plan, Report, Sample, run};
+use serde_json::Value;
+
+use super::{Bench, Case, CaseResult, Plan, Report, run};
+use crate::by_schema::{brief, nearest_or_longer, spelled};
 use crate::client::{ClientError, OptionValues};
 use crate::host::Options;
 use crate::target::Target;
@@ -77,14 +80,48 @@ pub(crate) async fn run_on(
 ) -> Result<Report, ClientError> {
     bench.timeout = settings.timeout;
     bench.token = settings.token;
-    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
-    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
+    if bench.calls.is_empty() {
+        bench.calls = calls(&settings.plan);
+    }
     let unknown_call = bench.unknown_call.clone();
+    if let Some(why) = unknown_call.take() {
+        return Err(ClientError::usage(why));
+    }
     let report = run(cases, bench, report).await.map_err(ClientError::transcripts)?;
     match unknown_call.take() {
         Some(why) => Err(ClientError::usage(why)),
         None => Ok(report),
     }
+}
+
+/// The calls of a plan, with their arguments.
+pub(crate) fn calls(plan: &Plan) -> Vec<(String, Value)> {
+    plan.samples
+        .iter()
+        .map(|sample| (sample.operation.clone(), serde_json::from_str(&sample.args).unwrap_or_default()))
+        .collect()
+}
+
+/// Replaces names on the command line by the operations' own, in whichever spelling they are written.
+///
+/// # Errors
+/// One is of no operation, or of several.
+pub(crate) fn own_names<'c>(calls: impl Iterator<Item = &'c mut String>, operations: &[&str]) -> Result<(), String> {
+    for name in calls {
+        match spelled(name, operations) {
+            Ok(Some(own)) => own.clone_into(name),
+            Ok(None) => {
+                let near = nearest_or_longer(name, operations).map(|near| format!("; did you mean `{near}`?"));
+                let near = near.unwrap_or_default();
+                let known = brief(&operations.join(", "));
+                return Err(format!(
+                    "--call {name}: the extension has no such operation{near}; expected one of: {known}"
+                ));
+            }
+            Err(why) => return Err(format!("--call {why}")),
+        }
+    }
+    Ok(())
 }
 
 /// Runs the chosen cases of a table on a [`Bench`] over lines.
@@ -95,5 +132,11 @@ pub(crate) async fn run_on_bench(
 ) -> Result<Report, ClientError> {
     let cases = settings.chosen(all)?;
     let bench = Bench::new(&settings.target, &settings.options);
-    run_on(cases, bench.map_err(|error| ClientError::usage(error.to_string()))?, settings, report).await
+    let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
+    bench.calls = calls(&settings.plan);
+    if !bench.calls.is_empty() {
+        // Before any case: what is no call of this extension is the caller's fault.
+        bench.permitted_calls().await.ok();
+    }
+    run_on(cases, bench, settings, report).await
 }

@@ -4,6 +4,8 @@ use rigline::client::{Plain, member};
 use rigline::json::{Json, Kind};
 use serde_json::Value;
 
+use crate::terminal;
+
 /// An extension's manifest: gevals "Manifest Fields". Null counts as absent.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -50,6 +52,25 @@ impl Operation {
     /// Whether its schema requires no arguments.
     pub fn needs_no_arguments(&self) -> bool {
         self.params.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    }
+}
+
+/// The known name that a name means: the same, or else the one that differs from it only in `-` and `_`. MCP has no `-` in the names of
+/// tools, so that an extension's `set-target` is `set_target` there.
+///
+/// # Errors
+/// Several known names differ from it only so.
+pub fn spelled<'n>(name: &str, names: &[&'n str]) -> Result<Option<&'n str>, String> {
+    if let Some(same) = names.iter().find(|known| **known == name) {
+        return Ok(Some(same));
+    }
+    let dashed = |name: &str| name.replace('_', "-");
+    let wanted = dashed(name);
+    let alike: Vec<&'n str> = names.iter().copied().filter(|known| dashed(known) == wanted).collect();
+    match alike.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        several => Err(format!("`{}` may be {}; write one of them", terminal::one_line(name), several.join(" or "))),
     }
 }
 

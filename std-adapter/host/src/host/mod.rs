@@ -95,7 +95,7 @@ pub(crate) use error::also_open;
 pub use error::{Details, Exit, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
 pub use json_object::JsonObject;
-pub use manifest::{Manifest, Operation};
+pub use manifest::{Manifest, Operation, spelled};
 pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 pub use rig_lock::names as rig_names;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::stream::HttpDialer;
 use crate::check::{
-    Bench, Case, CaseFailure, CaseResult, Peer, Reply, Report, Settings, Suite, Verdict, cases, cut, names, run_on,
+    Bench, Case, CaseFailure, CaseResult, Peer, Reply, Report, Settings, Suite, Verdict, calls as calls_of, cases, cut,
+    names, run_on,
 };
 use crate::client::ClientError;
 use crate::http_client;
@@ -89,13 +90,29 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
             http_client::parse(&url).map_err(|error| ClientError::usage(error.to_string()))?;
             let dialer = Box::new(HttpDialer { url, token, limit });
             let bench = Bench::over(dialer, &settings.target, &settings.options);
-            run_on(cases, bench, settings, report).await
+            run_on(cases, with_tools(bench, &settings).await, settings, report).await
         }
         target => {
             let bench = Bench::new(target, &settings.options).map_err(|error| ClientError::usage(error.to_string()))?;
-            run_on(cases, bench, settings, report).await
+            run_on(cases, with_tools(bench, &settings).await, settings, report).await
         }
     }
+}
+
+/// Knows the calls that may be made by the tools' own names. What is no call of this server is the caller's fault, before any case.
+async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
+    bench.calls = calls_of(&settings.plan);
+    bench.timeout = settings.timeout;
+    bench.token.clone_from(&settings.token);
+    if !bench.calls.is_empty()
+        && let Ok(mut peer) = session(&bench).await
+        && let Ok(tools) = tools(&mut peer, false).await
+    {
+        let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        // The suite asks for what it found.
+        bench.ensure_known(&names).ok();
+    }
+    bench
 }
 
 /// A connection with a session of the legacy era.

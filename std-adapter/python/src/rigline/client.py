@@ -444,6 +444,9 @@ class Rig:
         found = resolve_name(name, operations)
         if found is not None:
             return found
+        alike = [other for other in operations if _dashed(other) == _dashed(name)]
+        if len(alike) > 1:
+            raise UnknownOperation(f"{name!r} may be {' or '.join(alike)}; write one of them with call()")
         near = difflib.get_close_matches(name.replace("_", "-"), operations, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(operations) or "none"
@@ -496,8 +499,13 @@ def resolve_name(name: str, known: Mapping[str, Any]) -> Optional[str]:
     """The known name that a name of Python's stands for."""
     if name in known:
         return name
-    alike = [other for other in known if python_name(other) == name]
+    alike = [other for other in known if python_name(other) == name] or [other for other in known if _dashed(other) == _dashed(name)]
     return alike[0] if len(alike) == 1 else None
+
+
+def _dashed(name: str) -> str:
+    """A name in the spelling with ``-``: ``set-target`` is ``set_target`` in MCP."""
+    return name.replace("_", "-")
 
 
 def _log_sink(rig: "weakref.ref[Rig]") -> Callable[[Log], None]:

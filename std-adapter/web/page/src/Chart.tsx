@@ -159,7 +159,7 @@ export function Chart(given: Properties) {
         ...shown.map((kind, at): uPlot.Axis => {
           const scale = () => scales.current[kinds.indexOf(kind)] as Scale;
           const units = [...new Set(lines.filter((line) => of(line) === kind).map((line) => line.unit ?? ''))];
-          const unit = units.filter(Boolean).join(', ');
+          const unit = units.some(Boolean) ? units.map((one) => one || 'no unit').join(', ') : '';
           // One short unit stands at each mark, others beside the axis.
           const suffix = units.length === 1 && unit.length <= 5 && unit !== '' ? ` ${unit}` : '';
           return {

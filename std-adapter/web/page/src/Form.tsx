@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { jsonOf } from './exact';
 import { type Draft, type Schema, asSchema, choicesOf, emptyDraft, formOf, formOfArguments, hints, requiredOf, typeName } from './schema';
 import { namesFor } from './known';
+import { Said } from './Said';
 import { cut, oneLine, shown } from './text';
 
 interface Properties {
@@ -76,7 +77,7 @@ function Field(given: Inner & { name: string; required: boolean }) {
       )}
       {error && (
         <div class="error" id={`${id}_error`} role="alert">
-          {shown(error)}
+          <Said text={error} />
         </div>
       )}
     </>

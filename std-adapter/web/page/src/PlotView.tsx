@@ -4,6 +4,7 @@ import { type Line, Chart, look } from './Chart';
 import { Arguments } from './Form';
 import { learn } from './known';
 import * as poll from './poll';
+import { Said } from './Said';
 import { Readings } from './ReadingsView';
 import { type Draft, collect } from './schema';
 import { manifest, ready, state } from './session';
@@ -96,7 +97,7 @@ export function PlotView() {
         </p>
         {poll.lastError.value && (
           <p class="error" role="alert">
-            {shown(poll.lastError.value)}
+            <Said text={poll.lastError.value} />
           </p>
         )}
         {drawn.length > 0 && poll.samples.length > 0 ? <Picture drawn={drawn} /> : <p class="empty">{emptiness(drawn.length)}</p>}
@@ -127,7 +128,7 @@ function Picture({ drawn }: { drawn: poll.Plotted[] }) {
   const at = cursor.value;
   return (
     <Chart
-      label={`Line chart of ${drawn.map((one) => shown(one.label)).join('; ')}. The table below has the values.`}
+      label={`Line chart of ${drawn.map((one) => oneLine(one.label, 200)).join('; ')}. The table below has the values.`}
       lines={lines}
       read={(from, to, room) => samples.read(columns, from, to, room)}
       extent={[width > 0 ? last - width : first, last]}
@@ -186,7 +187,7 @@ function Legend() {
                   <label class="check">
                     <input type="checkbox" checked={one.isShown} onChange={(event) => poll.show(one.key, event.currentTarget.checked)} />
                     {one.isShown && <Swatch slot={one.slot} />}
-                    <span>{shown(one.label)}</span>
+                    <span>{oneLine(one.label, 200)}</span>
                   </label>
                 </th>
                 <td class="number">
@@ -199,7 +200,7 @@ function Legend() {
                 <td class="number">{oneLine(most, 60)}</td>
                 <td>{oneLine(column.unit, 30)}</td>
                 <td>
-                  <select class="small" aria-label={`Axis of ${shown(one.label)}`} value={one.axis} onChange={(event) => poll.setAxis(one.key, event.currentTarget.value as poll.Plotted['axis'])}>
+                  <select class="small" aria-label={`Axis of ${oneLine(one.label, 200)}`} value={one.axis} onChange={(event) => poll.setAxis(one.key, event.currentTarget.value as poll.Plotted['axis'])}>
                     <option value="unit">by unit</option>
                     <option value="left">left</option>
                     <option value="right">right</option>
@@ -221,7 +222,7 @@ function Refused() {
       <ul>
         {[...poll.refused.value].map(([key, { label, why }]) => (
           <li key={key}>
-            {shown(label)}: <span class="quiet">{shown(why)}</span>
+            {oneLine(label, 200)}: <span class="quiet">{shown(why)}</span>
           </li>
         ))}
       </ul>
@@ -262,7 +263,7 @@ function AddSource() {
     setErrors(found);
     if (json === null) return setNote('');
     poll.addSource(operation.name, json);
-    setNote(`Added: ${poll.nameOf({ id: 0, operation: operation.name, args: json })}.`);
+    setNote(`Added: ${poll.nameOf({ operation: operation.name, args: json })}.`);
   };
   return (
     <form onSubmit={add} noValidate>

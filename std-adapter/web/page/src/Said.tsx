@@ -13,7 +13,7 @@ export function Said({ text, line }: { text: string; line?: number }) {
     if (left <= 0) break;
     const own = line === undefined ? shown(piece.text) : oneLine(piece.text, left);
     left -= piece.text.length;
-    const { color, background } = styleOf(piece, isDark);
+    const { color, background } = theme.isForced.value ? { color: null, background: null } : styleOf(piece, isDark);
     const lines = [piece.isUnderlined && 'underline', piece.isStruck && 'line-through'].filter(Boolean).join(' ');
     if (!color && !background && !piece.isBold && !piece.isItalic && !lines) parts.push(own);
     else {

@@ -10,6 +10,7 @@ import { connect, notice, state } from './session';
 import { messageOf, shown } from './text';
 import { CHOICES, type Choice, theme } from './theme';
 import { Alarms } from './ReadingsView';
+import * as readings from './readings';
 import { TranscriptView } from './TranscriptView';
 
 const NAMES: Record<View, string> = { live: 'Live', plots: 'Plots', transcript: 'Transcript', evals: 'Evals' };
@@ -76,6 +77,7 @@ function Light() {
 const root = document.getElementById('app') as HTMLElement;
 try {
   await load();
+  readings.restore();
   render(<Page />, root);
   await greet();
   // A server with one target: the page is about it.

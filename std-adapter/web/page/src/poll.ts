@@ -10,6 +10,8 @@ export interface Source {
   operation: string;
   /** JSON text. */
   args: string;
+  /** It is here for pinned readings only, and goes with the last of them. */
+  isPinned: boolean;
 }
 
 export interface Plotted {
@@ -48,9 +50,10 @@ export const samples = new Samples();
 let nextSource = 1;
 let round = 0;
 
-export function addSource(operation: string, args: string): void {
-  if (sources.value.some((source) => source.operation === operation && source.args === args)) return;
-  sources.value = [...sources.value, { id: nextSource++, operation, args }];
+export function addSource(operation: string, args: string, isPinned = false): void {
+  const known = sources.value.find((source) => source.operation === operation && source.args === args);
+  if (!known) sources.value = [...sources.value, { id: nextSource++, operation, args, isPinned }];
+  else if (known.isPinned && !isPinned) sources.value = sources.value.map((source) => (source === known ? { ...known, isPinned } : source));
 }
 
 export function removeSource(id: number): void {
@@ -60,7 +63,7 @@ export function removeSource(id: number): void {
   refused.value = new Map([...refused.value].filter(([key]) => !key.startsWith(`${id} `)));
 }
 
-export function nameOf(source: Source): string {
+export function nameOf(source: { operation: string; args: string }): string {
   return source.args === '{}' ? source.operation : `${source.operation} ${source.args.slice(1, -1).replaceAll('"', '').replaceAll(',', ', ').replaceAll(':', '=')}`;
 }
 
@@ -194,7 +197,7 @@ export function find(operation: string, args: string, output: string): Plotted |
 
 /** Samples one output from now on; its line is not drawn yet. Null: there are too many. */
 export function follow(operation: string, args: string, output: string): Plotted | null {
-  addSource(operation, args);
+  addSource(operation, args, true);
   const known = find(operation, args, output);
   if (known || series.value.length >= SERIES) return known;
   const source = sources.value.find((one) => one.operation === operation && one.args === args) as Source;
@@ -207,8 +210,15 @@ export function follow(operation: string, args: string, output: string): Plotted
 export function plot(operation: string, args: string, output: string, outputs: readonly [string, string][] = []): void {
   const one = follow(operation, args, output);
   if (!one) return;
+  addSource(operation, args);
   show(one.key, true);
   if (one.column.now === null && outputs.length > 0) hear(operation, args, outputs);
+}
+
+/** No pinned reading needs this any more. */
+export function unfollow(operation: string, args: string): void {
+  const source = sources.value.find((one) => one.operation === operation && one.args === args);
+  if (source?.isPinned && !series.value.some((one) => one.source === source.id && one.isShown)) removeSource(source.id);
 }
 
 /** Takes the outputs of a call that was made for another reason: they are a sample, too. */

@@ -1,3 +1,4 @@
+import { plain } from './ansi';
 import { oneLine } from './text';
 
 /** What a device's text means on an axis; or why it has no place there. */
@@ -15,8 +16,9 @@ const STATES = new Map<string, number>([...['true', 'on', 'high', 'yes'].map((wo
 
 /** Reads a number as devices write it: with a unit, with a decimal comma, in hexadecimal, or as a state such as `on`. */
 export function reading(text: string): Reading {
-  const said = `“${oneLine(text.trim(), 40)}”`;
-  const bare = text.trim().replaceAll('\u2212', '-');
+  const own = plain(text).trim();
+  const said = `“${oneLine(own, 40)}”`;
+  const bare = own.replaceAll('\u2212', '-');
   if (bare === '') return { why: 'the text is empty' };
   if (bare.startsWith('{') || bare.startsWith('[')) return { why: `${said} has several values` };
   if (bare.length > LONGEST) return { why: `${said} is a text` };
@@ -27,9 +29,9 @@ export function reading(text: string): Reading {
   if (based) return isUnit(based[3] as string) ? bounded((based[1] === '-' ? -1 : 1) * Number((based[2] as string).replaceAll('_', '')), based[3] as string, said) : no;
   const found = DECIMAL.exec(bare);
   if (!found || !isUnit(found[4] as string)) return no;
-  const plain = plainNumber(found[2] as string);
-  if (plain === null) return no;
-  const value = Number(`${found[1]}${plain}${found[3] ? `e${found[3]}` : ''}`);
+  const digits = plainNumber(found[2] as string);
+  if (digits === null) return no;
+  const value = Number(`${found[1]}${digits}${found[3] ? `e${found[3]}` : ''}`);
   const read = bounded(value, found[4] as string, said);
   return 'value' in read && /^\d{1,3},\d{3}$/.test(found[2] as string) ? { ...read, note: `${said} is read as ${value}` } : read;
 }

@@ -70,7 +70,9 @@ export function pin(operation: string, args: string, output: string, text: strin
 }
 
 export function unpin(id: number): void {
+  const gone = pinned.value.find((one) => one.id === id);
   pinned.value = pinned.value.filter((one) => one.id !== id);
+  if (gone && !pinned.value.some((one) => one.operation === gone.operation && one.args === gone.args)) poll.unfollow(gone.operation, gone.args);
   acknowledge(id);
 }
 
@@ -83,7 +85,7 @@ export function acknowledge(id: number): void {
 }
 
 export function labelOf({ operation, args, output }: Pinned): string {
-  return `${poll.nameOf({ id: 0, operation, args })}: ${output}`;
+  return `${poll.nameOf({ operation, args })}: ${output}`;
 }
 
 export function seriesOf(one: Pinned): poll.Plotted | null {
@@ -167,5 +169,7 @@ effect(() => {
   }
 });
 
-// A reading that was pinned before a reload is sampled again when the user starts it.
-for (const one of pinned.value) poll.follow(one.operation, one.args, one.output);
+/** What was pinned before a reload is sampled again when the user starts it. */
+export function restore(): void {
+  for (const one of pinned.value) poll.follow(one.operation, one.args, one.output);
+}

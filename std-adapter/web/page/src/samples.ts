@@ -1,3 +1,4 @@
+import { plain } from './ansi';
 import { compare, decimal } from './decimal';
 import { conversion, reading, unitOfName } from './reading';
 
@@ -100,14 +101,14 @@ export class Column {
     else {
       if (found.unit !== '' && !this.#isSaid) [this.unit, this.#isSaid] = [found.unit, true];
       const power = conversion(found.unit, this.unit);
-      if (power === null) why = `“${text.trim()}” has another unit than ${this.unit}`;
+      if (power === null) why = `“${text}” has another unit than ${this.unit}`;
       else value = power === 0 ? found.value : Number(`${found.value}e${power}`) || found.value * 10 ** power;
       this.note = found.note ?? this.note;
     }
     this.problem = why;
     if (why !== null) this.problems += 1;
     else this.count += 1;
-    this.now = { text: text.trim(), value, time };
+    this.now = { text, value, time };
     return value;
   }
 }
@@ -136,7 +137,8 @@ export class Samples {
     this.length += 1;
     this.last = block.times[row] as number;
     let isGap = true;
-    for (const [column, text] of texts) {
+    for (const [column, written] of texts) {
+      const text = plain(written).trim();
       let cells = block.cells.get(column);
       if (!cells) {
         cells = new Cells();
@@ -145,7 +147,7 @@ export class Samples {
       }
       const before = cells.bytes;
       const value = column.read(text, time);
-      cells.set(row, value ?? Number.NaN, text.trim());
+      cells.set(row, value ?? Number.NaN, text);
       this.#bytes += cells.bytes - before;
       if (value !== null) isGap = false;
     }

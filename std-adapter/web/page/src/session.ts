@@ -145,7 +145,7 @@ export async function connect(place: Place): Promise<void> {
     if (mine !== attempt) return;
     const transport =
       place.kind === 'socket'
-        ? await webSocket(socketAddress('ws', place.target === null ? {} : { target: place.target }))
+        ? await webSocket(socketAddress('ws', { lines: 'many', ...(place.target === null ? {} : { target: place.target }) }))
         : await webSerial(place.port);
     const self = (opened = new Link(transport, place.kind === 'serial', {
       onLog: (log) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
-use rigline_host::by_schema::{Schema, no_operation};
+use rigline_host::by_schema::{Schema, operation_named};
 use rigline_host::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
@@ -144,7 +144,10 @@ impl Arguments {
             prepared = self.prepare(&mut *client) => prepared,
         };
         let args = match prepared {
-            Ok(args) => args,
+            Ok((operation, args)) => {
+                self.operation = operation;
+                args
+            }
             Err(failure) => {
                 let _ = client.close().await;
                 return Err(failure);
@@ -201,11 +204,11 @@ impl Arguments {
         Ok(if record_fault.is_some() { code.max(connect::FAILED) } else { code })
     }
 
-    /// The arguments, checked against the extension's description.
-    async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
+    /// The operation's own name and the arguments, checked against the extension's description.
+    async fn prepare(&self, client: &mut dyn Client) -> Result<(String, String), Failure> {
         if !self.peer.protocol.has_manifest {
             // The program that calls knows what the operation takes.
-            return self.arguments(&[&self.operation], Some(&Schema::any()));
+            return Ok((self.operation.clone(), self.arguments(&Schema::any())?));
         }
         let described = client.describe(None, self.connection.start_timeout).await?;
         let Description::Manifest(described) = described else {
@@ -217,8 +220,10 @@ impl Arguments {
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let schema = manifest.operation(&self.operation).map(|operation| Schema::read(&operation.params_text));
-        self.arguments(&names, schema.as_ref())
+        let name = operation_named(&self.operation, &names).map_err(Failure::usage)?;
+        let schema =
+            manifest.operation(name).map_or_else(Schema::any, |operation| Schema::read(&operation.params_text));
+        Ok((name.to_owned(), self.arguments(&schema)?))
     }
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
@@ -229,8 +234,7 @@ impl Arguments {
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
     }
 
-    fn arguments(&self, operations: &[&str], schema: Option<&Schema>) -> Result<String, Failure> {
-        let Some(schema) = schema else { return Err(Failure::usage(no_operation(&self.operation, operations))) };
+    fn arguments(&self, schema: &Schema) -> Result<String, Failure> {
         let words =
             ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];
         let given = Given {

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use rigline::json::{Json, Kind};
-use rigline_host::by_schema::{Draft, Place, Schema, no_operation, settle};
+use rigline_host::by_schema::{Draft, Place, Schema, operation_named, settle};
 use rigline_host::client::{Command, Description, Page};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::{HostError, Manifest, Operation};
@@ -83,9 +83,10 @@ impl Arguments {
             }
             return Ok(());
         };
+        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        let name = operation_named(name, &names).map_err(Failure::usage)?;
         let Some(operation) = manifest.operation(name) else {
-            let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-            return Err(Failure::usage(no_operation(name, &names)));
+            return Err(Failure::usage(format!("there is no operation `{name}`")));
         };
         let text = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
         let outputs = outputs(text, name);

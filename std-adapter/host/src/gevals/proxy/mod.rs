@@ -492,10 +492,19 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
-        if let Some(message) = misfit(&lock(&self.shared), params) {
-            return Err(Refusal { code: rpc::INVALID_PARAMS, message, data: Value::Null });
-        }
         let mut text = if params.is_null() { "{}".to_owned() } else { on_one_line(params.as_str()).into_owned() };
+        {
+            let shared = lock(&self.shared);
+            let schemas = shared.schemas.as_ref();
+            let named = schemas.and_then(|schemas| schemas.spelled(&operation)).unwrap_or(&operation).to_owned();
+            if let Some(message) = schemas.and_then(|schemas| misfit(schemas, &named, params)) {
+                return Err(Refusal { code: rpc::INVALID_PARAMS, message, data: Value::Null });
+            }
+            drop(shared);
+            if named != operation {
+                text = with_operation(params, &named);
+            }
+        }
         let limit = lock(&self.shared).request_limit;
         if let Some(limit) = limit {
             self.fit(&mut text, limit)?;
@@ -650,11 +659,22 @@ fn without(params: &str, name: &str) -> Option<String> {
 }
 
 /// Why the arguments of a call break the schema of its operation, if they do.
-fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
-    let name = params.get("operation")?.text()?.to_string();
+fn misfit(schemas: &Schemas, name: &str, params: Json<'_>) -> Option<String> {
     // As for the real host, absent and null arguments are an empty object.
     let args = params.get("args").filter(|args| !args.is_null()).map_or("{}", |args| args.as_str());
-    shared.schemas.as_ref()?.refusal(&name, args)
+    schemas.refusal(name, args)
+}
+
+/// The parameters of a call, with the operation's own name.
+fn with_operation(params: Json<'_>, name: &str) -> String {
+    let members = params.members().map(|(key, value)| {
+        if key == "operation" {
+            format!("\"operation\":{}", Value::from(name))
+        } else {
+            format!("\"{}\":{}", key.raw(), on_one_line(value.as_str()))
+        }
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// A line that is a log as the real host wants it, to be passed as it is.

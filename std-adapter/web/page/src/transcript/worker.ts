@@ -155,7 +155,22 @@ async function rows(from: number, to: number): Promise<Row[]> {
 }
 
 /** What a request says besides its envelope. */
-const ARGUMENTS = /"(?:args|payload|arguments)":(\{[^]*)/;
+const ARGUMENTS = /"(?:args|payload|arguments)":\s*(\{[^]*)/;
+
+function argumentsIn(text: string): string {
+  const found = ARGUMENTS.exec(text);
+  return found ? object(found[1] as string) : text;
+}
+
+/** The object at the beginning of a text; all of the text where it has no end. */
+function object(text: string): string {
+  let depth = 0;
+  for (const { 0: mark, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/g)) {
+    if (mark === '{') depth += 1;
+    else if (mark === '}' && --depth === 0) return text.slice(0, index + 1);
+  }
+  return text;
+}
 
 async function rowOf(card: number): Promise<Row> {
   const table = cards.cards;
@@ -171,7 +186,7 @@ async function rowOf(card: number): Promise<Row> {
     logs: table.get('logs', card),
     faults: table.get('faults', card),
     duration: Number.isNaN(duration) ? null : duration,
-    text: fault === '' ? (ARGUMENTS.exec(text)?.[1] ?? text).slice(0, 300) : `${fault}, at byte ${cards.lines.get('position', first) + 1} of the line: ${text.slice(0, 200)}`,
+    text: fault === '' ? argumentsIn(text).slice(0, 300) : `${fault}, at byte ${cards.lines.get('position', first) + 1} of the line: ${text.slice(0, 200)}`,
   };
 }
 
