@@ -977,7 +977,8 @@ fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
         assert_eq!(rigline(&["call", name, "measure", "channel=3V3"]).0, Some(0), "{name}");
     }
     let mut first = Command::new(RIGLINE)
-        .args(["eval", "run", "--target", localhost, "--runs"])
+        // A call that asks whether it has begun is in its way for a moment.
+        .args(["eval", "run", "--target", localhost, "--wait", "60s", "--runs"])
         .arg(slow.path().join("runs"))
         .arg(slow.path())
         .stdin(Stdio::null())
@@ -986,7 +987,10 @@ fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
         .spawn()
         .unwrap();
     let has_begun = || rigline(&["call", localhost, "measure", "channel=3V3"]).0 == Some(3);
-    assert!((0..300).any(|_| has_begun() || (thread::sleep(Duration::from_millis(100)), false).1));
+    assert!((0..300).any(|_| {
+        thread::sleep(Duration::from_millis(200));
+        has_begun()
+    }));
     for name in [address, mapped, localhost] {
         let ran = run(quick.path(), &["--target", name]);
         assert_rig_error(name, &ran);
