@@ -311,7 +311,7 @@ fn l_03_retries_are_for_rig_errors_unless_told_otherwise() {
     let (code, report, one) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
     assert_eq!((code, &one["tasks"][0]["verdict"]), (0, &"flaky".into()), "{report:#}");
     let xml = fs::read_to_string(junit).unwrap();
-    assert!(xml.contains("<flakyFailure"), "{xml}");
+    assert!(xml.contains("an earlier attempt: failed: step s (measure): no"), "{xml}");
 }
 
 #[test]
@@ -357,7 +357,8 @@ fn l_03_junit_tells_the_rig_from_the_board() {
     assert_eq!(code, 1, "{report:#}");
     let xml = fs::read_to_string(junit).unwrap();
     assert!(xml.contains("<failure") && xml.contains("type=\"rig error\"") && xml.contains("<error"), "{xml}");
-    assert!(xml.contains("name=\"measurement:3V3\" value=\"3.301 V [3.135 … 3.465] pass\""), "{xml}");
+    assert!(xml.contains("name=\"measurement.3V3.value\" value=\"3.301\""), "{xml}");
+    assert!(xml.contains("3V3: 3.301 V [3.135 … 3.465] pass"), "{xml}");
     assert!(xml.contains("[[ATTACHMENT|/") && xml.contains(".jsonl]]"), "{xml}");
     assert!(xml.contains("name=\"rig\" value=\"rig 1.0.0\"") && !xml.contains('\u{1b}'), "{xml}");
     assert_eq!(report["runs"][0]["tasks"][2]["measurements"][0]["value"], 3.301);

@@ -7,20 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use rigline::Phase;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::against::against;
-use super::measurement::Measurement;
+use super::model::Trial;
 use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
 use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
-use super::trial::TrialRecord;
 use rigline_host::by_schema::Schema;
 use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
@@ -509,7 +508,7 @@ impl Runs {
         let mut file = lock(file);
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
-            Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),
+            Event::Trial { task, record } => file.append(&TrialLine { trial: Trial::of(name(*task), record) }),
             Event::Log { level, message } => {
                 if file.logs >= LOGS {
                     return event;
@@ -575,46 +574,10 @@ fn tell(file: &mut RunFile, written: io::Result<()>) {
     }
 }
 
-/// A trial, as it is kept and reported.
-pub fn trial(task: &str, record: &TrialRecord) -> Value {
-    let steps = record.steps.iter().map(|step| {
-        let outputs: serde_json::Map<String, Value> =
-            step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        json!({
-            "id": step.id,
-            "operation": step.operation,
-            "phase": match step.phase { Phase::Setup => "setup", Phase::Cleanup => "cleanup", _ => "verify" },
-            "status": step.verdict.as_str(),
-            "message": step.message,
-            "outputs": outputs,
-            "limitMs": step.limit.map(millis),
-            "durationMs": millis(step.duration),
-        })
-    });
-    let graders = record.grades.iter().map(|grade| {
-        json!({
-            "name": grade.grader,
-            "type": grade.kind,
-            "weight": grade.weight,
-            "status": grade.judgement.as_str(),
-            "message": grade.message,
-            "measurement": grade.measurement.as_ref().map(Measurement::to_json),
-        })
-    });
-    let earlier = record.earlier.iter().map(|one| json!({ "verdict": one.class.name(), "error": one.error }));
-    json!({
-        "task": task,
-        "trial": record.number,
-        "attempts": record.attempts,
-        "status": record.verdict.as_str(),
-        "verdict": record.class().name(),
-        "earlier": earlier.collect::<Vec<_>>(),
-        "error": record.error,
-        "output": record.output,
-        "steps": steps.collect::<Vec<_>>(),
-        "graders": graders.collect::<Vec<_>>(),
-        "durationMs": millis(record.duration),
-    })
+/// A line of a run's file about a trial.
+#[derive(Serialize)]
+struct TrialLine {
+    trial: Trial,
 }
 
 #[cfg(test)]
