@@ -109,7 +109,7 @@ fi
 if [ -n "${npm:-}" ] && wait "$npm"; then
   outcomes=$PWD/tests/outcomes
   (cd "$out" && OUTCOMES=$outcomes node --input-type=module - <<'JS'
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import Ajv from "ajv";
 import addFormats from "ajv-formats";
@@ -119,7 +119,7 @@ const ajv = new Ajv({ allErrors: true, strict: false });
 addFormats(ajv);
 const isValid = ajv.compile(schema);
 let all = 0;
-for (const file of globSync("*/r.ctrf.json")) {
+for (const file of readdirSync(".").map((name) => join(name, "r.ctrf.json")).filter(existsSync)) {
   const folder = dirname(file);
   const fail = (why) => { throw new Error(`${folder}: ${why}`); };
   const code = Number(readFileSync(join(folder, "code"), "utf8"));

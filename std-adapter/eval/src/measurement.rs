@@ -39,6 +39,8 @@ pub struct Statistics {
     pub cpk: Option<f64>,
     /// Whether all are numbers within the limits.
     pub passed: bool,
+    /// Whether one passed, and is marginal.
+    pub is_marginal: bool,
     /// The values that are not, each with the number of its trial.
     pub failed: Vec<(u32, String)>,
 }
@@ -82,6 +84,7 @@ impl Statistics {
         let finite = |number: Option<f64>| number.filter(|number| number.is_finite());
         Some(Self {
             passed: all.iter().all(|(_, one)| one.passed),
+            is_marginal: all.iter().any(|(_, one)| one.is_marginal),
             failed: all.iter().filter(|(_, one)| !one.passed).map(|(trial, one)| (*trial, one.value.clone())).collect(),
             last,
             count: values.len(),

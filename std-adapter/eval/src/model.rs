@@ -362,7 +362,7 @@ pub struct Measured {
     pub low: Digits,
     /// The most that is good.
     pub high: Digits,
-    /// `pass` or `fail`.
+    /// `pass`, `marginal` or `fail`.
     pub verdict: String,
 }
 
@@ -847,13 +847,13 @@ impl Measured {
             unit: measurement.unit.clone(),
             low: limit(&measurement.low),
             high: limit(&measurement.high),
-            verdict: if measurement.passed { "pass" } else { "fail" }.to_owned(),
+            verdict: measurement.verdict().to_owned(),
         }
     }
 
     /// Whether it is out of its limits, or no number.
     pub fn is_bad(&self) -> bool {
-        class_of(&self.verdict) != Class::Pass
+        self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
     }
 }
 
@@ -875,14 +875,19 @@ impl Statistic {
             mean: Digits::new(&of.mean),
             standard_deviation: of.deviation,
             cpk: of.cpk,
-            verdict: if of.passed { "pass" } else { "fail" }.to_owned(),
+            verdict: match (of.passed, of.is_marginal) {
+                (false, _) => "fail",
+                (true, true) => "marginal",
+                (true, false) => "pass",
+            }
+            .to_owned(),
             failed: failed.collect(),
         }
     }
 
     /// Whether a value is out of its limits, or no number.
     pub fn is_bad(&self) -> bool {
-        class_of(&self.verdict) != Class::Pass
+        self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
     }
 
     /// The value that its verdict is about: the first that failed, or the last.

@@ -166,9 +166,20 @@ pub struct Measurement {
     pub high: Option<String>,
     /// Whether it is within the limits, its ends included.
     pub passed: bool,
+    /// Whether it passed, and is beyond the limits within the others.
+    pub is_marginal: bool,
 }
 
 impl Measurement {
+    /// `pass`, `marginal` or `fail`.
+    pub fn verdict(&self) -> &'static str {
+        match (self.passed, self.is_marginal) {
+            (false, _) => "fail",
+            (true, true) => "marginal",
+            (true, false) => "pass",
+        }
+    }
+
     pub(super) fn new(
         name: String,
         value: String,
@@ -177,7 +188,7 @@ impl Measurement {
         high: Option<String>,
         passed: bool,
     ) -> Self {
-        Self { name, value, unit, low, high, passed }
+        Self { name, value, unit, low, high, passed, is_marginal: false }
     }
 }
 

@@ -1,5 +1,5 @@
 // Writes the table of the page's sizes, of a flood of log lines, and of a day of samples to page/README.md. `--check` writes nothing, and fails where
-// a bound is broken. It needs the command: `cargo build -p rigline-std`; or RIGLINE_BINARY.
+// a bound is broken. It needs the command: `cargo build -p rigline-cli`; or RIGLINE_BINARY.
 import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';

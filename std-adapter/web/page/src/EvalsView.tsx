@@ -1,4 +1,4 @@
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { info } from './address';
 import { Chart, drawable } from './Chart';
 import * as evals from './evals';
@@ -74,8 +74,13 @@ function TaskBadge({ status }: { status: string }) {
 }
 
 function Current({ run }: { run: evals.Running }) {
+  const panel = useRef<HTMLElement>(null);
+  // A run comes into sight of the button that started it, however long the list of evals is.
+  useEffect(() => {
+    if (run.status === 'starting') panel.current?.scrollIntoView({ block: 'nearest' });
+  }, [run.status === 'starting', run.name]);
   return (
-    <section class="panel" aria-labelledby="run-title">
+    <section class="panel run" aria-labelledby="run-title" ref={panel}>
       <div class="bar">
         <h2 id="run-title">
           {oneLine(run.name, 80)} <TaskBadge status={run.status} />

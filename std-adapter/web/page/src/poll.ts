@@ -55,14 +55,14 @@ let nextSource = 1;
 
 // What is sampled and how it is drawn lasts as long as the tab; the samples do not.
 interface Kept {
-  sources: { operation: string; args: string; series: { output: string; isShown: boolean; axis: Plotted['axis'] }[] }[];
+  sources: { operation: string; args: string; isPinned?: boolean; series: { output: string; isShown: boolean; axis: Plotted['axis'] }[] }[];
   interval: number;
   windowed: number;
 }
 
 effect(() => {
   const all: Kept = {
-    sources: sources.value.map(({ id, operation, args }) => ({ operation, args, series: series.value.filter((one) => one.source === id).map(({ output, isShown, axis }) => ({ output, isShown, axis })) })),
+    sources: sources.value.map(({ id, operation, args, isPinned }) => ({ operation, args, isPinned, series: series.value.filter((one) => one.source === id).map(({ output, isShown, axis }) => ({ output, isShown, axis })) })),
     interval: interval.value,
     windowed: windowed.value,
   };
@@ -75,7 +75,7 @@ export function restore(): void {
   const found = kept('plots') as Partial<Kept> | undefined;
   for (const source of Array.isArray(found?.sources) ? found.sources.slice(0, SERIES) : []) {
     if (typeof source?.operation !== 'string' || typeof source.args !== 'string') continue;
-    addSource(source.operation, source.args);
+    addSource(source.operation, source.args, source.isPinned === true);
     const made = sources.value.find((one) => one.operation === source.operation && one.args === source.args) as Source;
     for (const one of Array.isArray(source.series) ? source.series : []) {
       if (typeof one?.output !== 'string' || series.value.length >= SERIES) continue;
