@@ -10,7 +10,7 @@ targets=(thumbv6m-none-eabi wasm32-unknown-unknown)
 # What a feature may bring in addition to the dependencies that are always there.
 allowed_by() {
     case $1 in
-    none | alloc | amplifier | namel3ss | waza) ;;
+    none | alloc) ;;
     async) echo embedded-io-async ;;
     defmt) echo defmt ;;
     macros) echo rigline-macros ;;

@@ -13,6 +13,7 @@ if ! command -v npm >/dev/null 2>&1; then
 fi
 std-adapter/web/build.sh --check
 node --test --test-reporter=dot std-adapter/web/test/
+.ci/web-package.sh
 echo
 if [ "${1:-}" = race ]; then
   if install chromium chromium; then

@@ -234,7 +234,6 @@ fn back_pressure_during_a_call() {
 }
 
 /// Logs that do not go out as lines take nothing from the room of those that do.
-#[cfg(all(feature = "amplifier", feature = "namel3ss"))]
 #[test]
 fn calls_of_several_protocols_log_one_after_the_other() {
     let amplifier = r#"{"op":"work","args":{"ms":1,"logs":2}}"#;

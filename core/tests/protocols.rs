@@ -1,5 +1,4 @@
 //! One extension behind the line forms of Amplifier and namel3ss, and which protocol a line tells.
-#![cfg(all(feature = "amplifier", feature = "namel3ss"))]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! An extension's own evals over the async driver: runs go on while requests are answered.
-#![cfg(all(feature = "waza", feature = "async"))]
+#![cfg(feature = "async")]
 
 mod common;
 

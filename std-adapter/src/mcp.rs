@@ -1,8 +1,6 @@
 //! MCP: a choice among an extension's operations, for agents; and Streamable HTTP.
 
 #[cfg(feature = "http")]
-mod described;
-#[cfg(feature = "http")]
 mod http;
 mod select;
 

@@ -320,6 +320,11 @@ impl Stream {
         Self(Arc::new(stream))
     }
 
+    /// What distinguishes it from all others that are open.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
     /// Both addresses, while there is a peer.
     pub fn ends(&self) -> Option<Ends> {
         Some(Ends { local: self.0.local_addr().ok()?, peer: self.0.peer_addr().ok()? })

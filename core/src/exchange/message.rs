@@ -81,6 +81,11 @@ impl Exchange {
         self.running.timeout.map(|Nanos(nanos)| nanos)
     }
 
+    /// Sets that limit: what is left of it once the exchange has waited for its turn. Zero is taken as one nanosecond.
+    pub fn set_timeout_nanos(&mut self, nanos: u64) {
+        self.running.timeout = Some(Nanos(nanos.max(1)));
+    }
+
     /// The position in the manifest of the operation that runs or waits for its turn; none if it is no operation.
     pub fn operation(&self) -> Option<usize> {
         self.running.kind.call().map(|(index, _)| index)

@@ -5,11 +5,10 @@ use core::fmt;
 use core::future::{Future, Pending, pending, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
-use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{End, ServeError, Transport, write_dropped};
+use super::{End, HEARTBEAT, ServeError, Transport, write_dropped};
 use crate::Extension;
 use crate::apart::apart;
 use crate::call::Outcome;
@@ -517,9 +516,6 @@ impl Guard<'_, '_> {
         polled
     }
 }
-
-/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// Reports that a handler is still there, to callers who asked for progress.
 struct Heart<'c> {

@@ -119,7 +119,7 @@ fn run_call<E: Extension>(
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
     let mut cx = Context::new(step.reply, logs, clock, deadline);
-    let mut handler = pin!(run(extension, step.work, &mut cx));
+    let mut handler = pin!(run_work(extension, step.work, &mut cx));
     let waker = clock.waker();
     let mut task = task::Context::from_waker(&waker);
     loop {
@@ -145,7 +145,11 @@ fn run_call<E: Extension>(
 }
 
 /// Runs what the engine hands out.
-async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
+pub(super) async fn run_work<'a, E: Extension>(
+    extension: &mut E,
+    work: Work<'a>,
+    cx: &mut Context<'a>,
+) -> Result<Outcome, Failure> {
     match work {
         Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {

@@ -2,13 +2,16 @@
 //!
 //! [`blocking`] works over `embedded-io`: a log is on the wire when [`Context::log`](crate::Context::log) returns, and
 //! nothing is read while a handler runs. `asynch` (feature `async`) works over `embedded-io-async`: while a handler
-//! awaits, it goes on reading, sends logs, answers faults, and ends calls whose time is up.
+//! awaits, it goes on reading, sends logs, answers faults, and ends calls whose time is up. [`whole`] runs what comes as whole
+//! messages.
 
 #[cfg(feature = "async")]
 pub mod asynch;
 pub mod blocking;
+pub mod whole;
 
 use core::fmt;
+use core::time::Duration;
 
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
@@ -66,6 +69,9 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 }
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
+
+/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
+const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {

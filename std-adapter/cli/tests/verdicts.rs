@@ -311,7 +311,7 @@ fn l_03_retries_are_for_rig_errors_unless_told_otherwise() {
     let (code, report, one) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
     assert_eq!((code, &one["tasks"][0]["verdict"]), (0, &"flaky".into()), "{report:#}");
     let xml = fs::read_to_string(junit).unwrap();
-    assert!(xml.contains("<flakyFailure"), "{xml}");
+    assert!(xml.contains("an earlier attempt: failed: step s (measure): no"), "{xml}");
 }
 
 #[test]
@@ -357,7 +357,8 @@ fn l_03_junit_tells_the_rig_from_the_board() {
     assert_eq!(code, 1, "{report:#}");
     let xml = fs::read_to_string(junit).unwrap();
     assert!(xml.contains("<failure") && xml.contains("type=\"rig error\"") && xml.contains("<error"), "{xml}");
-    assert!(xml.contains("name=\"measurement:3V3\" value=\"3.301 V [3.135 … 3.465] pass\""), "{xml}");
+    assert!(xml.contains("name=\"measurement.3V3.value\" value=\"3.301\""), "{xml}");
+    assert!(xml.contains("3V3: 3.301 V [3.135 … 3.465] pass"), "{xml}");
     assert!(xml.contains("[[ATTACHMENT|/") && xml.contains(".jsonl]]"), "{xml}");
     assert!(xml.contains("name=\"rig\" value=\"rig 1.0.0\"") && !xml.contains('\u{1b}'), "{xml}");
     assert_eq!(report["runs"][0]["tasks"][2]["measurements"][0]["value"], 3.301);
@@ -924,5 +925,132 @@ fn a_call_whose_answer_comes_after_its_limit_ends_with_124_in_each_protocol() {
         assert!(report["error"].to_string().contains("300ms"), "{protocol}: {report}");
         let (code, report) = call("30s");
         assert_eq!(code, 0, "{protocol}: {report}");
+    }
+}
+
+/// `rigline serve sim` on 127.0.0.1; it ends with its owner.
+struct Served(std::process::Child, u16);
+
+impl Served {
+    fn new() -> Self {
+        let mut server = Command::new(RIGLINE)
+            .args(["serve", "sim", "--tcp", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim_end().rsplit(':').next().unwrap().parse().unwrap();
+        Self(server, port)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn rigline(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(RIGLINE).args(args).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+/// pyserial/pyserial#206: two programs opened one port, and each got a part of the answers.
+#[test]
+fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
+    let served = Served::new();
+    let names = ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"].map(|host| format!("tcp:{host}:{}", served.1));
+    let [localhost, address, mapped] = &names;
+    let slow = folder(&[(
+        "eval.yaml",
+        "name: slow\nconfig: { target: TARGET }\ntasks:\n  - id: t\n    steps:\n      - { id: w, operation: wait-for, args: { channel: 3V3, min: 9, max: 10, within_ms: 60000 }, timeout: 90s }\n",
+    )]);
+    let quick = folder(&[(
+        "eval.yaml",
+        "name: quick\nconfig: { target: TARGET }\ntasks: [ { id: t, steps: [ { id: m, operation: measure, args: { channel: 3V3 } } ] } ]\n",
+    )]);
+    // Sessions that are not runs share a server.
+    for name in &names {
+        assert_eq!(rigline(&["call", name, "measure", "channel=3V3"]).0, Some(0), "{name}");
+    }
+    let mut first = Command::new(RIGLINE)
+        // A call that asks whether it has begun is in its way for a moment.
+        .args(["eval", "run", "--target", localhost, "--wait", "60s", "--runs"])
+        .arg(slow.path().join("runs"))
+        .arg(slow.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let has_begun = || rigline(&["call", localhost, "measure", "channel=3V3"]).0 == Some(3);
+    assert!((0..300).any(|_| {
+        thread::sleep(Duration::from_millis(200));
+        has_begun()
+    }));
+    for name in [address, mapped, localhost] {
+        let ran = run(quick.path(), &["--target", name]);
+        assert_rig_error(name, &ran);
+        let why = ran.2["error"].as_str().unwrap();
+        assert!(why.contains(&format!(" is in use by process {} (", first.id())), "{name}: {why}");
+        let (code, text) = rigline(&["call", name, "measure", "channel=3V3"]);
+        assert_eq!(code, Some(3), "{name}: {text}");
+        assert!(text.contains("is in use by process"), "{name}: {text}");
+    }
+    // The lock goes with its holder, however that ends.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let (code, report, _) = run(quick.path(), &["--target", address, "--wait", "20s"]);
+    assert_eq!(code, 0, "{report:#}");
+}
+
+#[test]
+fn measurements_have_marginal_limits_and_may_be_lists_and_texts() {
+    for (output, limits, judged, verdict) in [
+        ("3.3", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "pass"),
+        ("3.2", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "pass"),
+        ("3.1999", "low: 3.1, high: 3.5, marginal_low: 3.2, marginal_high: 3.4", "pass", "marginal"),
+        ("3.45", "high: 3.5, marginal_high: 3.4", "pass", "marginal"),
+        ("3.6", "high: 3.5, marginal_high: 3.4", "fail", "fail"),
+        ("[3.3, 3.31]", "low: 3.1, high: 3.5", "pass", "pass"),
+        ("[3.3, 9]", "low: 3.1, high: 3.5", "fail", "fail"),
+        ("[3.3, 3.45]", "high: 3.5, marginal_high: 3.4", "pass", "marginal"),
+        ("[]", "high: 3.5", "fail", "fail"),
+        ("[3.3, \"x\"]", "high: 3.5", "fail", "fail"),
+        ("rev-b", "equals: rev-b", "pass", "pass"),
+        ("rev-b", "equals: rev-a", "fail", "fail"),
+        ("1.2.3", "matches: '\\d+\\.\\d+\\.\\d+'", "pass", "pass"),
+        ("v1.2.3 and more", "matches: '\\d+\\.\\d+\\.\\d+'", "fail", "fail"),
+        ("on", "one_of: [on, off]", "pass", "pass"),
+        ("maybe", "one_of: [on, off]", "fail", "fail"),
+    ] {
+        let target =
+            board("rig", move |_, request| Some(success(request, &serde_json::json!({ "v": output, "other": "1" }))));
+        // Each is judged, whatever became of the others: a measurement never stops a task.
+        let folder =
+            eval(&target, "", &format!(", measure: [{{ output: v, {limits} }}, {{ output: other, high: 5 }}]"));
+        let (_, report, one) = run(folder.path(), &[]);
+        assert_eq!(one["verdict"], judged, "{output} {limits}: {report:#}");
+        let graders = one["tasks"][0]["trials"][0]["graders"].as_array().unwrap();
+        assert_eq!(graders[0]["measurement"]["verdict"], verdict, "{output} {limits}: {graders:#?}");
+        assert_eq!(graders[1]["measurement"]["verdict"], "pass", "{output} {limits}");
+    }
+    for (limits, fault) in [
+        ("low: 1, marginal_low: 0", "low is greater than marginal_low"),
+        ("marginal_low: 2, marginal_high: 1", "marginal_low is greater than marginal_high"),
+        ("marginal_high: 2, high: 1", "marginal_high is greater than high"),
+        ("equals: x, low: 1", "has neither limits nor a unit"),
+        ("one_of: []", "this can never pass"),
+        ("matches: '('", "matches"),
+        ("marginal_lo: 1", "marginal_low"),
+    ] {
+        let folder = eval("sim", "", &format!(", measure: {{ output: v, {limits} }}"));
+        let (code, text) = rigline(&["eval", "validate", "--strict", folder.path().to_str().unwrap()]);
+        assert!(code == Some(2) || code == Some(1), "{limits}: {text}");
+        assert!(text.contains(fault), "{limits}: {text}");
     }
 }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use bigdecimal::BigDecimal;
 use regex::Regex;
 use rigline::json::{Json, Kind};
 use rigline::protocol::waza::Verdict;
@@ -97,12 +98,24 @@ pub enum Check {
         /// As JSON text.
         json: String,
     },
-    /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits.
+    /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits. A measurement
+    /// may also be a list of numbers, each of which is in the range.
     Range {
         /// The least, if there is one, as JSON text.
         min: Option<String>,
         /// The most, if there is one.
         max: Option<String>,
+        /// The range beyond which a value passes and is marked as marginal.
+        marginal: Marginal,
+    },
+    /// The output is a text such as this. It is recorded as a measurement.
+    Text {
+        /// The text, white space at its ends apart.
+        equals: Option<String>,
+        /// A pattern for the whole text.
+        matches: Option<Regex>,
+        /// The texts of which it is one.
+        one_of: Vec<String>,
     },
     /// The trial, or the step, took no longer.
     Duration {
@@ -111,6 +124,16 @@ pub enum Check {
     },
     /// A kind that this runner does not have.
     Unsupported,
+}
+
+/// Limits within the limits of a measurement.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Marginal {
+    /// The least that is not marginal, as JSON text.
+    pub min: Option<String>,
+    /// The most that is not marginal.
+    pub max: Option<String>,
 }
 
 /// The values that graders judge.
@@ -193,14 +216,29 @@ impl Grader {
     }
 
     fn measurement(&self, evidence: &Evidence<'_>, passed: bool) -> Option<Measurement> {
-        let Check::Range { min, max } = &self.check else { return None };
-        let value = self.text(evidence).ok()?.trim().to_owned();
-        number::decimal(&value)?;
+        let without = (None, Marginal::default());
+        let (min, max, marginal) = match &self.check {
+            Check::Range { min, max, marginal } => (min, max, marginal),
+            Check::Text { .. } => (&without.0, &without.0, &without.1),
+            _ => return None,
+        };
+        let value = match self.text(evidence) {
+            Ok(text) if number::decimal(&text).is_some() => text.trim().to_owned(),
+            Ok(text) => cut(text.trim(), LONGEST_TEXT),
+            // Nothing is known of what was not measured, but a step that did its part should have the output.
+            Err(_) if self.is_of_passed_step(evidence.steps) => String::new(),
+            Err(_) => return None,
+        };
         let name = match &self.step {
             Some(step) if self.is_by_step && self.name.is_none() => format!("{step}.{}", self.measured()),
             _ => self.measured().to_owned(),
         };
-        Some(Measurement::new(name, value, self.unit.clone(), min.clone(), max.clone(), passed))
+        let is_marginal = passed
+            && self.text(evidence).and_then(|text| self.numbers(&text)).is_ok_and(|numbers| {
+                numbers.iter().any(|number| is_beyond(number, marginal.min.as_deref(), marginal.max.as_deref()))
+            });
+        let measured = Measurement::new(name, value, self.unit.clone(), min.clone(), max.clone(), passed);
+        Some(Measurement { is_marginal, ..measured })
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
@@ -296,11 +334,27 @@ impl Grader {
                 let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
                 if equal { Ok(message) } else { Err(message) }
             }
-            Check::Range { min, max } => {
+            Check::Text { equals, matches, one_of } => {
                 let text = self.text(evidence)?;
-                let found = number::decimal(&text).ok_or_else(|| not_comparable(&text))?;
-                let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
-                let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
+                let found = text.trim();
+                let fault = match (equals, matches) {
+                    (Some(wanted), _) if found != wanted.trim() => Some(format!("is not {}", shown(wanted))),
+                    (_, Some(regex)) if !is_whole_match(regex, found) => Some(format!("does not match /{regex}/")),
+                    _ if !one_of.is_empty() && !one_of.iter().any(|one| one.trim() == found) => Some(format!(
+                        "is none of {}",
+                        one_of.iter().map(|one| shown(one)).collect::<Vec<_>>().join(", ")
+                    )),
+                    _ => None,
+                };
+                match fault {
+                    Some(fault) => Err(format!("{} {fault}", shown(found))),
+                    None => Ok(format!("{} was measured", shown(found))),
+                }
+            }
+            Check::Range { min, max, .. } => {
+                let text = self.text(evidence)?;
+                let found = self.numbers(&text)?;
+                let is_outside = found.iter().any(|found| is_beyond(found, min.as_deref(), max.as_deref()));
                 let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
                 if min.is_none() && max.is_none() {
                     return Ok(format!("{} was measured", cut(text.trim(), LONGEST_TEXT)));
@@ -323,6 +377,22 @@ impl Grader {
                 if took <= *most { Ok(message) } else { Err(message) }
             }
         }
+    }
+
+    /// The numbers that are measured: one, or those of a list.
+    fn numbers(&self, text: &str) -> Result<Vec<BigDecimal>, String> {
+        if self.kind == "measurement"
+            && let Ok(list) = Json::parse(text.trim().as_bytes())
+            && list.kind() == Kind::Array
+        {
+            let numbers = list.elements().map(|element| match element.kind() {
+                Kind::Number => number::decimal(element.as_str()).ok_or_else(|| not_comparable(element.as_str())),
+                _ => Err(format!("{} is no number", cut(element.as_str(), LONGEST_TEXT))),
+            });
+            let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+            return if numbers.is_empty() { Err("the list has no numbers".to_owned()) } else { Ok(numbers) };
+        }
+        number::decimal(text).map(|number| vec![number]).ok_or_else(|| not_comparable(text))
     }
 
     fn step_of<'e>(&self, evidence: &Evidence<'e>) -> Result<&'e StepRecord, String> {
@@ -348,6 +418,17 @@ impl Grader {
             }
         }
     }
+}
+
+/// Whether a number is below the least or above the most.
+fn is_beyond(found: &BigDecimal, min: Option<&str>, max: Option<&str>) -> bool {
+    let bound = |bound: Option<&str>| bound.and_then(number::decimal);
+    bound(min).is_some_and(|min| *found < min) || bound(max).is_some_and(|max| *found > max)
+}
+
+/// Whether a pattern matches a text from its beginning to its end.
+fn is_whole_match(regex: &Regex, text: &str) -> bool {
+    Regex::new(&format!(r"\A(?:{regex})\z")).is_ok_and(|whole| whole.is_match(text))
 }
 
 /// A text in lower case, letter by letter: a sigma at the end of a word has a letter of its own, and a part of a word ends elsewhere.
@@ -474,6 +555,7 @@ mod tests {
         let range = |min: Option<&str>, max: Option<&str>| Check::Range {
             min: min.map(str::to_owned),
             max: max.map(str::to_owned),
+            marginal: Marginal::default(),
         };
         let equals = |json: &str| Check::Equals {
             text: serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
@@ -563,7 +645,11 @@ mod tests {
             (Some("1e999999998"), None, "1e999999999", "passed"),
             (Some("0"), None, "NaN", "failed"),
         ] {
-            let check = Check::Range { min: min.map(str::to_owned), max: max.map(str::to_owned) };
+            let check = Check::Range {
+                min: min.map(str::to_owned),
+                max: max.map(str::to_owned),
+                marginal: Marginal::default(),
+            };
             assert_eq!(judge(check, output), judgement, "{output} in {min:?} to {max:?}");
         }
     }

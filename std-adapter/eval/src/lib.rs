@@ -69,6 +69,7 @@
 
 mod against;
 mod command;
+mod digits;
 mod expand;
 mod foreign;
 pub mod grade;
@@ -76,6 +77,7 @@ pub mod history;
 pub mod list;
 mod mask;
 pub mod measurement;
+mod model;
 mod node;
 mod placeholders;
 pub mod records;
@@ -96,7 +98,7 @@ mod walk;
 
 pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
-pub use report::{class, report};
+pub use model::class;
 pub use root::{Outside, Root};
 pub use spec::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,

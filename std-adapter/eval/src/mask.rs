@@ -84,7 +84,7 @@ impl Mask {
             texts.extend([&mut grade.grader, &mut grade.message]);
             texts.extend(grade.metric.as_mut());
             if let Some(measured) = &mut grade.measurement {
-                texts.push(&mut measured.name);
+                texts.extend([&mut measured.name, &mut measured.value]);
                 texts.extend(measured.unit.as_mut());
             }
         }

@@ -1,10 +1,10 @@
 //! Measurements: what graders and steps record, and what they come to over several trials.
 
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
-use serde_json::{Value, json};
+use indexmap::IndexMap;
 
 pub use super::records::Measurement;
-use super::records::{TrialRecord, as_json};
+use super::records::TrialRecord;
 use rigline_host::number;
 
 /// The longest unit, in characters.
@@ -24,11 +24,11 @@ pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
 pub struct Statistics {
     /// The last of them: its name, unit and limits are those of all.
     pub last: Measurement,
-    /// How many there are.
+    /// How many values are numbers.
     pub count: usize,
-    /// The least value.
+    /// The least value; empty if no value is a number.
     pub min: String,
-    /// The greatest value.
+    /// The greatest value; empty if no value is a number.
     pub max: String,
     /// The mean, which is rounded if its digits do not end.
     pub mean: String,
@@ -37,31 +37,33 @@ pub struct Statistics {
     /// The process capability: the distance of the mean from the nearer limit, in three standard deviations. `None` without a limit, of
     /// one value, and where all values are the same.
     pub cpk: Option<f64>,
-    /// Whether all are within the limits.
+    /// Whether all are numbers within the limits.
     pub passed: bool,
+    /// Whether one passed, and is marginal.
+    pub is_marginal: bool,
+    /// The values that are not, each with the number of its trial.
+    pub failed: Vec<(u32, String)>,
 }
 
 impl Statistics {
     /// Of all measurements of these trials, by their names, in the order in which they were made.
     pub fn of(trials: &[TrialRecord]) -> Vec<Self> {
-        let all = || trials.iter().flat_map(|trial| &trial.grades).filter_map(|grade| grade.measurement.as_ref());
-        let mut names: Vec<&str> = Vec::new();
-        for measurement in all() {
-            if !names.contains(&measurement.name.as_str()) {
-                names.push(&measurement.name);
+        let mut by_name: IndexMap<&str, Vec<(u32, &Measurement)>> = IndexMap::new();
+        for trial in trials {
+            for measurement in trial.grades.iter().filter_map(|grade| grade.measurement.as_ref()) {
+                by_name.entry(&measurement.name).or_default().push((trial.number, measurement));
             }
         }
-        let of_name = |name: &str| Self::of_one(&all().filter(|one| one.name == name).collect::<Vec<_>>());
-        names.into_iter().filter_map(of_name).collect()
+        by_name.into_values().filter_map(|all| Self::of_one(&all)).collect()
     }
 
-    fn of_one(all: &[&Measurement]) -> Option<Self> {
-        let last = (*all.last()?).clone();
+    fn of_one(all: &[(u32, &Measurement)]) -> Option<Self> {
+        let last = all.last()?.1.clone();
         let values: Vec<(BigDecimal, &str)> =
-            all.iter().filter_map(|one| Some((number::decimal(&one.value)?, one.value.as_str()))).collect();
+            all.iter().filter_map(|(_, one)| Some((number::decimal(&one.value)?, one.value.as_str()))).collect();
         let by_value = |a: &&(BigDecimal, &str), b: &&(BigDecimal, &str)| a.0.cmp(&b.0);
-        let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned());
-        let (min, max) = (text(values.iter().min_by(by_value))?, text(values.iter().max_by(by_value))?);
+        let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned()).unwrap_or_default();
+        let (min, max) = (text(values.iter().min_by(by_value)), text(values.iter().max_by(by_value)));
         let numbers: Vec<&BigDecimal> = values.iter().map(|(value, _)| value).collect();
         #[allow(clippy::cast_precision_loss, reason = "trials are few")]
         let count = values.len() as f64;
@@ -81,7 +83,9 @@ impl Statistics {
             .map(|(deviation, near)| near / (3.0 * deviation));
         let finite = |number: Option<f64>| number.filter(|number| number.is_finite());
         Some(Self {
-            passed: all.iter().all(|one| one.passed),
+            passed: all.iter().all(|(_, one)| one.passed),
+            is_marginal: all.iter().any(|(_, one)| one.is_marginal),
+            failed: all.iter().filter(|(_, one)| !one.passed).map(|(trial, one)| (*trial, one.value.clone())).collect(),
             last,
             count: values.len(),
             min,
@@ -91,30 +95,12 @@ impl Statistics {
             cpk: finite(cpk),
         })
     }
+}
 
-    /// The mean with so many digits behind its point, if there is one.
-    pub fn mean_to(&self, digits: usize) -> Option<String> {
-        let digits = i64::try_from(digits).ok()?;
-        Some(number::decimal(&self.mean)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())
-    }
-
-    /// As JSON.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.last.name,
-            "unit": self.last.unit,
-            "low": self.last.low.as_deref().map(as_json),
-            "high": self.last.high.as_deref().map(as_json),
-            "value": as_json(&self.last.value),
-            "count": self.count,
-            "min": as_json(&self.min),
-            "max": as_json(&self.max),
-            "mean": if self.mean.is_empty() { Value::Null } else { as_json(&self.mean) },
-            "standardDeviation": self.deviation,
-            "cpk": self.cpk,
-            "verdict": if self.passed { "pass" } else { "fail" },
-        })
-    }
+/// A number with so many digits behind its point, if it is one.
+pub fn rounded(number: &str, digits: usize) -> Option<String> {
+    let digits = i64::try_from(digits).ok()?;
+    Some(number::decimal(number)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())
 }
 
 /// Whether a number can be added to others: its exponent does not make it a number of thousands of digits.
@@ -124,7 +110,7 @@ fn is_plain(number: &BigDecimal) -> bool {
 
 /// The mean of numbers, with three digits more than they have. `None` where one of them has a very large exponent.
 fn mean(numbers: &[&BigDecimal]) -> Option<BigDecimal> {
-    if !numbers.iter().all(|number| is_plain(number)) {
+    if numbers.is_empty() || !numbers.iter().all(|number| is_plain(number)) {
         return None;
     }
     let sum: BigDecimal = numbers.iter().copied().sum();
@@ -147,7 +133,7 @@ mod tests {
                 Measurement::new("3V3".into(), (*value).into(), Some("V".into()), limit(low), limit(high), true)
             })
             .collect();
-        Statistics::of_one(&all.iter().collect::<Vec<_>>()).unwrap()
+        Statistics::of_one(&(1..).zip(&all).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -168,18 +154,21 @@ mod tests {
         // The least and the greatest are found with all digits.
         let big = measured(&["123456789012345678901234567891", "123456789012345678901234567890"], None, None);
         assert_eq!(big.min, "123456789012345678901234567890");
-        assert_eq!(big.to_json()["min"], "123456789012345678901234567890");
-        assert_eq!(measured(&["3.30"], None, None).to_json()["value"], 3.3);
         assert_eq!(big.mean, "123456789012345678901234567890.5");
         assert!((big.deviation.unwrap() - 0.5_f64.sqrt()).abs() < 1e-12);
         let near = measured(&["1e20", "100000000000000000001"], Some("100000000000000000000"), None);
         assert!((near.cpk.unwrap() - 0.5 / (3.0 * 0.5_f64.sqrt())).abs() < 1e-9);
         let thirds = measured(&["1", "2", "2"], None, None);
         assert_eq!(thirds.mean, "1.6666666666666667");
-        assert_eq!(measured(&["3", "5"], None, None).to_json()["mean"], 4);
+        assert_eq!(measured(&["3", "5"], None, None).mean, "4");
         // Numbers beyond floats have no mean in JSON, and no panic.
         let huge = measured(&["1e999999", "-1e999999"], Some("0"), None);
-        assert!(huge.cpk.is_none() && huge.to_json()["mean"].is_null());
+        assert!(huge.cpk.is_none() && huge.mean.is_empty());
+        // What is no number is among the values that failed, and in no mean.
+        let mixed = measured(&["3.0", "open", "5.0"], None, None);
+        assert_eq!((mixed.count, mixed.min.as_str(), mixed.max.as_str(), mixed.mean.as_str()), (2, "3.0", "5.0", "4"));
+        let none = measured(&["open"], None, None);
+        assert_eq!((none.count, none.min.as_str(), none.deviation, none.cpk), (0, "", None, None));
     }
 
     #[test]

@@ -10,7 +10,9 @@ use super::records::StepRecord;
 
 /// The pattern of placeholders, `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
 pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{\s*steps\.([A-Za-z0-9_-]+)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}").expect("a constant pattern")
+    // An id may have dots, such as `3V3.on`: it ends where the first `.outputs.`, or `.message` at the end, begins.
+    Regex::new(r"\{\{\s*steps\.([^\s{}](?:[^{}]*?[^\s{}])?)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}")
+        .expect("a constant pattern")
 });
 
 /// The pattern of two literal braces.
@@ -51,4 +53,26 @@ pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<
 /// Whether a text is one placeholder, and nothing else.
 pub(super) fn is_whole(text: &str) -> bool {
     PLACEHOLDER.find(text).is_some_and(|found| found.len() == text.trim().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_can_name_each_step_that_there_may_be() {
+        let ids = ["on", "3V3.on", "step 1", "é", "a/b:c", "message", "1"];
+        for id in ids {
+            let steps = [StepRecord::done(id, "done", &[("v", "3.3"), ("a.b", "4")])];
+            for (placeholder, filled) in [("outputs.v", "3.3"), ("outputs.a.b", "4"), ("message", "done")] {
+                let text = format!("<{{{{steps.{id}.{placeholder}}}}}> <{{{{ steps.{id}.{placeholder} }}}}>");
+                assert_eq!(substitute(&text, &steps).unwrap(), format!("<{filled}> <{filled}>"), "{text}");
+            }
+        }
+        assert_eq!(substitute("{{steps.off.on.outputs.v}}", &[]).unwrap_err(), "step off.on did not run");
+        assert_eq!(
+            substitute("{{steps..outputs.v}} {{steps. .message}}", &[]).unwrap(),
+            "{{steps..outputs.v}} {{steps. .message}}"
+        );
+    }
 }

@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use rigline::Phase;
 use rigline::protocol::waza::Verdict;
-use serde_json::{Number, Value, json};
-
-use rigline_host::number;
 
 /// What became of a trial.
 #[derive(Debug, Clone)]
@@ -159,7 +156,7 @@ pub struct Grade {
 pub struct Measurement {
     /// Its name, unique in its task.
     pub name: String,
-    /// The number, with all its digits.
+    /// The number, with all its digits; another text, if it is none; empty, if there is no output.
     pub value: String,
     /// Its unit.
     pub unit: Option<String>,
@@ -169,9 +166,20 @@ pub struct Measurement {
     pub high: Option<String>,
     /// Whether it is within the limits, its ends included.
     pub passed: bool,
+    /// Whether it passed, and is beyond the limits within the others.
+    pub is_marginal: bool,
 }
 
 impl Measurement {
+    /// `pass`, `marginal` or `fail`.
+    pub fn verdict(&self) -> &'static str {
+        match (self.passed, self.is_marginal) {
+            (false, _) => "fail",
+            (true, true) => "marginal",
+            (true, false) => "pass",
+        }
+    }
+
     pub(super) fn new(
         name: String,
         value: String,
@@ -180,19 +188,7 @@ impl Measurement {
         high: Option<String>,
         passed: bool,
     ) -> Self {
-        Self { name, value, unit, low, high, passed }
-    }
-
-    /// As JSON. A number that a 64-bit float cannot hold is a string.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "value": as_json(&self.value),
-            "unit": self.unit,
-            "low": self.low.as_deref().map(as_json),
-            "high": self.high.as_deref().map(as_json),
-            "verdict": if self.passed { "pass" } else { "fail" },
-        })
+        Self { name, value, unit, low, high, passed, is_marginal: false }
     }
 }
 
@@ -286,21 +282,5 @@ impl TrialRecord {
             Verdict::Failed | Verdict::Error if self.cause.is_rig() => Class::RigError,
             Verdict::Failed | Verdict::Error => Class::Fail,
         }
-    }
-}
-
-/// A decimal number as a JSON number, where a 64-bit float is that number; as a string elsewhere.
-pub(super) fn as_json(text: &str) -> Value {
-    let text = text.trim();
-    // An integer stays one: `7` does not become `7.0`.
-    let is_plain = !text.starts_with("-0") && !text.starts_with('+') && (text == "0" || !text.starts_with('0'));
-    let integer = text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
-    if let Some(integer) = integer.filter(|_| is_plain) {
-        return integer;
-    }
-    let float = text.parse::<f64>().ok().and_then(Number::from_f64);
-    match float.filter(|float| number::decimal(&float.to_string()) == number::decimal(text)) {
-        Some(float) => Value::Number(float),
-        None => text.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rigline::Level;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -101,7 +101,8 @@ pub struct Outcome {
 }
 
 /// What became of a metric.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct MetricResult {
     /// Its name.
@@ -249,6 +250,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         log: log.clone(),
         cancel: cancel.clone(),
         rig: OnceLock::new(),
+        is_parallel: count > 1,
     });
     let shared = Arc::new(Shared {
         spec: spec.clone(),
@@ -294,6 +296,8 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
     outcome.mistakes = mistakes;
+    // No threshold allows what the eval itself does wrong: it is not known what would have become of that.
+    outcome.passed &= !outcome.has_mistake();
     (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
     outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
     let verdict = match outcome.state {

@@ -7,22 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use rigline::Phase;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::against::against;
-use super::measurement::Measurement;
+use super::model::Trial;
 use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
 use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
-use super::trial::TrialRecord;
 use rigline_host::by_schema::Schema;
-use rigline_host::target::{Port, Target};
+use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
 use rigline_std::sync::lock;
 
@@ -407,16 +406,19 @@ impl Runs {
         lock(&self.inner.table)
     }
 
-    /// The lock of a target that is one board.
-    fn board(&self, spec: &Spec, executor: Executor) -> Option<Arc<tokio::sync::Mutex<()>>> {
-        let target = spec.config.target.as_ref().filter(|_| executor != Executor::Mock)?;
-        if spec.tasks.iter().all(|task| task.steps.is_empty())
-            || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_) | Target::Replay(_)))
-        {
-            return None;
-        }
+    /// The target's locks, if it is one board: one for each of its names, in their order.
+    async fn board(&self, spec: &Spec, executor: Executor) -> Vec<Arc<tokio::sync::Mutex<()>>> {
+        let Some(target) = spec.config.target.as_ref().filter(|_| executor != Executor::Mock) else {
+            return Vec::new();
+        };
+        let target = match target.parse::<Target>() {
+            Ok(target) if spec.tasks.iter().any(|task| !task.steps.is_empty()) => target,
+            _ => return Vec::new(),
+        };
+        let roots = rigline_host::Options::default().roots;
+        let names = tokio::task::spawn_blocking(move || rigline_host::rig_names(&target, &roots)).await;
         let mut boards = lock(&self.inner.boards);
-        Some(boards.entry(device(target)).or_default().clone())
+        names.unwrap_or_default().into_iter().map(|name| boards.entry(name).or_default().clone()).collect()
     }
 }
 
@@ -424,29 +426,6 @@ impl Runs {
 pub(super) fn place(path: &Path) -> String {
     let place = path.canonicalize().or_else(|_| std::path::absolute(path));
     place.as_deref().unwrap_or(path).to_string_lossy().into_owned()
-}
-
-/// The device of a target, by whichever name: `serial:auto`, its path, and a link to that are one board.
-fn device(target: &str) -> String {
-    match target.parse() {
-        Ok(Target::Serial(serial)) => {
-            let roots = rigline_host::Options::default().roots;
-            let path = match (roots.find(&serial.port), &serial.port) {
-                (Ok(port), _) => port.path,
-                (Err(_), Port::Path(path)) => path.clone(),
-                // It is not plugged in: the first run will say so.
-                (Err(_), _) => return target.to_owned(),
-            };
-            format!("serial:{}", path.canonicalize().unwrap_or(path).display())
-        }
-        Ok(Target::Tcp(tcp)) => {
-            let host = tcp.host.to_ascii_lowercase();
-            let is_loopback = host == "localhost"
-                || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-            format!("tcp:{}:{}", if is_loopback { "localhost" } else { &host }, tcp.port)
-        }
-        _ => target.to_owned(),
-    }
 }
 
 impl Accepted {
@@ -473,12 +452,11 @@ impl Accepted {
         };
         runtime.spawn(async move {
             let end = end;
-            let board = runs.board(&spec, executor);
             let turn = async {
-                let board = match board {
-                    Some(board) => Some(board.lock_owned().await),
-                    None => None,
-                };
+                let mut board = Vec::new();
+                for lock in runs.board(&spec, executor).await {
+                    board.push(lock.lock_owned().await);
+                }
                 (board, runs.inner.slots.acquire().await)
             };
             // A run that is cancelled before its turn comes needs none: it does nothing.
@@ -530,7 +508,7 @@ impl Runs {
         let mut file = lock(file);
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
-            Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),
+            Event::Trial { task, record } => file.append(&TrialLine { trial: Trial::of(name(*task), record) }),
             Event::Log { level, message } => {
                 if file.logs >= LOGS {
                     return event;
@@ -596,46 +574,10 @@ fn tell(file: &mut RunFile, written: io::Result<()>) {
     }
 }
 
-/// A trial, as it is kept and reported.
-pub fn trial(task: &str, record: &TrialRecord) -> Value {
-    let steps = record.steps.iter().map(|step| {
-        let outputs: serde_json::Map<String, Value> =
-            step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        json!({
-            "id": step.id,
-            "operation": step.operation,
-            "phase": match step.phase { Phase::Setup => "setup", Phase::Cleanup => "cleanup", _ => "verify" },
-            "status": step.verdict.as_str(),
-            "message": step.message,
-            "outputs": outputs,
-            "limitMs": step.limit.map(millis),
-            "durationMs": millis(step.duration),
-        })
-    });
-    let graders = record.grades.iter().map(|grade| {
-        json!({
-            "name": grade.grader,
-            "type": grade.kind,
-            "weight": grade.weight,
-            "status": grade.judgement.as_str(),
-            "message": grade.message,
-            "measurement": grade.measurement.as_ref().map(Measurement::to_json),
-        })
-    });
-    let earlier = record.earlier.iter().map(|one| json!({ "verdict": one.class.name(), "error": one.error }));
-    json!({
-        "task": task,
-        "trial": record.number,
-        "attempts": record.attempts,
-        "status": record.verdict.as_str(),
-        "verdict": record.class().name(),
-        "earlier": earlier.collect::<Vec<_>>(),
-        "error": record.error,
-        "output": record.output,
-        "steps": steps.collect::<Vec<_>>(),
-        "graders": graders.collect::<Vec<_>>(),
-        "durationMs": millis(record.duration),
-    })
+/// A line of a run's file about a trial.
+#[derive(Serialize)]
+struct TrialLine {
+    trial: Trial,
 }
 
 #[cfg(test)]
@@ -661,26 +603,6 @@ mod tests {
         ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
-        }
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn g_15_one_board_has_one_lock_whatever_it_is_called() {
-        let folder = tempfile::tempdir().unwrap();
-        let port = folder.path().join("ttyX");
-        std::fs::write(&port, "").unwrap();
-        std::os::unix::fs::symlink("ttyX", folder.path().join("by-id")).unwrap();
-        let [a, b] = ["ttyX", "by-id"].map(|name| device(&format!("serial:{}", folder.path().join(name).display())));
-        assert_eq!(a, b);
-        assert_eq!(device(&format!("serial:{}?baud=9600", port.display())), a);
-        for (one, other, is_same) in [
-            ("tcp:localhost:7000", "tcp:127.0.0.1:7000", true),
-            ("tcp:LocalHost:7000", "tcp:[::1]:7000", true),
-            ("tcp:localhost:7000", "tcp:localhost:7001", false),
-            ("tcp:rig:7000", "tcp:RIG:7000?link=cobs", true),
-        ] {
-            assert_eq!(device(one) == device(other), is_same, "{one} and {other}");
         }
     }
 

@@ -150,6 +150,7 @@ impl Connect for Hosts {
             let mut options = session_options(settings, log);
             options.recorder.clone_from(&self.recorder);
             options.wait = self.wait;
+            options.is_alone = true;
             options.working_dir = folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned);
             options.sim_program.clone_from(&self.sim_program);
             let host = Host::connect(&target, options)

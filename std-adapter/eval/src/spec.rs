@@ -122,6 +122,13 @@ pub struct Spec {
     pub(super) members: Vec<(String, String)>,
 }
 
+impl Spec {
+    /// A text with `{{env.NAME}}` in the place of the values of environment variables that the eval has.
+    pub fn hidden(&self, text: &str) -> String {
+        self.mask.hidden(text)
+    }
+}
+
 /// How an eval is run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rigline::protocol::waza::{RunState, Summary};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use rigline_host::files;
@@ -234,7 +235,7 @@ pub(super) struct RunFile {
 
 impl RunFile {
     /// Adds a line, in one write. A line that was cut off by a crash is ended first.
-    pub(super) fn append(&mut self, value: &Value) -> io::Result<()> {
+    pub(super) fn append(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = Vec::new();
         if !ends_in_newline(&mut self.file)? {
             line.push(b'\n');

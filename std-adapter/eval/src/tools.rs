@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::list::list;
-use super::measurement::Statistics;
+use super::model::Statistic;
 use super::run::{self, OnEvent, TaskRecord};
 use super::runs::{Accepted, Request, Runs, StartError};
 use super::session::{Connect, Hosts, OnLog, Pending, Session, Unreached};
@@ -412,7 +412,7 @@ fn result(spec: &Spec, run: &str, outcome: &run::Outcome, class: Class) -> Map<S
 
 fn task(spec: &Spec, record: &TaskRecord) -> Value {
     let task = spec.tasks.get(record.task);
-    let measurements: Vec<Value> = record.measurements().iter().map(Statistics::to_json).collect();
+    let measurements: Vec<Value> = record.measurements().iter().map(|it| json!(Statistic::of(it))).collect();
     json!({
         "id": task.map_or("", |task| &task.id),
         "name": task.map_or("", |task| &task.name),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rigline::protocol::waza::Verdict;
@@ -19,6 +19,7 @@ pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use rigline_host::by_schema::{Schema, fit};
+use rigline_std::sync::lock;
 
 /// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,12 +34,17 @@ pub(super) struct RunContext {
     pub(super) cancel: CancellationToken,
     /// Who the rig is, once there was a session.
     pub(super) rig: OnceLock<Rig>,
+    /// Whether several tasks run at a time, so that log lines have to say which one they are of.
+    pub(super) is_parallel: bool,
 }
 
 /// Runs trials, one after the other, over one session.
 pub(super) struct Worker {
     context: Arc<RunContext>,
     session: Option<Box<dyn Session>>,
+    /// The task that it runs.
+    task: Arc<Mutex<String>>,
+    log: OnLog,
 }
 
 /// What does not fit the target's description.
@@ -71,6 +77,54 @@ impl EarlyEnd {
     }
 }
 
+/// The graders that failed, as texts.
+struct Failed {
+    all: Vec<String>,
+    /// Those that judge a step which did its part: certain, whatever happened after it.
+    certain: Vec<String>,
+}
+
+impl Failed {
+    fn of(task: &Task, grades: &[Grade], steps: &[StepRecord]) -> Self {
+        let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == Judgement::Failed);
+        let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
+        let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
+        Self {
+            all: failed().map(|(_, grade)| text(grade)).collect(),
+            certain: certain.map(|(_, grade)| text(grade)).collect(),
+        }
+    }
+
+    /// Why a trial did not pass, with all reasons: what the board did wrong comes first.
+    fn with(self, main: Option<EarlyEnd>, cleanup: Option<EarlyEnd>) -> Option<EarlyEnd> {
+        let Self { all, certain } = self;
+        let failed = |reasons: Vec<String>| EarlyEnd::new(Verdict::Failed, Cause::Board, reasons.join("; "));
+        match (main, cleanup) {
+            (Some(main), _) if main.verdict == Verdict::Cancelled => Some(main),
+            (Some(main), cleanup) => {
+                let cleanup = cleanup.map(|cleanup| cleanup.why);
+                if main.cause.is_rig() && !certain.is_empty() {
+                    return Some(failed(certain.into_iter().chain([main.why]).chain(cleanup).collect()));
+                }
+                let why: Vec<String> = [main.why].into_iter().chain(certain).chain(cleanup).collect();
+                Some(EarlyEnd { why: why.join("; "), ..main })
+            }
+            (None, None) => (!all.is_empty()).then(|| failed(all)),
+            (None, Some(cleanup)) if cleanup.verdict == Verdict::Failed || !certain.is_empty() => {
+                let reasons = if cleanup.verdict == Verdict::Failed { all } else { certain };
+                let cause = if reasons.is_empty() { cleanup.cause } else { Cause::Board };
+                let why: Vec<String> = reasons.into_iter().chain([cleanup.why]).collect();
+                Some(EarlyEnd::new(Verdict::Failed, cause, why.join("; ")))
+            }
+            // What the others judge may be what the cleanup did.
+            (None, Some(cleanup)) => {
+                let why: Vec<String> = [cleanup.why].into_iter().chain(all).collect();
+                Some(EarlyEnd { why: why.join("; "), ..cleanup })
+            }
+        }
+    }
+}
+
 /// The time of a trial.
 #[derive(Debug, Clone, Copy)]
 struct Time {
@@ -99,7 +153,17 @@ impl Time {
 
 impl Worker {
     pub(super) fn new(context: Arc<RunContext>) -> Self {
-        Self { context, session: None }
+        let task: Arc<Mutex<String>> = Arc::default();
+        let log: OnLog = if context.is_parallel {
+            let (log, task) = (context.log.clone(), task.clone());
+            Arc::new(move |level, text: &str| match lock(&task).as_str() {
+                "" => log(level, text),
+                task => log(level, &format!("{task}: {text}")),
+            })
+        } else {
+            context.log.clone()
+        };
+        Self { context, session: None, task, log }
     }
 
     /// Opens the session, if steps will need one.
@@ -118,7 +182,7 @@ impl Worker {
             target,
             context.spec.config.target_dir.as_deref(),
             context.spec.config.settings.clone(),
-            context.log.clone(),
+            self.log.clone(),
         );
         let session = tokio::select! {
             session = connecting => session?,
@@ -148,6 +212,7 @@ impl Worker {
     /// Runs a trial. Its cleanup steps run whatever happens.
     pub(super) async fn run(&mut self, task: &Task, number: u32) -> TrialRecord {
         let context = self.context.clone();
+        lock(&self.task).clone_from(&task.id);
         let started = Instant::now();
         let limit = task.timeout.unwrap_or(context.spec.config.timeout);
         let time = Time { deadline: started + limit, limit, of_agent: Duration::ZERO };
@@ -158,41 +223,15 @@ impl Worker {
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
         let cancelled = context.cancel.is_cancelled();
-        let is_done = main.is_ok();
-        let mut broken = main.err().or(cleanup);
+        let main = main.err();
         let mut grades = Vec::new();
-        if !(cancelled && broken.is_some()) {
+        if !(cancelled && (main.is_some() || cleanup.is_some())) {
             let evidence =
                 Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
             grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
         }
-        if broken.is_none() {
-            let failed: Vec<String> = grades
-                .iter()
-                .filter(|grade| grade.judgement == Judgement::Failed)
-                .map(|grade| format!("{}: {}", grade.grader, grade.message))
-                .collect();
-            if !failed.is_empty() {
-                broken = Some(EarlyEnd::new(Verdict::Failed, Cause::Board, failed.join("; ")));
-            }
-        }
-        if is_done
-            && let Some(cleanup) = &mut broken
-            && cleanup.verdict != Verdict::Failed
-        {
-            // What was measured before the cleanup is certain, whatever the rig did after that.
-            let certain = task
-                .graders
-                .iter()
-                .zip(&grades)
-                .filter(|(grader, grade)| grade.judgement == Judgement::Failed && grader.is_of_passed_step(&steps));
-            let failed: Vec<String> =
-                certain.map(|(_, grade)| format!("{}: {}", grade.grader, grade.message)).collect();
-            if !failed.is_empty() {
-                let why = format!("{}; {}", failed.join("; "), cleanup.why);
-                *cleanup = EarlyEnd::new(Verdict::Failed, Cause::Board, why);
-            }
-        }
+        let failed = Failed::of(task, &grades, &steps);
+        let mut broken = failed.with(main, cleanup);
         let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
             let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
@@ -274,7 +313,7 @@ impl Worker {
                     &context.workdir,
                     config.model.as_deref(),
                     &prompt,
-                    &context.log,
+                    &self.log,
                 );
                 // Dropping it ends the process group.
                 tokio::select! {
@@ -317,10 +356,7 @@ impl Worker {
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
         {
-            (context.log)(
-                Level::Warn,
-                &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()),
-            );
+            (self.log)(Level::Warn, &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()));
         }
         result
     }
@@ -341,7 +377,7 @@ impl Worker {
                 Err(_) => Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "timeout")),
             };
             if let Err(error) = self.record(step, answer, started, limit, steps) {
-                (self.context.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
+                (self.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
                 broken = broken.or(Some(error));
             }
         }
@@ -372,10 +408,7 @@ impl Worker {
         let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
         let fit = fit(&draft, &schema);
         if let Some(why) = &fit.unchecked {
-            (self.context.log)(
-                Level::Warn,
-                &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
-            );
+            (self.log)(Level::Warn, &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation));
         }
         if !fit.faults.is_empty() {
             let faults: Vec<String> = fit.faults.iter().map(|fault| format!("{fault}{}", known_names(fault))).collect();

@@ -67,7 +67,8 @@ export interface Transport {
   /** Ends the connection; the other side takes that for a loss. */
   close(): void | Promise<unknown>;
   onData: (data: Uint8Array) => void;
-  onEnd: (why?: string) => void;
+  /** `code`: of a WebSocket that was closed. */
+  onEnd: (why?: string, code?: number) => void;
 }
 
 export interface Options {
@@ -129,3 +130,6 @@ export declare function toJson(value: Json, where?: string): string;
 export declare function ofError(error: unknown): Answer;
 export declare function ofLog(params: unknown): Log;
 export declare function ofResult(result: unknown, text: string): Answer;
+
+/** Throws a TypeError unless a value is of one of these types, as `typeof` names them, or of these classes. */
+export declare function must(name: string, value: unknown, ...types: string[]): void;

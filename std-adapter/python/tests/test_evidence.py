@@ -8,6 +8,8 @@ import html
 import json
 import math
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +20,7 @@ import pytest
 
 import rigline
 from conftest import Script
+from rigline import _target
 from rigline.pytest_plugin import Measurement, MeasurementFailed
 from rigline.result import Reading
 
@@ -534,3 +537,57 @@ def test_a_test_may_use_several_rigs(pytester: pytest.Pytester, served: str) -> 
     run(pytester, "sim", "-k", "skipped").assert_outcomes(passed=1)
     for wrong in ("psu", "=sim", "psu=", "rig=sim"):
         assert run(pytester, "sim", f"--rigline-rig={wrong}").ret == pytest.ExitCode.USAGE_ERROR
+
+
+HOLD = """
+import time
+def test_hold(rig):
+    print("held", flush=True)
+    time.sleep(120)
+"""
+
+
+def test_a_rig_is_one_whatever_it_is_called_and_whichever_program_uses_it(pytester: pytest.Pytester, served: str) -> None:
+    # pyserial/pyserial#206
+    port = served.rpartition(":")[2]
+    names = [f"tcp:{host}:{port}" for host in ("localhost", "127.0.0.1", "[::ffff:127.0.0.1]")]
+    holding = pytester.makepyfile(test_hold=HOLD)
+    waiting = pytester.makepyfile(test_wait="def test_wait(rig): pass")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", f"--rigline-target={names[0]}", str(holding)]
+    holder = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert any("held" in line for line in holder.stdout)
+        for name in names:
+            result = run(pytester, name, "--rigline-wait=0.2", "--rigline-missing=skip", str(waiting))
+            # A rig that is in use is there.
+            result.assert_outcomes(errors=1)
+            result.stdout.fnmatch_lines([f"*is in use by another test run (process {holder.pid})*"])
+            with pytest.raises(rigline.RigBusy, match=f"process {holder.pid}"):
+                rigline.connect(name)
+            called = subprocess.run(
+                [_target.find_binary(), "call", name, "measure", "channel=3V3"], capture_output=True, text=True
+            )
+            assert called.returncode == 3 and f" is in use by process {holder.pid} (" in called.stderr, called
+    finally:
+        holder.kill()
+        holder.communicate()
+    # The lock goes with its holder. Sessions that are not runs share a server; while there is one, a run has to wait.
+    with rigline.connect(names[0], wait=10), rigline.connect(names[1]):
+        run(pytester, names[2], "--rigline-wait=0.2", str(waiting)).assert_outcomes(errors=1)
+    run(pytester, names[2], "--rigline-wait=10", str(waiting)).assert_outcomes(passed=1)
+
+
+def test_a_test_may_connect_to_the_rig_that_its_run_has(pytester: pytest.Pytester, served: str) -> None:
+    pytester.makepyfile(
+        f"""
+        import rigline
+        def test_own(rig):
+            with rigline.connect({served.replace("127.0.0.1", "localhost")!r}) as again:
+                again.measure(channel="3V3")
+            rig.measure(channel="3V3")
+        """
+    )
+    run(pytester, served, "--rigline-wait=0").assert_outcomes(passed=1)
+    # The recorded session goes through `rigline bridge`, which uses the rig for its holder.
+    run(pytester, served, "--rigline-wait=0", "--rigline-record=evidence").assert_outcomes(passed=1)

@@ -131,16 +131,6 @@ pub(super) fn check(text: &[u8]) -> Result<(), Fault> {
     rigline::json::check::check(text).map_err(|error| Fault::NotJson(format!("Parse error: {error}")))
 }
 
-/// Makes a line of a text that was checked: what ends lines can only stand between its tokens.
-pub(super) fn on_one_line(text: &mut Vec<u8>) {
-    for byte in text.iter_mut() {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
-    }
-    text.push(b'\n');
-}
-
 fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")

@@ -58,7 +58,9 @@
 //!
 //! # How it runs
 //! The extension lives on its own thread, and takes requests one at a time from a queue of
-//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished, unless
+//! [bounded length](Options::queue): in their order within a connection or session, in turn between those. What runs no operation is
+//! answered at once. A time limit counts from a request's arrival, and what is left of it goes to the extension; a call whose time is up
+//! before its turn gets an answer that says what runs. A call whose client is gone before it began is not begun; one that runs is finished, unless
 //! MCP has it cancelled. A client
 //! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
 //! for one that is gone if its call had to wait.
@@ -89,23 +91,21 @@ use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
 
 use self::body::Fault;
-use self::exchange::Exchange;
 use self::guard::Guard;
+use self::queue::{Asker, Line, Queue, Received};
 use self::stream::Client;
-use self::worker::{Refused, Worker};
 use crate::net::{Access, ListenAddress, Listeners};
 use crate::signals::Signals;
 
-pub use self::worker::ServerInfo;
+pub use self::queue::ServerInfo;
 pub use crate::net::Token;
 
 mod body;
-pub(crate) mod exchange;
 #[doc(hidden)]
 pub mod guard;
+pub(crate) mod queue;
 #[doc(hidden)]
 pub mod stream;
-mod worker;
 
 /// How a protocol is spoken over HTTP.
 ///
@@ -125,8 +125,6 @@ pub struct Routes {
     protocol: &'static Protocol,
     routes: &'static [Route],
     refusal: fn(u16, &str) -> String,
-    /// How requests of [`Endpoint::Exchange`] are distinguished on one stream; none if requests take turns.
-    dialect: Option<&'static exchange::Dialect>,
 }
 
 /// A future that a connection's task runs.
@@ -141,12 +139,7 @@ impl Routes {
         routes: &'static [Route],
         refusal: fn(status: u16, text: &str) -> String,
     ) -> Self {
-        Self { protocol, routes, refusal, dialect: None }
-    }
-
-    /// With requests at the same time, for routes that are an [`Endpoint::Exchange`].
-    pub(crate) const fn with_dialect(self, dialect: &'static exchange::Dialect) -> Self {
-        Self { dialect: Some(dialect), ..self }
+        Self { protocol, routes, refusal }
     }
 
     /// The path of all requests, if there is only one and it is fixed.
@@ -204,8 +197,8 @@ pub(crate) enum Endpoint {
     Line(&'static str),
     Request,
     Answer(fn(&[u8], &Manifest) -> String),
-    /// By a function, over the [exchange](exchange::Exchange) with the extension, for JSON-RPC.
-    Exchange(fn(Arc<Service>, Client, Request) -> Pending<Response>),
+    /// By a function, over the [queue] before the extension.
+    Function(fn(Arc<Service>, Client, Request) -> Pending<Response>),
 }
 
 /// How a server behaves.
@@ -392,11 +385,11 @@ impl Server {
     ) -> io::Result<()> {
         let Self { listeners, options } = self;
         let listeners = Listeners::new(listeners)?;
-        let (worker, mut ended) = Worker::start(&options, make).await?;
+        let (queue, mut ended) = Queue::start(&options, make).await?;
         let state = Arc::new(Service {
-            manifest: worker.manifest(),
+            manifest: queue.manifest(),
             memory: Arc::new(Semaphore::new(options.memory >> 10)),
-            worker,
+            queue,
             options,
         });
         let options = &state.options;
@@ -413,7 +406,7 @@ impl Server {
         };
         let (result, finish) = front.serve(listeners, router(&state), ending).await;
         let _ = tokio::time::timeout(options.stop_timeout, finish).await;
-        state.worker.close();
+        state.queue.close();
         if result.is_ok() {
             return tokio::time::timeout(options.stop_timeout, ended)
                 .await
@@ -513,7 +506,7 @@ fn check_path(options: &Options) -> io::Result<()> {
 pub(crate) struct Service {
     options: Options,
     manifest: &'static Manifest,
-    worker: Worker,
+    queue: Queue,
     /// The memory that is left for bodies, in KiB.
     memory: Arc<Semaphore>,
 }
@@ -528,7 +521,7 @@ fn router(service: &Arc<Service>) -> Router {
         };
         let methods = match endpoint {
             // Only it knows what can be deleted.
-            Endpoint::Exchange(_) => post(answer).delete(answer),
+            Endpoint::Function(_) => post(answer).delete(answer),
             _ => post(answer),
         };
         router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
@@ -555,9 +548,9 @@ async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
 }
 
 impl Service {
-    /// The parts of the server that the extension's thread uses.
-    pub(crate) fn manifest(&self) -> &'static Manifest {
-        self.manifest
+    pub(crate) fn not_allowed(&self) -> Response {
+        let refusal = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
+        ([(header::ALLOW, "POST")], refusal).into_response()
     }
 
     /// As [`Options::reply_limit`].
@@ -565,26 +558,18 @@ impl Service {
         self.options.reply_limit
     }
 
-    pub(crate) fn not_allowed(&self) -> Response {
-        let refusal = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
-        ([(header::ALLOW, "POST")], refusal).into_response()
-    }
-
-    /// The stream to the extension, for protocols that have one.
-    pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
-        self.worker.exchange()
+    /// The queue before the extension.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: Client, request: Request) -> Response {
         match endpoint {
-            Endpoint::Exchange(answer) => answer(self.clone(), client, request).await,
+            Endpoint::Function(answer) => answer(self.clone(), client, request).await,
             Endpoint::Fixed(reply) => self.fixed(reply, request).await,
             Endpoint::Line(line) => self.line(line, client, request).await,
             Endpoint::Request => match self.body(request).await {
-                Ok((mut line, _permit)) => {
-                    body::on_one_line(&mut line);
-                    self.ask(line, client).await
-                }
+                Ok((text, _permit)) => self.ask(text, client).await,
                 Err(fault) => self.fault(&fault),
             },
             Endpoint::Answer(answer) => match self.body(request).await {
@@ -597,7 +582,7 @@ impl Service {
     /// Answers at once, even while a call runs.
     async fn fixed(&self, reply: &'static str, request: Request) -> Response {
         match self.optional_body(request).await {
-            Ok(()) if self.worker.is_alive() => json(StatusCode::OK, format!("{reply}\n")),
+            Ok(()) if self.queue.is_alive() => json(StatusCode::OK, format!("{reply}\n")),
             Ok(()) => self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
             Err(fault) => self.fault(&fault),
         }
@@ -615,7 +600,7 @@ impl Service {
     /// The extension answers a request whose path says everything.
     async fn line(&self, line: &str, client: Client, request: Request) -> Response {
         match self.optional_body(request).await {
-            Ok(()) => self.ask(format!("{line}\n").into(), client).await,
+            Ok(()) => self.ask(line.into(), client).await,
             Err(fault) => self.fault(&fault),
         }
     }
@@ -626,20 +611,32 @@ impl Service {
         if text.is_empty() { Ok(()) } else { body::check(&text) }
     }
 
-    async fn ask(&self, line: Vec<u8>, client: Client) -> Response {
-        match self.worker.ask(line, client).await {
-            Ok(reply) => json(StatusCode::OK, reply),
-            Err(Refused::Full) => self.full(),
-            Err(Refused::Abandoned) => {
-                let text = "the connection was closed while the request waited: it was not begun";
-                self.refuse(StatusCode::REQUEST_TIMEOUT, text)
-            }
+    async fn ask(&self, message: Vec<u8>, client: Client) -> Response {
+        let asker = Asker { client: &client, session: None, cancels: false };
+        let mut reply = match self.queue.receive(message, &asker) {
+            Received::Reply(reply) | Received::StaysOpen(reply) => reply,
+            Received::Full => return self.full(),
             // It was JSON, and no request: an answer, such as a mirror would send.
-            Err(Refused::Silent) => self.refuse(StatusCode::OK, "the body is not a request"),
-            Err(Refused::Gone) => {
-                self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
-            }
-        }
+            Received::Silent => return self.refuse(StatusCode::OK, "the body is not a request"),
+            Received::Gone => return self.ended(),
+            Received::Waits(mut incoming) => loop {
+                match incoming.line().await {
+                    Some(Line::Reply(reply)) => break reply,
+                    Some(Line::Notification(_)) => {}
+                    None if self.queue.is_alive() => {
+                        let text = "the connection was closed while the request waited: it was not begun";
+                        return self.refuse(StatusCode::REQUEST_TIMEOUT, text);
+                    }
+                    None => return self.ended(),
+                }
+            },
+        };
+        reply.push(b'\n');
+        json(StatusCode::OK, reply)
+    }
+
+    fn ended(&self) -> Response {
+        self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
     }
 
     pub(crate) fn full(&self) -> Response {

@@ -27,6 +27,16 @@ impl Client {
     pub fn is_gone(&self) -> bool {
         matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
     }
+
+    /// What distinguishes its connection from all that are open.
+    pub(super) fn key(&self) -> usize {
+        self.0.key()
+    }
+
+    /// Its address, for people.
+    pub(super) fn peer(&self) -> String {
+        self.0.ends().map_or_else(|| "an address that is not known".to_owned(), |ends| ends.peer.to_string())
+    }
 }
 
 /// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server

@@ -26,29 +26,21 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
+use rigline::engine::LEAST_REPLY;
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
-use rigline::{Manifest, Operation, rpc};
+use rigline::rpc;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::described::described;
 #[cfg(doc)]
-use crate::http::exchange::SESSIONS;
-use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoing};
+use crate::http::queue::SESSIONS;
+use crate::http::queue::{Asker, Incoming, Line, Received};
 use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 
 /// The routes.
-pub const ROUTES: Routes =
-    Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Exchange(answer))], refusal).with_dialect(&DIALECT);
-
-static DIALECT: Dialect = Dialect {
-    progress: "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":",
-    cancel: |number| {
-        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{number}}}}}")
-    },
-};
+pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
@@ -98,45 +90,44 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
             Err(fault) => return service.fault(&fault),
         };
         let text = String::from_utf8(text).unwrap_or_default();
-        let Some(exchange) = service.exchange() else {
-            return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended");
-        };
+        let queue = service.queue();
         let Ok(json) = Json::parse(text.as_bytes()) else {
             return service.refuse(StatusCode::BAD_REQUEST, "the body is not JSON");
         };
-        let is_unknown = session(&headers).is_some_and(|name| !exchange.knows_session(name));
+        let is_unknown = session(&headers).is_some_and(|name| queue.session(name).is_none());
         if json.kind() == Kind::Array {
-            return if is_unknown { no_session(None) } else { batch(&service, exchange, &headers, json).await };
+            return if is_unknown { no_session(None) } else { batch(&service, &headers, &client, json).await };
         }
         match Message::read(json, &headers) {
-            Ok(Message::Request(outgoing)) => {
-                let is_modern = outgoing.cancels;
-                let begins = !is_modern && outgoing.is("initialize", json);
-                if !is_modern && !begins && is_unknown {
-                    return no_session(Some(outgoing.id));
+            Ok(Message::Request(request)) => {
+                let begins = !request.is_modern && request.is("initialize");
+                if !request.is_modern && !begins && is_unknown {
+                    return no_session(Some(request.id));
                 }
-                if is_modern && outgoing.is("subscriptions/listen", json) {
-                    return subscription(&outgoing, client);
-                }
-                if let Some(reply) = without_a_call(&service, exchange, &outgoing, json) {
-                    let mut response = json_response(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply);
-                    if begins && let Ok(name) = HeaderValue::from_str(&exchange.open_session()) {
-                        response.headers_mut().insert(SESSION, name);
+                match queue.receive(request.json.as_bytes().to_vec(), &request.asker(&client)) {
+                    Received::Reply(reply) => {
+                        let mut response = reply_response(reply, request.is_modern);
+                        if begins && let Ok(name) = HeaderValue::from_str(&queue.open_session()) {
+                            response.headers_mut().insert(SESSION, name);
+                        }
+                        response
                     }
-                    return response;
-                }
-                let least_level = exchange.least_level(outgoing.session);
-                match exchange.send(&outgoing) {
-                    Ok(incoming) => {
-                        let logs = accepts_events(&headers).then_some(least_level);
-                        respond(&service, incoming, client, is_modern, logs).await
+                    // Nothing that could be subscribed to ever changes.
+                    Received::StaysOpen(acknowledgement) => {
+                        events(Events { first: Some(event(&acknowledgement)), ..Events::silent(client) })
                     }
-                    Err(refused) => not_taken(&service, refused),
+                    Received::Waits(incoming) => {
+                        let takes_events = accepts_events(&headers);
+                        respond(&service, incoming, client, request.is_modern, takes_events).await
+                    }
+                    Received::Silent => StatusCode::ACCEPTED.into_response(),
+                    Received::Full => service.full(),
+                    Received::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                 }
             }
             Ok(Message::Cancel(_) | Message::Notification) if is_unknown => no_session(None),
             Ok(Message::Cancel(id)) => {
-                exchange.cancel(id, session(&headers));
+                queue.cancel(id, session(&headers));
                 StatusCode::ACCEPTED.into_response()
             }
             Ok(Message::Notification) => StatusCode::ACCEPTED.into_response(),
@@ -145,36 +136,15 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
     })
 }
 
+const ENDED: &str = "the extension has ended without an answer";
+
+fn reply_response(reply: Vec<u8>, is_modern: bool) -> Response {
+    json_response(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply)
+}
+
 /// The session that a client names (Session Management); what is not text names none that there is.
 fn session(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION).map(|name| name.to_str().unwrap_or_default())
-}
-
-/// The reply to a request that runs no tool. It does not wait for the extension.
-fn without_a_call(
-    service: &Service,
-    exchange: &Arc<Exchange>,
-    request: &Outgoing<'_>,
-    json: Json<'_>,
-) -> Option<Vec<u8>> {
-    if request.is_call && names_a_tool(service.manifest(), json) || !exchange.is_alive() {
-        return None;
-    }
-    if let Some(reply) = limit_logs(exchange, request, json) {
-        return Some(reply.into_bytes());
-    }
-    if !request.cancels && request.is("initialize", json) && exchange.begins() {
-        // The extension learns of it in its turn.
-        let _ = exchange.send(request);
-    }
-    described(service.manifest(), request.text, service.reply_limit())
-}
-
-/// Whether a call is of a tool that there is.
-fn names_a_tool(manifest: &Manifest, call: Json<'_>) -> bool {
-    let Some(name) = call.get("params").and_then(|params| params.get("name")?.text()) else { return false };
-    let is = |operation: &Operation| name == *operation.name || name.chars().eq(operation.identifier().map(char::from));
-    manifest.operations.iter().any(is)
 }
 
 /// Session Management: 404 has the client begin another session.
@@ -186,9 +156,9 @@ fn no_session(id: Option<&str>) -> Response {
 fn end_session(service: &Service, headers: &HeaderMap) -> Response {
     let is_modern =
         headers.get("mcp-protocol-version").is_some_and(|version| version.as_bytes() > mcp::LEGACY[0].as_bytes());
-    match (session(headers), service.exchange()) {
-        (Some(name), Some(exchange)) if !is_modern => {
-            if exchange.end_session(name) {
+    match session(headers) {
+        Some(name) if !is_modern => {
+            if service.queue().end_session(name) {
                 StatusCode::NO_CONTENT.into_response()
             } else {
                 no_session(None)
@@ -200,7 +170,7 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
 
 /// A message of a client.
 enum Message<'t> {
-    Request(Outgoing<'t>),
+    Request(Asked<'t>),
     /// It cancels the request with this id.
     Cancel(&'t str),
     /// It needs no answer.
@@ -282,21 +252,27 @@ impl<'t> Message<'t> {
                 format!("MCP-Protocol-Version: {version} is not supported; supported are {}", mcp::LEGACY.join(", "));
             return Err(Refused::new(Some(id), rpc::INVALID_REQUEST, text));
         }
-        let token = meta.get("progressToken").filter(|token| matches!(token.kind(), Kind::String | Kind::Number));
-        Ok(Self::Request(Outgoing {
-            text: json.as_str(),
-            id,
-            token: token.map(|token| token.as_str()),
-            is_call: method == "tools/call",
-            cancels: is_modern,
-            session: session(headers).filter(|_| !is_modern),
-        }))
+        Ok(Self::Request(Asked { json, id, is_modern, session: session(headers).filter(|_| !is_modern) }))
     }
 }
 
-impl Outgoing<'_> {
-    fn is(&self, method: &str, json: Json<'_>) -> bool {
-        json.get("method").and_then(|method| method.text()).is_some_and(|text| text == *method)
+/// A request whose headers agree with it.
+struct Asked<'t> {
+    json: Json<'t>,
+    /// Its id's JSON text.
+    id: &'t str,
+    is_modern: bool,
+    /// The session that it is of.
+    session: Option<&'t str>,
+}
+
+impl Asked<'_> {
+    fn is(&self, method: &str) -> bool {
+        self.json.get("method").and_then(|method| method.text()).is_some_and(|text| text == *method)
+    }
+
+    fn asker<'a>(&'a self, client: &'a Client) -> Asker<'a> {
+        Asker { client, session: self.session, cancels: self.is_modern }
     }
 }
 
@@ -389,49 +365,117 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accepted.any(|value| value.contains("text/event-stream") || value.contains("*/*"))
 }
 
-/// Answers the members of a batch, which only 2025-03-26 has, one after the other.
-async fn batch(service: &Service, exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
-    let mut replies: Vec<String> = Vec::new();
-    let mut is_empty = true;
+/// Answers the members of a batch, which only 2025-03-26 has, one after the other. Other clients' calls may come between. It ends with
+/// its client, and when its replies are longer than one reply may be.
+async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Json<'_>) -> Response {
+    let refused = |text: &str| Refused::new(None, rpc::INVALID_REQUEST, text).response();
+    match json.elements().count() {
+        0 => return refused("Invalid Request: an empty batch"),
+        1..=rpc::MAX_BATCH => {}
+        _ => return refused("Invalid Request: a batch of more than 64 members"),
+    }
+    let mut replies = Replies { text: Vec::new(), limit: service.reply_limit(), is_full: false };
     for member in json.elements() {
-        is_empty = false;
         match Message::read(member, headers) {
-            Ok(Message::Request(outgoing)) if outgoing.cancels => {
+            Ok(Message::Request(request)) if request.is_modern => {
                 let text = "batches are part of 2025-03-26 only";
-                replies.push(Refused::new(Some(outgoing.id), rpc::INVALID_REQUEST, text).body().to_string());
+                replies.add(Refused::new(Some(request.id), rpc::INVALID_REQUEST, text).body().to_string().as_bytes());
             }
-            Ok(Message::Request(outgoing)) => {
-                if let Some(reply) = without_a_call(service, exchange, &outgoing, member) {
-                    replies.push(String::from_utf8_lossy(&reply).into_owned());
-                    continue;
-                }
-                let Ok(mut incoming) = exchange.send(&outgoing) else { continue };
-                while let Some(line) = incoming.line().await {
-                    if let Line::Reply(reply) = line {
-                        replies.push(String::from_utf8_lossy(&reply).into_owned());
-                    }
+            Ok(Message::Request(request)) if replies.is_full() => replies.add_too_large(request.id),
+            Ok(Message::Request(request)) => {
+                let reply = match service.queue().receive(member.as_bytes().to_vec(), &request.asker(client)) {
+                    Received::Reply(reply) => Some(reply),
+                    Received::Waits(mut incoming) => match reply_to(&mut incoming, client).await {
+                        Ok(reply) => reply,
+                        Err(Abandoned) => return StatusCode::REQUEST_TIMEOUT.into_response(),
+                    },
+                    Received::Full => return service.full(),
+                    Received::Gone => return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
+                    Received::StaysOpen(_) | Received::Silent => None,
+                };
+                match reply {
+                    Some(reply) if replies.has_room(reply.len()) => replies.add(&reply),
+                    Some(_) => replies.add_too_large(request.id),
+                    None => {}
                 }
             }
-            Ok(Message::Cancel(id)) => exchange.cancel(id, session(headers)),
+            Ok(Message::Cancel(id)) => service.queue().cancel(id, session(headers)),
             Ok(Message::Notification) => {}
-            Err(refused) => replies.push(refused.body().to_string()),
+            Err(refused) => replies.add(refused.body().to_string().as_bytes()),
         }
     }
-    match (is_empty, replies.as_slice()) {
-        (true, _) => Refused::new(None, rpc::INVALID_REQUEST, "Invalid Request: an empty batch").response(),
-        (false, []) => StatusCode::ACCEPTED.into_response(),
-        (false, replies) => json_response(StatusCode::OK, format!("[{}]", replies.join(","))),
+    match replies.end() {
+        Some(text) => json_response(StatusCode::OK, text),
+        None => StatusCode::ACCEPTED.into_response(),
     }
 }
 
-/// Waits for the first line: a reply is the whole response, a notification begins a stream. `logs` is the lowest level
-/// of the requested logs; none if the client does not accept a stream.
+/// The replies to a batch.
+struct Replies {
+    text: Vec<u8>,
+    limit: usize,
+    /// One did not fit: nothing more is run, since nobody would hear what came of it.
+    is_full: bool,
+}
+
+impl Replies {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.text.len().saturating_add(bytes).saturating_add(2) <= self.limit
+    }
+
+    /// Whether nothing more is to be run.
+    fn is_full(&self) -> bool {
+        self.is_full || !self.has_room(LEAST_REPLY)
+    }
+
+    fn add(&mut self, reply: &[u8]) {
+        self.text.push(if self.text.is_empty() { b'[' } else { b',' });
+        self.text.extend_from_slice(reply);
+    }
+
+    fn add_too_large(&mut self, id: &str) {
+        self.is_full = true;
+        let text = format!("the replies to the batch are longer than {} bytes", self.limit);
+        self.add(error(Some(id), rpc::INTERNAL_ERROR, &text).to_string().as_bytes());
+    }
+
+    fn end(mut self) -> Option<Vec<u8>> {
+        if self.text.is_empty() {
+            return None;
+        }
+        self.text.push(b']');
+        Some(self.text)
+    }
+}
+
+/// The client was gone.
+struct Abandoned;
+
+/// Waits for the reply to a member of a batch; none if it was cancelled.
+async fn reply_to(incoming: &mut Incoming, client: &Client) -> Result<Option<Vec<u8>>, Abandoned> {
+    let mut watch = ticks();
+    loop {
+        tokio::select! {
+            line = incoming.line() => match line {
+                Some(Line::Reply(reply)) => return Ok(Some(reply)),
+                Some(Line::Notification(_)) => {}
+                None => return Ok(None),
+            },
+            _ = watch.tick() => if client.is_gone() {
+                incoming.cancel();
+                return Err(Abandoned);
+            }
+        }
+    }
+}
+
+/// Waits for the first line: a reply is the whole response, a notification begins a stream if the client accepts one.
 async fn respond(
     service: &Service,
     mut incoming: Incoming,
     client: Client,
     is_modern: bool,
-    logs: Option<usize>,
+    takes_events: bool,
 ) -> Response {
     let mut watch = ticks();
     loop {
@@ -447,52 +491,16 @@ async fn respond(
             }
         };
         return match line {
-            Some(Line::Notification(line)) => match logs {
-                Some(least) if is_wanted(&line, least) => {
-                    let stream = Events { least_level: least, ..Events::new(incoming, client, is_modern) };
-                    events(Events { first: Some(event(&line)), ..stream })
-                }
-                _ => continue,
-            },
-            Some(Line::Reply(reply)) => {
-                let status = if is_modern { status_of(&reply) } else { StatusCode::OK };
-                json_response(status, reply)
+            Some(Line::Notification(line)) if takes_events => {
+                events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) })
             }
+            Some(Line::Notification(_)) => continue,
+            Some(Line::Reply(reply)) => reply_response(reply, is_modern),
             // It was cancelled, or the extension has ended.
-            None if service.exchange().is_some_and(|exchange| exchange.is_alive()) => {
-                StatusCode::ACCEPTED.into_response()
-            }
-            None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer"),
+            None if service.queue().is_alive() => StatusCode::ACCEPTED.into_response(),
+            None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
         };
     }
-}
-
-/// The log levels, the lowest first (Logging, Log Levels).
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
-/// Logging, Setting Log Level: for the session only, since the extension has one level for all clients. A request that is not valid is the
-/// extension's to answer.
-fn limit_logs(exchange: &Exchange, request: &Outgoing<'_>, json: Json<'_>) -> Option<String> {
-    if request.cancels || !request.is("logging/setLevel", json) {
-        return None;
-    }
-    let level = json.get("params")?.get("level")?.text()?;
-    let least = LEVELS.iter().position(|known| level == **known)?;
-    exchange.limit_logs(request.session, least);
-    Some(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", request.id))
-}
-
-/// Whether a notification is not a log below this level.
-fn is_wanted(line: &[u8], least: usize) -> bool {
-    if least == 0 {
-        return true;
-    }
-    let level_of = |line: Json<'_>| {
-        let is_log = line.get("method")?.text()? == "notifications/message";
-        let level = line.get("params")?.get("level")?.text().filter(|_| is_log)?;
-        LEVELS.iter().position(|known| level == **known)
-    };
-    Json::parse(line).ok().and_then(level_of).is_none_or(|level| level >= least)
 }
 
 /// The status that goes with an error of the modern era.
@@ -504,22 +512,6 @@ fn status_of(reply: &[u8]) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         _ => StatusCode::OK,
-    }
-}
-
-/// Acknowledges a subscription, and keeps its stream open: nothing that could be subscribed to ever changes.
-fn subscription(request: &Outgoing<'_>, client: Client) -> Response {
-    let acknowledgement = format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}},\"notifications\":{{}}}}}}",
-        request.id
-    );
-    events(Events { first: Some(event(acknowledgement.as_bytes())), ..Events::silent(client) })
-}
-
-fn not_taken(service: &Service, refused: NotTaken) -> Response {
-    match refused {
-        NotTaken::Full => service.full(),
-        NotTaken::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
     }
 }
 
@@ -552,8 +544,6 @@ struct Events {
     client: Client,
     ticks: Interval,
     silent: u32,
-    /// The least level of logs.
-    least_level: usize,
 }
 
 impl Events {
@@ -562,16 +552,7 @@ impl Events {
     }
 
     fn silent(client: Client) -> Self {
-        Self {
-            first: None,
-            incoming: None,
-            is_over: false,
-            watches: true,
-            client,
-            ticks: ticks(),
-            silent: 0,
-            least_level: 0,
-        }
+        Self { first: None, incoming: None, is_over: false, watches: true, client, ticks: ticks(), silent: 0 }
     }
 }
 
@@ -587,12 +568,9 @@ impl hyper::body::Body for Events {
         if let Some(first) = this.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        while let Some(incoming) = &mut this.incoming
+        if let Some(incoming) = &mut this.incoming
             && let Poll::Ready(line) = incoming.poll_line(task)
         {
-            if matches!(&line, Some(Line::Notification(line)) if !is_wanted(line, this.least_level)) {
-                continue;
-            }
             this.silent = 0;
             return Poll::Ready(match line {
                 Some(Line::Notification(line)) => Some(Ok(Frame::data(event(&line)))),

@@ -53,8 +53,13 @@ impl Token {
     }
 
     /// A new random token, of 32 hexadecimal digits.
+    ///
+    /// # Panics
+    /// The system has no random numbers.
     pub fn random() -> Self {
-        Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the system has random numbers");
+        Self(format!("{:032x}", u128::from_ne_bytes(bytes)).as_bytes().into())
     }
 
     /// The token in a file of this user's own, which is made with a new token if it is not there. On Unix, the file and the folder that is

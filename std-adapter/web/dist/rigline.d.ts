@@ -1,8 +1,8 @@
-import { type Event } from './session.js';
+import type { Event } from './session.js';
 export { Rig, RiglineError, duration, toJson } from './session.js';
 export type { Answer, CallOptions, Event, Json, Kind as ErrorKind, Log, Manifest, Operation, Options, Result, Transport } from './session.js';
 export { webSerial, webSocket } from './transports.js';
-export type { WebSerialOptions } from './transports.js';
+export type { Port, WebSerialOptions } from './transports.js';
 /** Whose a message is. */
 export type Protocol = 'gevals' | 'amplifier' | 'namel3ss' | 'waza' | 'mcp';
 /**
@@ -23,7 +23,7 @@ export interface Fault {
  * Loads the module, once. Without a source it is the file `rigline_web.wasm` beside this one. A worker is best given what `module()` gives
  * here, so that it need not compile it again.
  */
-export declare function load(source?: URL | string | BufferSource | WebAssembly.Module): Promise<void>;
+export declare function load(source?: URL | string | ArrayBuffer | ArrayBufferView<ArrayBuffer> | WebAssembly.Module): Promise<void>;
 /** The compiled module, to be handed to a worker. */
 export declare function module(): WebAssembly.Module;
 /** Checks that a text is one JSON text (RFC 8259, with at most 128 containers open at once); gives what is wrong with it. */

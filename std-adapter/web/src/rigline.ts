@@ -2,12 +2,13 @@
 //
 // Load the module once with `await load()`. Each Decoder and each Client then has its own instance, whose memory is freed with it.
 
-import { ofError, ofLog, ofResult, type Event } from '../../js/src/index.js';
+import { defaults, must, ofError, ofLog, ofResult } from '../../js/src/rig.js';
+import type { Event } from '../../js/src/index.js';
 
-export { Rig, RiglineError, duration, toJson } from '../../js/src/index.js';
+export { Rig, RiglineError, duration, toJson } from '../../js/src/rig.js';
 export type { Answer, CallOptions, Event, Json, Kind as ErrorKind, Log, Manifest, Operation, Options, Result, Transport } from '../../js/src/index.js';
 export { webSerial, webSocket } from './transports.js';
-export type { WebSerialOptions } from './transports.js';
+export type { Port, WebSerialOptions } from './transports.js';
 
 /** Whose a message is. */
 export type Protocol = 'gevals' | 'amplifier' | 'namel3ss' | 'waza' | 'mcp';
@@ -71,7 +72,7 @@ let shared: Exports | null = null;
  * Loads the module, once. Without a source it is the file `rigline_web.wasm` beside this one. A worker is best given what `module()` gives
  * here, so that it need not compile it again.
  */
-export async function load(source: URL | string | BufferSource | WebAssembly.Module = new URL('./rigline_web.wasm', import.meta.url)): Promise<void> {
+export async function load(source: URL | string | ArrayBuffer | ArrayBufferView<ArrayBuffer> | WebAssembly.Module = new URL('./rigline_web.wasm', import.meta.url)): Promise<void> {
   if (compiled) return;
   if (source instanceof WebAssembly.Module) compiled = source;
   else if (source instanceof URL || typeof source === 'string') compiled = await fromUrl(new URL(source, import.meta.url));
@@ -129,6 +130,7 @@ function faultOf(number: number, position: number, limit: number): Fault {
 
 /** Checks that a text is one JSON text (RFC 8259, with at most 128 containers open at once); gives what is wrong with it. */
 export function validate(text: string | Uint8Array): Fault | null {
+  must('text', text, 'string', 'Uint8Array');
   shared ??= instance();
   write(shared, typeof text === 'string' ? encoder.encode(text) : text);
   const found = shared.validate();
@@ -258,6 +260,9 @@ export class Decoder {
 
   /** `limit`: the longest line, in bytes (16 MiB). `serial`: a lone CR ends a line too, as terminals on serial ports send it. */
   constructor({ limit = LIMIT, serial = false }: { limit?: number; serial?: boolean } = {}) {
+    must('limit', limit, 'number');
+    must('serial', serial, 'boolean');
+    if (!(limit > 0 && limit < 2 ** 31)) throw new RangeError(`limit must be from 1 to 2147483647, not ${limit}`);
     this.#limit = limit;
     this.#serial = serial;
     this.reset();
@@ -265,6 +270,7 @@ export class Decoder {
 
   /** Takes the next bytes, and gives the lines that are whole now. The bytes are copied. */
   push(bytes: Uint8Array): Message[] {
+    must('bytes', bytes, 'Uint8Array');
     const messages: Message[] = [];
     for (let at = 0; at < bytes.length; at += PIECE) {
       const piece = bytes.slice(at, at + PIECE);
@@ -317,11 +323,14 @@ export class Client {
 
   /** Ids begin behind `base`: for servers that outlive the client it should be random. */
   constructor(base = 0) {
+    must('base', base, 'number');
     this.#wasm.client(base);
   }
 
   /** A request's id, and its line with the newline. `params` is JSON text. Up to eight requests may be out. */
   request(method: string, params: string): { id: number; line: string } {
+    must('method', method, 'string');
+    must('params', params, 'string');
     const name = encoder.encode(method);
     write(this.#wasm, name, encoder.encode(params));
     const id = this.#wasm.request(name.length);
@@ -335,6 +344,7 @@ export class Client {
 
   /** What a line is: a list of `{ reply }`, `{ log }`, `{ send }` and `{ noise }`, as several messages may stand on it. */
   receive(line: string | Uint8Array): Event[] {
+    must('line', line, 'string', 'Uint8Array');
     const wasm = this.#wasm;
     const bytes = typeof line === 'string' ? encoder.encode(line) : line;
     // What goes before the text is what the module takes off too, so that places are those in these bytes.
@@ -364,3 +374,5 @@ export class Client {
     return { reply: { id, answer: isCall ? ofResult(result, text) : { kind: 'success', result } } };
   }
 }
+
+defaults.session = (base) => new Client(base);

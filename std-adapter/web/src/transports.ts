@@ -1,6 +1,7 @@
 // The ways by which a page reaches a rig: the WebSocket of `rigline web`, and Web Serial.
 
-import { RiglineError, type Transport } from '../../js/src/index.js';
+import type { Transport } from '../../js/src/index.js';
+import { RiglineError, must } from '../../js/src/rig.js';
 
 const encoder = new TextEncoder();
 
@@ -14,6 +15,7 @@ const ENDS = new Map([
 /** The connection to `rigline web`: a text frame is a line, or several where the address has `lines=many`. Rejects with a RiglineError of kind `connect` where there is none. */
 export function webSocket(url: string | URL): Promise<Transport> {
   return new Promise((resolve, reject) => {
+    must('url', url, 'string', 'URL');
     const socket = new WebSocket(url);
     let ended = () => {};
     const gone = new Promise<void>((done) => (ended = done));
@@ -21,6 +23,7 @@ export function webSocket(url: string | URL): Promise<Transport> {
       onData: () => {},
       onEnd: () => {},
       send: (text) => {
+        must('text', text, 'string');
         if (socket.readyState === WebSocket.OPEN) socket.send(text.replace(/\n$/, ''));
       },
       close: () => {
@@ -35,10 +38,21 @@ export function webSocket(url: string | URL): Promise<Transport> {
     socket.onclose = ({ code, reason }) => {
       const why = reason || (ENDS.get(code) ?? `the server closed the connection with the code ${code}`);
       reject(new RiglineError('connect', why, { code }));
-      transport.onEnd(why);
+      transport.onEnd(why, code);
       ended();
     };
   });
+}
+
+/** What is used of a `SerialPort` of Web Serial, which not every TypeScript knows. */
+export interface Port {
+  readonly readable: ReadableStream<Uint8Array> | null;
+  readonly writable: WritableStream<Uint8Array> | null;
+  open(options: { baudRate: number; bufferSize?: number }): Promise<void>;
+  close(): Promise<void>;
+  setSignals(signals: { dataTerminalReady?: boolean }): Promise<void>;
+  addEventListener(type: 'disconnect', listener: () => void): void;
+  removeEventListener(type: 'disconnect', listener: () => void): void;
 }
 
 export interface WebSerialOptions {
@@ -47,7 +61,9 @@ export interface WebSerialOptions {
 }
 
 /** The connection to a board on a serial port that the user has chosen. Closing it drops DTR, which ends the board's session. */
-export async function webSerial(port: SerialPort, { baudRate = 115200 }: WebSerialOptions = {}): Promise<Transport> {
+export async function webSerial(port: Port, { baudRate = 115200 }: WebSerialOptions = {}): Promise<Transport> {
+  must('port.open', port?.open, 'function');
+  must('baudRate', baudRate, 'number');
   try {
     await port.open({ baudRate, bufferSize: 65536 });
   } catch (error) {
@@ -70,6 +86,7 @@ export async function webSerial(port: SerialPort, { baudRate = 115200 }: WebSeri
     onData: () => {},
     onEnd: () => {},
     send: (line) => {
+      must('text', line, 'string');
       writer.write(encoder.encode(line)).catch((error: unknown) => {
         why = `nothing can be sent: ${text(error)}`;
         void reader.cancel().catch(() => {});

@@ -180,3 +180,44 @@ test('a rig over any transport', async () => {
   assert.equal(rig.manifest.name, 'r');
   assert.equal((await rig.call('go')).message, 'done');
 });
+
+// A value of a wrong type was dropped, or failed much later.
+test('a value of a wrong type is a TypeError that names the argument', async () => {
+  await load();
+  const odd = { number: 5, string: 'text', null: null, undefined: undefined, Object: {}, Array: [1], ArrayBuffer: new ArrayBuffer(2), boolean: true, Uint16Array: new Uint16Array(2) };
+  const except = (...names) => Object.entries(odd).filter(([name]) => !names.includes(name));
+  const table = [
+    ['bytes', except(), (value) => new Decoder().push(value)],
+    ['text', except('string'), (value) => validate(value)],
+    ['limit', except('number', 'undefined'), (value) => new Decoder({ limit: value })],
+    ['serial', except('boolean', 'undefined'), (value) => new Decoder({ serial: value })],
+    ['base', except('number', 'undefined'), (value) => new Client(value)],
+    ['method', except('string'), (value) => new Client().request(value, '{}')],
+    ['params', except('string'), (value) => new Client().request('execute', value)],
+    ['line', except('string'), (value) => new Client().receive(value)],
+  ];
+  for (const [name, values, act] of table) {
+    for (const [type, value] of values) {
+      assert.throws(() => act(value), (error) => error instanceof TypeError && error.message.startsWith(`${name} must be `) && error.message.includes(`, not ${type === 'null' ? 'Null' : type}`), `${name}: ${type}`);
+    }
+  }
+  for (const limit of [0, -1, Number.NaN, 2 ** 31]) assert.throws(() => new Decoder({ limit }), RangeError);
+  // Node's buffers are such arrays.
+  assert.equal(new Decoder().push(Buffer.from('{}\n')).length, 1);
+
+  const transport = { send() {}, close() {} };
+  const opening = [['transport.send', 5], ['transport.send', null], ['transport.close', { send() {} }]];
+  for (const [name, value] of opening) await assert.rejects(Rig.open(value), (error) => error instanceof TypeError && error.message.startsWith(`${name} must be function`));
+  for (const [name, options] of [['options', 5], ['timeout', { timeout: '5' }], ['onLog', { onLog: 5 }], ['onNoise', { onNoise: {} }]]) {
+    await assert.rejects(Rig.open(transport, options), (error) => error instanceof TypeError && error.message.startsWith(`${name} must be `), name);
+  }
+  const answering = {
+    send: (line) => queueMicrotask(() => answering.onData(bytes(`{"jsonrpc":"2.0","id":${JSON.parse(line).id},"result":{"name":"n"}}\n`))),
+    close() {},
+  };
+  // Without a session of the caller's own it has one.
+  const rig = await Rig.open(answering);
+  for (const [name, args] of [['operation', [5]], ['operation', [{}]], ['args', ['go', 'x']], ['args', ['go', [1]]], ['options', ['go', {}, 5]]]) {
+    await assert.rejects(rig.call(...args), (error) => error instanceof TypeError && error.message.startsWith(`${name} must be `), name);
+  }
+});

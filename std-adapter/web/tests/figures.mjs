@@ -1,5 +1,5 @@
-// Writes the table of the page's sizes, of a flood of log lines, and of a day of samples to README.md. `--check` writes nothing, and fails where
-// a bound is broken. It needs the command: `cargo build -p rigline-std`; or RIGLINE_BINARY.
+// Writes the table of the page's sizes, of a flood of log lines, and of a day of samples to page/README.md. `--check` writes nothing, and fails where
+// a bound is broken. It needs the command: `cargo build -p rigline-cli`; or RIGLINE_BINARY.
 import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -10,7 +10,7 @@ import { bench } from './chart.mjs';
 import { flood } from './flood.mjs';
 
 const here = import.meta.dirname;
-const readme = resolve(here, '../README.md');
+const readme = resolve(here, '../page/README.md');
 const LINES = 200_000;
 /** In bytes, compressed; in milliseconds; in MB. */
 const BOUNDS = { page: 128 * 1024, parser: 40 * 1024, gap: 100, day: 150 };

@@ -120,7 +120,7 @@ test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
   await page.getByLabel('Timeout').fill('60');
   await page.getByRole('button', { name: 'Run wait-for' }).click();
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
-  await page.getByText('A new session began, so the rig switched its outputs off.').first().waitFor();
+  await page.getByText('A new session has begun. Outputs may have changed: read them.').first().waitFor();
   await page.getByText('Connected through rigline web').waitFor();
   await choose(page, 'identify');
   await page.getByRole('button', { name: 'Run identify' }).click();
@@ -337,7 +337,7 @@ test('j_02_a_server_that_ends_is_said_and_reconnecting_is_offered', async (t) =>
   const page = await open(t, browser, mine.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   mine.child.kill();
-  await page.getByRole('heading', { name: 'There is no connection' }).waitFor();
+  await page.getByRole('heading', { name: /does not answer/ }).waitFor();
   await page.getByText('the server stops').first().waitFor();
   await page.getByRole('button', { name: 'Reconnect' }).click();
   await page.getByText('the connection was cut').first().waitFor();
@@ -353,7 +353,7 @@ test('j_04_a_wrong_token_is_refused_in_plain_words', async (t) => {
 test('j_02_the_session_ends_kept_or_safe', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('button', { name: 'Disconnect and keep outputs on' }).click();
-  await page.getByText('Outputs stay as they are.').waitFor({ state: 'attached' });
+  await page.getByText('which leaves its outputs as they are').waitFor({ state: 'attached' });
   await page.getByRole('button', { name: 'Connect to sim' }).click();
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   sound(page);

@@ -129,7 +129,7 @@ test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
   await page.getByRole('alert').getByText('measure channel=no such: args.channel: unknown channel').waitFor();
   server.child.kill();
   await page.getByText('Sampling goes on when there is one again.').waitFor();
-  sound(page);
+  sound(page, /WebSocket connection to|ERR_CONNECTION_REFUSED/);
 });
 
 test('j_04_names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {

@@ -43,6 +43,7 @@ test('a pinned reading is green within its limits and red outside, raises an ala
   await page.getByRole('button', { name: 'Pause reading' }).click();
   await page.getByRole('tab', { name: 'Transcript' }).click();
   await page.getByRole('alert').getByText('Alarm:').waitFor();
+  await until(async () => (await page.title()).startsWith('Alarm - '), 'the tab says so');
   await page.getByRole('button', { name: 'Acknowledge' }).click();
   await shows(() => page.locator('.alarms').count(), 0);
   await page.getByRole('tab', { name: 'Live' }).click();

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::super::model::{Case, Mark, Results, Task, message, name};
 use super::super::verdict::Class;
-use super::model::{Results, Task, message, name, shown};
 use rigline_host::terminal::one_line;
 
 /// The limit on the size of a summary. GitHub refuses more than 1 MiB for all summaries of a step.
@@ -21,29 +21,35 @@ pub fn summary(results: &Results, room: usize) -> String {
     let counts: Vec<String> =
         counts.map(|(class, count)| format!("{} {count} {}", sign(*class), class.label())).collect();
     let _ = writeln!(text, "{}\n", if counts.is_empty() { "no tasks".to_owned() } else { counts.join(" · ") });
-    text.push_str("| | eval | task | time | measurements | why |\n|---|---|---|---:|---|---|\n");
+    // The verdict of each eval, as far as there is room.
+    for run in &results.runs {
+        let line = format!("- {} {}: {}\n", sign(run.class()), plain(&name(&run.label())), plain(&name(&run.says())));
+        if text.len() + line.len() < room / 3 {
+            text += &line;
+        }
+    }
+    if let Some(code) = results.exit_code {
+        let _ = writeln!(text, "- exit code {code}");
+    }
+    text.push('\n');
+    text.push_str("| | eval | task | trials | time | measurements | why |\n|---|---|---|---|---:|---|---|\n");
     // What is not good comes first, as the rest may not fit.
     let mut left_out = 0_usize;
     for class in classes {
         for case in results.cases().filter(|case| case.class == class) {
-            let measured = case.task.into_iter().flat_map(Task::measurements).take(8);
-            let measured: Vec<String> = measured
-                .map(|(_, it)| {
-                    let limits = if it.low.is_null() && it.high.is_null() {
-                        String::new()
-                    } else {
-                        format!(" [{} … {}]", shown(&it.low), shown(&it.high))
-                    };
-                    let unit = name(it.unit.as_deref().unwrap_or_default());
-                    plain(&format!("{} {} {unit}{limits}", name(&it.name), shown(&it.value)))
-                })
-                .collect();
+            let measured = case.task.iter().flat_map(|task| &task.measurements).take(8);
+            let measured = measured.map(|it| {
+                let parts = [name(&it.name), it.value_with_unit(), it.limits(), it.over_trials()];
+                plain(&parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" "))
+            });
+            let measured: Vec<String> = measured.collect();
             let time = case.task.map(|task| format!("{} ms", task.duration_ms)).unwrap_or_default();
+            let trials = case.task.map(Task::trials_text).unwrap_or_default();
             let row = format!(
-                "| {} {} | {} | {} | {time} | {} | {} |\n",
+                "| {} {} | {} | {} | {trials} | {time} | {} | {} |\n",
                 sign(class),
-                class.label(),
-                plain(&name(case.suite)),
+                case.label(),
+                plain(&name(&suite(&case))),
                 plain(&name(case.name)),
                 measured.join("<br>"),
                 plain(&name(case.why)),
@@ -61,15 +67,27 @@ pub fn summary(results: &Results, room: usize) -> String {
     text
 }
 
-/// Workflow commands that mark errors and failures, one a line.
+fn suite(case: &Case<'_>) -> String {
+    case.run.map_or_else(|| case.suite.to_owned(), super::Run::label)
+}
+
+/// Workflow commands that mark errors and failures, one a line. What does not make the run fail is a warning.
 pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
-    for (class, command) in [(Class::RigError, "error"), (Class::Fail, "error"), (Class::Flaky, "warning")] {
-        for case in results.cases().filter(|case| case.class == class).take(ANNOTATIONS) {
-            let title = format!("{}: {}: {}", class.label(), name(case.suite), name(case.name));
+    let kind = |case: &Case<'_>| match case.mark {
+        Mark::Error => Some(("error", 0)),
+        Mark::Failed => Some(("error", 1)),
+        Mark::Tolerated => Some(("warning", 2)),
+        _ if case.class == Class::Flaky => Some(("warning", 2)),
+        _ => None,
+    };
+    for rank in 0..3 {
+        let of_rank = results.cases().filter_map(|case| Some((kind(&case)?, case))).filter(|((_, it), _)| *it == rank);
+        for ((command, _), case) in of_rank.take(ANNOTATIONS) {
+            let title = format!("{}: {}: {}", case.label(), name(&suite(&case)), name(case.name));
             let file = case.task.and_then(|task| task.file.as_deref()).or(case.run.map(|run| run.path.as_str()));
             let file = file.map(|file| format!("file={},", property(&one_line(file)))).unwrap_or_default();
-            let why = if case.why.is_empty() { class.label() } else { case.why };
+            let why = if case.why.is_empty() { case.label() } else { case.why };
             let _ = writeln!(text, "::{command} {file}title={}::{}", property(&title), data(&message(why)));
         }
     }

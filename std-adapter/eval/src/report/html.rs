@@ -2,15 +2,16 @@
 //!
 //! Every text is escaped by `maud`, and has passed [`name`] or [`message`], which take away what turns text around or drives terminals.
 
-use std::collections::BTreeMap;
-
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::super::digits::Digits;
+use super::super::model::{
+    Case, Logs, Mark, Measured, Past, Results, Run, Statistic, Task, Trial, class_of, message, name, output, percent,
+    shown, time,
+};
 use super::super::verdict::Class;
-use super::model::{Logs, Measured, Past, Results, Run, Task, class_of, message, name, number, shown, time};
 use super::plot::{Point, plot, shares};
 use super::trend::{Means, key};
-use rigline_host::number::decimal;
 
 /// How many plots a page has at most.
 const PLOTS: usize = 100;
@@ -21,11 +22,13 @@ const TRIALS: usize = 50;
 const STEPS: usize = 50;
 /// How many rows the table of a run has at most.
 const ROWS: usize = 5000;
+/// How many tasks of a run are shown in full.
+const TASKS: usize = 200;
 
 /// The page.
 pub fn html(results: &Results) -> String {
     let title = match results.runs.as_slice() {
-        [run] => format!("{}: {}", name(&run.eval), verdict(run)),
+        [run] => format!("{}: {}", name(&run.eval), run.class().label()),
         runs => format!("{} evals", runs.len()),
     };
     let mut plots = PLOTS;
@@ -41,12 +44,12 @@ pub fn html(results: &Results) -> String {
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
+            body data-exit-code=(results.exit_code.map(|code| code.to_string()).unwrap_or_default()) {
                 header {
                     h1 { bdi { (title) } }
                     p.quiet {
-                        "rigline " (env!("CARGO_PKG_VERSION")) " · began " (time(results.started_ms))
-                        " · took " (took(results.ended_ms.saturating_sub(results.started_ms)))
+                        "rigline " (env!("CARGO_PKG_VERSION")) " · began " (time(results.started_at_ms))
+                        " · took " (took(results.duration_ms))
                     }
                     p.counts {
                         @for class in [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::Cancelled] {
@@ -54,16 +57,20 @@ pub fn html(results: &Results) -> String {
                             @if count > 0 { span class={ "badge " (style(class)) } { (count) " " (class.label()) } " " }
                         }
                     }
+                    (about(results))
                 }
                 main {
-                    @for unusable in &results.errors {
+                    @if results.errors.len() + results.runs.len() > 1 { (overview(results)) }
+                    @for run in &results.runs { (section(run, &mut plots)) }
+                    @for (place, unusable) in results.errors.iter().enumerate() {
                         section {
                             h2 { bdi { (name(unusable.path.as_deref().unwrap_or("evals"))) } }
-                            p { (badge(Class::RigError)) " It could not be run." }
-                            pre { (message(&unusable.error)) }
+                            @let case = results.cases().filter(|case| case.run.is_none()).nth(place);
+                            (cases(case.iter()))
+                            pre.bad { (message(&unusable.error)) }
                         }
                     }
-                    @for run in &results.runs { (section(run, &mut plots)) }
+                    (signature())
                 }
             }
         }
@@ -71,8 +78,138 @@ pub fn html(results: &Results) -> String {
     page.into_string()
 }
 
+/// Who ran this where, and with which code.
+fn about(results: &Results) -> Markup {
+    let host = results.host.as_ref();
+    let mut facts: Vec<(&str, &str)> = results.meta.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    if let Some(host) = host {
+        facts.push(("host", &host.name));
+        facts.push(("system", &host.system));
+        facts.extend(host.user.as_deref().map(|user| ("user", user)));
+    }
+    let code = results.exit_code.map(|code| code.to_string());
+    facts.extend(code.as_deref().map(|code| ("exit code", code)));
+    html! {
+        dl.facts { @for (key, value) in &facts { (fact(key, value)) } }
+        @if let Some(folder) = &results.recording {
+            p.quiet { "Recording of all that passed: " (linked(folder)) }
+        }
+    }
+}
+
+fn fact(key: &str, value: &str) -> Markup {
+    html! { div { dt { bdi { (name(key)) } } dd { bdi { (name(value)) } } } }
+}
+
+/// A path from the page's folder. Only such a path is a link: one that begins with a name of its own could be a script.
+fn linked(path: &str) -> Markup {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-".contains(char);
+    let text = name(path);
+    let is_link = text == path && path.chars().all(is_plain) && !path.starts_with("//") && !path.is_empty();
+    html! { @if is_link { a href=(path) { code { (text) } } } @else { code { bdi { (text) } } } }
+}
+
+/// A line for each eval.
+fn overview(results: &Results) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead { tr { th { "verdict" } th { "eval" } th { "tasks" } } }
+                tbody {
+                    @for run in results.runs.iter().take(ROWS) {
+                        tr { td { (badge(run.class())) } td.text { bdi { (name(&run.label())) } } td { bdi { (name(&run.says())) } } }
+                    }
+                    @for unusable in results.errors.iter().take(ROWS) {
+                        tr {
+                            td { (badge(Class::RigError)) }
+                            td.text { bdi { (name(unusable.path.as_deref().unwrap_or("evals"))) } }
+                            td { bdi { (name(&unusable.error)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Results, a line each.
+fn cases<'c>(cases: impl Iterator<Item = &'c Case<'c>>) -> Markup {
+    html! {
+        div.wide {
+            table.results {
+                thead { tr { th { "result" } th { "task" } th.number { "trials" } th.number { "time" } th { "why" } } }
+                tbody {
+                    @for case in cases {
+                        tr data-class=(case.class.name()) data-mark=(mark(case.mark)) {
+                            td { span class={ "badge " (style_of(case)) } { (case.label()) } }
+                            td.text { bdi { (name(case.name)) } }
+                            td.number { @if let Some(task) = case.task { (task.trials_text()) } }
+                            td.number { @if let Some(task) = case.task { (took(task.duration_ms)) } }
+                            td.why { bdi { (message(case.why)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn mark(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Passed => "passed",
+        Mark::Failed => "failed",
+        Mark::Error => "error",
+        Mark::Tolerated => "tolerated",
+        Mark::Skipped => "skipped",
+        Mark::NotRun => "not_run",
+    }
+}
+
+fn style_of(case: &Case<'_>) -> &'static str {
+    if case.mark == Mark::Tolerated { "flaky" } else { style(case.class) }
+}
+
+/// Lines for whoever takes responsibility for the results on paper.
+fn signature() -> Markup {
+    html! {
+        div.signature {
+            div { "Name" } div { "Date" } div { "Signature" }
+        }
+    }
+}
+
 fn section(run: &Run, plots: &mut usize) -> Markup {
-    // What is not good comes first.
+    html! {
+        section data-verdict=(run.class().name()) {
+            h2 { (badge(run.class())) " " bdi { (name(&run.label())) } }
+            p { (message(&run.says())) }
+            @if let Some(reason) = &run.reason { pre class=(if run.passed { "note" } else { "bad" }) { (message(reason)) } }
+            @if !run.warnings.is_empty() {
+                ul { @for warning in run.warnings.iter().take(ROWS) { li { (message(warning)) } } }
+            }
+            (facts(run))
+            @let all: Vec<Case<'_>> = run.cases().collect();
+            @if !all.is_empty() { (cases(all.iter().take(ROWS))) }
+            @if all.len() > ROWS { p.quiet { (all.len() - ROWS) " more results are left out." } }
+            (metrics(run))
+            @let tasks: Vec<&Task> = run.tasks.iter().collect();
+            (measurements(&tasks, plots))
+            (trend(run, plots))
+            @if let Some(health) = &run.health {
+                h3 { "Preflight" }
+                (trial(health))
+            }
+            @let shown = in_order(run);
+            @if !shown.is_empty() { h3 { "Tasks" } }
+            @for task in shown.iter().take(TASKS) { (details(task, run.passed)) }
+            @if shown.len() > TASKS { p.quiet { "The details of " (shown.len() - TASKS) " more tasks are left out." } }
+            (logs(&run.logs))
+        }
+    }
+}
+
+/// The tasks that were run. What is not good comes first.
+fn in_order(run: &Run) -> Vec<&Task> {
     let rank = |task: &&Task| match task.class() {
         Class::Fail => 0,
         Class::RigError => 1,
@@ -81,46 +218,69 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
         Class::Skipped => 4,
         Class::Pass => 5,
     };
-    let mut tasks: Vec<&Task> = run.tasks.iter().collect();
+    let mut tasks: Vec<&Task> = run.tasks.iter().filter(|task| !task.is_not_run).collect();
     tasks.sort_by_key(rank);
+    tasks
+}
+
+/// What was tested with what.
+fn facts(run: &Run) -> Markup {
+    let began = time(run.started_at_ms);
+    let took = took(run.duration_ms);
+    let mut facts: Vec<(&str, &str)> = Vec::new();
+    if let Some(rig) = &run.rig {
+        facts.push(("serial number", rig.serial_number.as_deref().unwrap_or("not known")));
+        facts.extend([("rig", rig.name.as_str()), ("rig version", &rig.version), ("target", &rig.target)]);
+    }
+    facts.push(("run", &run.run_id));
+    facts.push(("eval file", &run.path));
+    facts.extend(run.version.as_deref().map(|version| ("eval version", version)));
+    facts.extend([("began", began.as_str()), ("took", &took)]);
     html! {
-        section {
-            h2 { bdi { (name(&run.eval)) } }
-            p.quiet { "run " code { (name(&run.run_id)) } " · " code { (name(&run.path)) } " · " (took(run.duration_ms)) }
-            @if let Some(rig) = &run.rig {
-                p.quiet {
-                    "rig " bdi { (name(&rig.name)) } " " (name(&rig.version)) " at " code { (name(&rig.target)) }
-                    @if let Some(number) = &rig.serial_number { ", serial number " code { (name(number)) } }
-                }
-            }
-            p { (verdict(run)) }
-            @if let Some(error) = &run.error { pre.bad { (message(error)) } }
-            @if !run.warnings.is_empty() {
-                ul { @for warning in run.warnings.iter().take(ROWS) { li { (message(warning)) } } }
-            }
-            @if !tasks.is_empty() {
+        dl.facts { @for (key, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { (fact(key, value)) } }
+        @if !run.programs.is_empty() || !run.files.is_empty() {
+            details {
+                summary { "Programs and files, with their SHA-256 hashes" }
                 div.wide {
                     table {
-                        thead { tr { th { "result" } th { "task" } th.number { "trials" } th.number { "time" } th { "why" } } }
+                        thead { tr { th { "file" } th.number { "bytes" } th { "SHA-256" } } }
                         tbody {
-                            @for task in tasks.iter().take(ROWS) {
+                            @for it in run.programs.iter().chain(&run.files).take(ROWS) {
                                 tr {
-                                    td { (badge(task.class())) }
-                                    td.text { bdi { (name(title(task))) } }
-                                    td.number { (passed(task)) "/" (task.trials.len()) }
-                                    td.number { (took(task.duration_ms)) }
-                                    td.why { bdi { (name(task.error.as_deref().unwrap_or_default())) } }
+                                    td.text { bdi { (name(&it.path)) } }
+                                    td.number { @if let Some(bytes) = it.bytes { (bytes) } }
+                                    td { code { (it.sha256.as_deref().or(it.error.as_deref()).map(name).unwrap_or_default()) } }
                                 }
                             }
                         }
                     }
                 }
-                @if tasks.len() > ROWS { p.quiet { (tasks.len() - ROWS) " more tasks are left out." } }
             }
-            (trend(run, plots))
-            (measurements(&tasks, plots))
-            @for task in tasks.iter().filter(|task| !matches!(task.class(), Class::Pass)).take(TRIALS) { (details(task)) }
-            (logs(&run.logs))
+        }
+    }
+}
+
+fn metrics(run: &Run) -> Markup {
+    if run.metrics.is_empty() {
+        return html! {};
+    }
+    html! {
+        h3 { "Metrics" }
+        div.wide {
+            table {
+                thead { tr { th { "result" } th { "metric" } th.number { "share" } th.number { "needed" } th.number { "weight" } } }
+                tbody {
+                    @for metric in run.metrics.iter().take(ROWS) {
+                        tr {
+                            td { (badge(if metric.passed { Class::Pass } else { Class::Fail })) }
+                            td.text { bdi { (name(&metric.name)) } }
+                            td.number { (percent(metric.share)) }
+                            td.number { (percent(metric.threshold)) }
+                            td.number { (metric.weight) }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -170,72 +330,65 @@ fn mean(past: &Past, name: &str) -> Option<f64> {
 
 fn limits_of(run: &Run, wanted: &str) -> (Option<f64>, Option<f64>) {
     let of_task = |task: &Task| {
-        let mut all = task.measurements().map(|(_, it)| it);
-        all.find(|it| key(&task.id, &it.name) == wanted).map(|it| (number(&it.low), number(&it.high)))
+        let found = task.measurements.iter().find(|it| key(&task.id, &it.name) == wanted);
+        found.map(|it| (it.low.number(), it.high.number()))
     };
     run.tasks.iter().find_map(of_task).unwrap_or_default()
 }
 
 /// The measurements of all tasks: their numbers, and a plot of those with several values.
 fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
-    let mut all: Vec<(&Task, &str, Vec<&Measured>)> = Vec::new();
-    for task in tasks {
-        let mut of_task: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
-        for (_, measured) in task.measurements() {
-            of_task.entry(&measured.name).or_default().push(measured);
-        }
-        all.extend(of_task.into_iter().map(|(name, values)| (*task, name, values)));
-    }
+    let all: Vec<(&Task, &Statistic)> =
+        tasks.iter().flat_map(|task| task.measurements.iter().map(|it| (*task, it))).collect();
     if all.is_empty() {
         return html! {};
     }
-    let limit = |value: &serde_json::Value| if value.is_null() { "…".to_owned() } else { shown(value) };
     html! {
         h3 { "Measurements" }
         div.wide {
             table {
                 thead {
                     tr {
-                        th { "result" } th { "measurement" } th { "task" } th.number { "n" } th.number { "least" } th.number { "mean" }
-                        th.number { "most" } th { "unit" } th { "limits" }
+                        th { "result" } th { "measurement" } th { "task" } th.number { "value" } th { "unit" } th { "limits" } th.number { "n" }
+                        th { "over trials" }
                     }
                 }
                 tbody {
-                    @for (task, name_of_it, values) in all.iter().take(ROWS) {
-                        @let numbers: Vec<f64> = values.iter().filter_map(|it| number(&it.value)).collect();
-                        @let last = values.last();
+                    @for (task, it) in all.iter().take(ROWS) {
                         tr {
-                            td { (badge(if values.iter().any(|it| it.is_bad()) { Class::Fail } else { Class::Pass })) }
-                            td.text { bdi { (name(name_of_it)) } }
+                            td { (badge(class_of(&it.verdict))) }
+                            td.text { bdi { (name(&it.name)) } }
                             td.text { bdi { (name(title(task))) } }
-                            td.number { (values.len()) }
-                            @if numbers.is_empty() {
-                                td.number colspan="3" { (last.map(|it| shown(&it.value)).unwrap_or_default()) }
-                            } @else {
-                                @let (least, most) = extremes(values);
-                                td.number { (least) }
-                                td.number { (short(average(&numbers))) }
-                                td.number { (most) }
-                            }
-                            td { (name(last.and_then(|it| it.unit.as_deref()).unwrap_or_default())) }
-                            td { "[" (last.map(|it| limit(&it.low)).unwrap_or_default()) " … " (last.map(|it| limit(&it.high)).unwrap_or_default()) "]" }
+                            td.number { @if it.decisive().is_empty() { "no value" } @else { (shown(it.decisive())) } }
+                            td { (name(it.unit.as_deref().unwrap_or_default())) }
+                            td.limits { (it.limits()) }
+                            td.number { (it.count) }
+                            td.why { (it.over_trials()) }
                         }
                     }
                 }
             }
         }
         div.plots {
-            @for (task, name_of_it, values) in all.iter().filter(|(_, _, values)| values.len() > 1) {
-                @let points: Vec<Point> = values.iter().filter_map(|it| Some(Point { value: number(&it.value)?, is_bad: it.is_bad() })).collect();
-                @let points = points.get(points.len().saturating_sub(POINTS)..).unwrap_or_default();
-                @let last = values.last();
-                @let svg = plot(points, last.and_then(|it| number(&it.low)), last.and_then(|it| number(&it.high)), "value");
-                @let unit = last.and_then(|it| it.unit.as_deref()).map(|unit| format!(" in {}", name(unit))).unwrap_or_default();
-                (figure(&format!("{}: {}{unit}", name(title(task)), name(name_of_it)), svg, plots))
+            @for (task, it) in &all {
+                @let values: Vec<Point> = points(task, it);
+                @if values.len() > 1 {
+                    @let svg = plot(&values, it.low.number(), it.high.number(), "value");
+                    @let unit = it.unit.as_deref().map(|unit| format!(" in {}", name(unit))).unwrap_or_default();
+                    (figure(&format!("{}: {}{unit}", name(title(task)), name(&it.name)), svg, plots))
+                }
             }
         }
         @if *plots == 0 { p.quiet { "Further plots are left out." } }
     }
+}
+
+/// The last values of a measurement.
+fn points(task: &Task, of: &Statistic) -> Vec<Point> {
+    let values = task.values().filter(|(_, it)| it.name == of.name);
+    let points = values.filter_map(|(_, it)| Some(Point { value: it.value.number()?, is_bad: it.is_bad() }));
+    let points: Vec<Point> = points.collect();
+    points.get(points.len().saturating_sub(POINTS)..).unwrap_or_default().to_vec()
 }
 
 /// A plot; `caption` has been made safe.
@@ -251,30 +404,52 @@ fn figure(caption: &str, svg: Option<String>, plots: &mut usize) -> Markup {
     }
 }
 
-/// The details of a task that did not pass.
-fn details(task: &Task) -> Markup {
+/// The details of a task. Those of one that passed are closed on a screen, and open on paper.
+fn details(task: &Task, run_has_passed: bool) -> Markup {
+    let is_open = task.mark(run_has_passed).is_red() || task.class() != Class::Pass;
     html! {
-        details open {
-            summary { (badge(task.class())) " " bdi { (name(title(task))) } }
+        details.task open[is_open] {
+            summary {
+                (badge(task.class())) " " bdi { (name(title(task))) } " "
+                span.quiet { (task.trials_text()) " trials, " (took(task.duration_ms)) }
+            }
+            @if title(task) != task.id { p.quiet { "id " code { bdi { (name(&task.id)) } } } }
+            @if let Some(file) = &task.file { p.quiet { "file " code { bdi { (name(file)) } } } }
             @if let Some(error) = &task.error { pre.bad { (message(error)) } }
-            @for trial in task.trials.iter().take(TRIALS) {
-                h4 { "Trial " (trial.trial) ": " (trial.class().label()) ", " (took(trial.duration_ms)) }
-                @if let Some(error) = trial.error.as_ref().filter(|error| task.error.as_ref() != Some(*error)) { pre { (message(error)) } }
-                div.wide {
-                    table {
-                        thead { tr { th { "step" } th { "operation" } th { "result" } th.number { "time" } th { "outputs" } } }
-                        tbody {
-                            @for step in trial.steps.iter().take(STEPS) {
-                                tr {
-                                    td { bdi { (name(&step.id)) } }
-                                    td { bdi { (name(&step.operation)) } }
-                                    td { (class_of(&step.status).label()) }
-                                    td.number { (took(step.duration_ms)) }
-                                    td.why {
-                                        @if !step.message.is_empty() { div { (message(&step.message)) } }
-                                        @for (output, value) in step.outputs.iter().take(STEPS) {
-                                            div { code { (name(output)) " = " (shown(value)) } }
-                                        }
+            @for of_trial in task.trials.iter().take(TRIALS) {
+                h4 {
+                    "Trial " (of_trial.trial) ": " (of_trial.class().label()) ", " (took(of_trial.duration_ms))
+                    @if of_trial.attempts > 1 { ", " (of_trial.attempts) " attempts" }
+                }
+                @for (place, attempt) in of_trial.earlier.iter().enumerate().take(STEPS) {
+                    p { "Attempt " (place + 1) ": " (badge(attempt.class())) " " bdi { (message(attempt.error.as_deref().unwrap_or_default())) } }
+                }
+                @if let Some(error) = of_trial.error.as_ref().filter(|error| task.error.as_ref() != Some(*error)) { pre { (message(error)) } }
+                (trial(of_trial))
+            }
+            @if task.trials.len() > TRIALS { p.quiet { (task.trials.len() - TRIALS) " more trials are left out." } }
+        }
+    }
+}
+
+/// The steps and graders of a trial.
+fn trial(of: &Trial) -> Markup {
+    html! {
+        @if !of.steps.is_empty() {
+            div.wide {
+                table {
+                    thead { tr { th { "step" } th { "operation" } th { "result" } th.number { "time" } th { "message and outputs" } } }
+                    tbody {
+                        @for step in of.steps.iter().take(STEPS) {
+                            tr {
+                                td { bdi { (name(&step.id)) } @if step.phase != "verify" { " " span.quiet { (name(&step.phase)) } } }
+                                td { bdi { (name(&step.operation)) } }
+                                td { (class_of(&step.status).label()) }
+                                td.number { (took(step.duration_ms)) }
+                                td.why {
+                                    @if !step.message.is_empty() { div { bdi { (message(&step.message)) } } }
+                                    @for (output_name, value) in step.outputs.iter().take(STEPS) {
+                                        div { code { (name(output_name)) " = " (output(value)) } }
                                     }
                                 }
                             }
@@ -282,8 +457,40 @@ fn details(task: &Task) -> Markup {
                     }
                 }
             }
+            @if of.steps.len() > STEPS { p.quiet { (of.steps.len() - STEPS) " more steps are left out." } }
         }
+        @if !of.graders.is_empty() {
+            div.wide {
+                table {
+                    thead { tr { th { "grader" } th { "result" } th.number { "value" } th { "unit" } th { "limits" } th { "message" } } }
+                    tbody {
+                        @for grader in of.graders.iter().take(STEPS) {
+                            tr {
+                                td.text {
+                                    bdi { (name(&grader.name)) }
+                                    @if grader.kind != grader.name { " " span.quiet { (name(&grader.kind)) } }
+                                }
+                                td { @if grader.status == "unsupported" { "not judged" } @else { (class_of(&grader.status).label()) } }
+                                @if let Some(measured) = &grader.measurement {
+                                    td.number { @if measured.value.is_empty() { "no value" } @else { (shown(&measured.value)) } }
+                                    td { (name(measured.unit.as_deref().unwrap_or_default())) }
+                                    td.limits { (limits(measured)) }
+                                } @else { td {} td {} td {} }
+                                td.why { bdi { (message(&grader.message)) } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if of.graders.len() > STEPS { p.quiet { (of.graders.len() - STEPS) " more graders are left out." } }
+        }
+        @if let Some(answer) = &of.output { pre { (message(answer)) } }
     }
+}
+
+fn limits(of: &Measured) -> String {
+    let limit = |limit: &Digits| (!limit.is_empty()).then(|| shown(limit));
+    super::super::measurement::limits(limit(&of.low).as_deref(), limit(&of.high).as_deref())
 }
 
 fn logs(logs: &Logs) -> Markup {
@@ -306,19 +513,6 @@ fn title(task: &Task) -> &str {
     if task.name.is_empty() { &task.id } else { &task.name }
 }
 
-fn passed(task: &Task) -> usize {
-    task.trials.iter().filter(|trial| trial.class() == Class::Pass).count()
-}
-
-fn verdict(run: &Run) -> &'static str {
-    match run.status.as_str() {
-        "completed" if run.passed => "passed",
-        "completed" => "not passed",
-        "cancelled" => "cancelled",
-        _ => "could not be done",
-    }
-}
-
 fn badge(class: Class) -> Markup {
     html! { span class={ "badge " (style(class)) } { (class.label()) } }
 }
@@ -331,30 +525,6 @@ fn style(class: Class) -> &'static str {
         Class::Flaky => "flaky",
         Class::Skipped | Class::Cancelled => "none",
     }
-}
-
-fn average(numbers: &[f64]) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let count = numbers.len().max(1) as f64;
-    numbers.iter().sum::<f64>() / count
-}
-
-/// The least and the greatest value, each with its digits: rounded, one beyond a limit would be shown as within it.
-fn extremes(values: &[&Measured]) -> (String, String) {
-    let mut sorted: Vec<_> =
-        values.iter().filter_map(|it| Some((decimal(&shown(&it.value))?, shown(&it.value)))).collect();
-    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let text = |found: Option<&(_, String)>| found.map(|(_, text)| text.clone()).unwrap_or_default();
-    (text(sorted.first()), text(sorted.last()))
-}
-
-/// A number, rounded to a readable number of digits.
-fn short(number: f64) -> String {
-    let text = format!("{number:.6}");
-    if number != 0.0 && !(1e-3..1e9).contains(&number.abs()) {
-        return format!("{number:.4e}");
-    }
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn took(ms: u64) -> String {

@@ -4,25 +4,42 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::verdict::Class;
-use super::model::{Case, Results, message, name, shown};
+use super::super::digits::Digits;
+use super::super::model::{Case, Mark, Results, message, name, shown};
 use rigline_host::terminal;
 
-/// A report as TAP.
+/// A report as TAP. What a threshold tolerates is `not ok … # TODO`, which is no failure to TAP; what was not run is a skip.
 pub fn tap(results: &Results) -> String {
     let cases: Vec<Case<'_>> = results.cases().collect();
     let mut text = format!("TAP version 14\n1..{}\n", cases.len());
     for (place, case) in cases.iter().enumerate() {
-        let ok = if case.passed || case.class == Class::Skipped { "ok" } else { "not ok" };
-        let description = escaped(&format!("{}: {}", name(case.suite), name(case.name)));
+        let ok = if matches!(case.mark, Mark::Passed | Mark::Skipped | Mark::NotRun) { "ok" } else { "not ok" };
+        let suite = case.run.map_or_else(|| case.suite.to_owned(), super::Run::label);
+        let description = escaped(&format!("{}: {}", name(&suite), name(case.name)));
         let _ = write!(text, "{ok} {} - {description}", place + 1);
-        if case.class == Class::Skipped {
-            let _ = write!(text, " # SKIP {}", escaped(&name(case.why)));
+        match case.mark {
+            Mark::Skipped => drop(write!(text, " # SKIP {}", escaped(&name(case.why)))),
+            Mark::NotRun => drop(write!(text, " # SKIP {}", escaped(case.label()))),
+            Mark::Tolerated => drop(write!(text, " # TODO {}", escaped(&name(&tolerated(case))))),
+            _ => {}
         }
         text.push('\n');
         diagnostics(&mut text, case);
     }
+    for run in &results.runs {
+        let _ = writeln!(text, "# {}: {}", name(&run.label()), name(&run.says()));
+    }
+    for (key, value) in &results.meta {
+        let _ = writeln!(text, "# {}: {}", name(key), name(value));
+    }
+    if let Some(code) = results.exit_code {
+        let _ = writeln!(text, "# exit code: {code}");
+    }
     text
+}
+
+fn tolerated(case: &Case<'_>) -> String {
+    format!("{}: {}", case.label(), case.why)
 }
 
 /// The YAML block below a test point. Its values are JSON, which is YAML too.
@@ -33,21 +50,32 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
     }
     if let Some(task) = case.task {
         lines.push(format!("duration_ms: {}", task.duration_ms));
+        lines.push(format!("trials: {}", task.trials.len()));
+        lines.push(format!("trials_passed: {}", task.trials_passed));
+        lines.push(format!("attempts: {}", task.attempts));
         if let Some(file) = &task.file {
-            lines.push(format!("file: {}", quoted(&terminal::one_line(file))));
+            lines.push(format!("file: {}", quoted(&message(&terminal::one_line(file)))));
         }
-        let mut measured = task.measurements().peekable();
-        if measured.peek().is_some() {
+        let mut earlier = task.earlier().peekable();
+        if earlier.peek().is_some() {
+            lines.push("earlier_attempts:".to_owned());
+        }
+        for (trial, attempt) in earlier {
+            let why = quoted(&message(attempt.error.as_deref().unwrap_or_default()));
+            lines.push(format!("  - {{ trial: {trial}, class: {}, message: {why} }}", quoted(attempt.class().name())));
+        }
+        let mut values = task.values().peekable();
+        if values.peek().is_some() {
             lines.push("measurements:".to_owned());
         }
-        for (trial, it) in measured {
+        for (trial, it) in values {
             lines.push(format!(
                 "  - {{ name: {}, trial: {trial}, value: {}, unit: {}, low: {}, high: {}, verdict: {} }}",
                 quoted(&name(&it.name)),
-                quoted(&shown(&it.value)),
+                digits(&it.value),
                 quoted(&name(it.unit.as_deref().unwrap_or_default())),
-                quoted(&shown(&it.low)),
-                quoted(&shown(&it.high)),
+                digits(&it.low),
+                digits(&it.high),
                 quoted(&name(&it.verdict)),
             ));
         }
@@ -66,4 +94,9 @@ fn escaped(text: &str) -> String {
 
 fn quoted(text: &str) -> String {
     terminal::json(&Value::from(text).to_string()).into_owned()
+}
+
+/// A string: a reader of YAML would drop digits of a number.
+fn digits(value: &Digits) -> String {
+    quoted(&shown(value))
 }

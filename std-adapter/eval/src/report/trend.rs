@@ -7,9 +7,9 @@ use std::path::Path;
 use rigline::protocol::waza::RunState;
 use serde_json::Value;
 
+use super::super::model::{Past, Run, Trial};
 use super::super::runs::place;
 use super::super::store::Store;
-use super::model::{Past, Run, Trial, number};
 
 /// The number of earlier runs that are read.
 pub const EARLIER: usize = 50;
@@ -65,8 +65,8 @@ impl Means {
     }
 
     pub(super) fn trial(&mut self, trial: &Trial) {
-        for measured in trial.measurements() {
-            if let Some(value) = number(&measured.value) {
+        for measured in trial.values() {
+            if let Some(value) = measured.value.number() {
                 let (sum, count) = self.0.entry(key(&trial.task, &measured.name)).or_default();
                 *sum += value;
                 *count += 1;

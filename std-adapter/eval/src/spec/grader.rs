@@ -8,7 +8,7 @@ use super::settings::{
     EQUALS, MATCHES, MILLIS, NOT_MATCHES, NOT_PATHS, NOT_VALUES, PATHS, RANGE, SECONDS, SUPPORTED, Settings, VALUES,
 };
 use crate::foreign;
-use crate::grade::{Check, Grader};
+use crate::grade::{Check, Grader, Marginal};
 use crate::measurement::UNIT_LIMIT;
 use crate::node::{Kind, Node};
 use rigline_host::by_schema::nearest_or_longer;
@@ -81,7 +81,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
                 settings.fault(reader, "min is greater than max");
             }
-            Check::Range { min, max }
+            Check::Range { min, max, marginal: Marginal::default() }
         }
         "measurement" => {
             let check;
@@ -219,18 +219,37 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
 
 /// The limits and the unit of a measurement.
 pub(super) fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (Check, Option<String>) {
-    let (min, max) = (bound(reader, settings, "low"), bound(reader, settings, "high"));
-    let value = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
-    if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
-        settings.fault(reader, "low is greater than high");
+    let limits = ["low", "marginal_low", "marginal_high", "high"].map(|name| (name, bound(reader, settings, name)));
+    let there: Vec<_> =
+        limits.iter().filter_map(|(name, limit)| Some((*name, number::decimal(limit.as_deref()?)?))).collect();
+    for two in there.windows(2) {
+        if let [(below, least), (above, most)] = two
+            && least > most
+        {
+            settings.fault(reader, &format!("{below} is greater than {above}"));
+        }
     }
+    let [min, marginal_min, marginal_max, max] = limits.map(|(_, limit)| limit);
     let unit = settings.get(&["unit"]).and_then(|member| reader.text_of("unit", member));
     if let Some(unit) = &unit
         && (unit.chars().count() > UNIT_LIMIT || unit.chars().any(char::is_control))
     {
         settings.fault(reader, &format!("unit: expected at most {UNIT_LIMIT} characters, without control characters"));
     }
-    (Check::Range { min, max }, unit)
+    let equals = settings.get(&["equals"]).and_then(|member| reader.text_of("equals", member));
+    let matches = settings.patterns(reader, &["matches"], settings.node).into_iter().next();
+    let one_of = settings.get(&["one_of"]).map(|member| reader.texts("one_of", member)).unwrap_or_default();
+    if settings.get(&["one_of"]).is_some() && one_of.is_empty() {
+        settings.fault(reader, "one_of: there are none, so this can never pass");
+    }
+    if equals.is_none() && matches.is_none() && one_of.is_empty() {
+        let marginal = Marginal { min: marginal_min, max: marginal_max };
+        return (Check::Range { min, max, marginal }, unit);
+    }
+    if !there.is_empty() || unit.is_some() {
+        settings.fault(reader, "a text (equals, matches, one_of) has neither limits nor a unit");
+    }
+    (Check::Text { equals, matches, one_of }, unit)
 }
 
 /// A limit, with its digits.

@@ -127,7 +127,7 @@ pub(super) const HEALTH_STEP: Known = Known {
 
 pub(super) const MEASURE: Known = Known {
     what: "measure",
-    names: &["name", "output", "unit", "low", "high"],
+    names: &["name", "output", "unit", "low", "high", "marginal_low", "marginal_high", "equals", "matches", "one_of"],
     elsewhere: &[],
     meant: &[("min", "low"), ("max", "high"), ("value", "output")],
     is_open: false,

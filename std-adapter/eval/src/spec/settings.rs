@@ -37,7 +37,7 @@ pub(super) const NOT_PATHS: &[&str] = &["must_not_exist", "absent"];
 const CASE: &[&str] = &["ignore_case", "case_sensitive"];
 pub(super) const EQUALS: &[&str] = &["value", "equals", "expected"];
 pub(super) const RANGE: &[&str] = &["min", "max"];
-const LIMITS: &[&str] = &["low", "high", "unit"];
+const LIMITS: &[&str] = &["low", "high", "marginal_low", "marginal_high", "unit", "equals", "matches", "one_of"];
 pub(super) const SECONDS: &[&str] = &["max", "duration", "limit", "seconds", "max_seconds", "max_duration", "value"];
 pub(super) const MILLIS: &[&str] = &["max_ms", "ms", "max_duration_ms"];
 
@@ -118,7 +118,16 @@ impl<'n> Settings<'n> {
         let own: &[&[&str]] = match self.kind.as_str() {
             "output_equals" => &[EQUALS],
             "output_range" => &[&["min"], &["max"]],
-            "measurement" => &[&["low"], &["high"], &["unit"]],
+            "measurement" => &[
+                &["low"],
+                &["high"],
+                &["marginal_low"],
+                &["marginal_high"],
+                &["unit"],
+                &["equals"],
+                &["matches"],
+                &["one_of"],
+            ],
             "max_duration" => &[&durations],
             "file" => &[&["exists"]],
             _ => &[],

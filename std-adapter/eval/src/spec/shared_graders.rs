@@ -73,7 +73,7 @@ impl<'f> Graders<'f> {
 
 /// Has the names of measurements differ: what graders without names measure at several steps would have one name, and one mean.
 pub(super) fn tell_measurements_apart(graders: &mut [Grader]) {
-    let measures = |grader: &Grader| matches!(grader.check, Check::Range { .. });
+    let measures = |grader: &Grader| matches!(grader.check, Check::Range { .. } | Check::Text { .. });
     let mut steps: HashMap<String, HashSet<Option<String>>> = HashMap::new();
     for grader in graders.iter().filter(|grader| measures(grader)) {
         steps.entry(grader.measured().to_owned()).or_default().insert(grader.step.clone());

@@ -18,6 +18,11 @@ pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> 
         reader.check_members(node, known);
         let id = reader.text(node, "id").unwrap_or_else(|| format!("step-{}", place + 1));
         reader.check_id(node, &id);
+        if id.contains(['{', '}']) || format!("{id}.").contains(".outputs.") {
+            let text =
+                format!("id: {id}: a step's id must not have braces or `.outputs`, since no placeholder could name it");
+            reader.fault(node.get("id").unwrap_or(node), text);
+        }
         if steps.iter().any(|step| step.id == id) {
             reader.fault(node, format!("Two steps have the id {id}"));
         }

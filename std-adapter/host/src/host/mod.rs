@@ -69,6 +69,7 @@ pub mod ports;
 mod reading;
 mod replay;
 mod result;
+mod rig_lock;
 mod serial;
 mod tap;
 mod transport;
@@ -97,6 +98,7 @@ pub use json_object::JsonObject;
 pub use manifest::{Manifest, Operation, spelled};
 pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
+pub use rig_lock::names as rig_names;
 
 pub use crate::record::Direction;
 
@@ -139,6 +141,8 @@ pub struct Options {
     pub shutdown_timeout: Duration,
     /// How long a port that is busy, or a device that is not plugged in, is waited for: not at all.
     pub wait: Duration,
+    /// Whether no other process of this user may use the rig meanwhile, as runs of evals want: no. A port is always used alone.
+    pub is_alone: bool,
     /// The longest line from the extension, in bytes without its newline: 16 MiB.
     pub line_limit: usize,
     /// The number of last lines of standard error that errors show [default: 20].
@@ -176,6 +180,7 @@ impl Default for Options {
             grace: Duration::from_secs(2),
             shutdown_timeout: Duration::from_secs(5),
             wait: Duration::ZERO,
+            is_alone: false,
             line_limit: 16 * 1024 * 1024,
             stderr_lines: 20,
             config: None,

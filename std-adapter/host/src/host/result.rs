@@ -5,13 +5,15 @@ use std::fmt;
 
 use rigline::client::{self, Body, ExecuteResult, Plain};
 use rigline::json::Json;
-use rigline::protocol::gevals;
 use serde::de::value::{MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde_json::Value;
 
 use super::error::RpcFailure;
 use super::manifest::value;
+
+/// The code by which an extension says that a call's time was over.
+const TIMED_OUT: i32 = -32001;
 
 /// What an operation answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +66,7 @@ impl CallResult {
 
     /// Whether the extension itself says that the call's time was over (-32001).
     pub(super) fn is_timeout(&self) -> bool {
-        matches!(&self.outcome, Outcome::Refused(error) if error.code == Some(gevals::TIMEOUT))
+        matches!(&self.outcome, Outcome::Refused(error) if error.code == Some(TIMED_OUT))
     }
 
     /// The output of that name.

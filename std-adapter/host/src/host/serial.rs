@@ -10,6 +10,7 @@ use super::error::HostError;
 use super::port_info::Holder;
 use super::port_info::PortInfo;
 use super::ports::Roots;
+use super::rig_lock::{self, InUse};
 use super::transport::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use crate::target::{Port, Serial, Target};
 use rigline_std::sync::lock;
@@ -19,11 +20,13 @@ pub(super) struct SerialDialer {
     roots: Roots,
     /// The device that was opened last. It is found by its serial number if its port's name has changed.
     known: Mutex<Option<PortInfo>>,
+    /// The device is this session's, also while it is unplugged, and with each of its ports.
+    in_use: Mutex<Option<InUse>>,
 }
 
 impl SerialDialer {
     pub(super) fn new(serial: Serial, roots: Roots) -> Self {
-        Self { serial, roots, known: Mutex::new(None) }
+        Self { serial, roots, known: Mutex::new(None), in_use: Mutex::new(None) }
     }
 
     fn find(&self) -> Result<PortInfo, HostError> {
@@ -60,6 +63,10 @@ impl SerialDialer {
 
     fn open(&self) -> Result<RawConnection, HostError> {
         let info = self.find()?;
+        if lock(&self.in_use).is_none() {
+            let in_use = InUse::new(rig_lock::of_port(&info), true, &info.path.to_string_lossy(), &self.roots)?;
+            *lock(&self.in_use) = Some(in_use);
+        }
         let wire = open(&info.path, &self.serial, &self.roots)?;
         *lock(&self.known) = Some(info);
         Ok(wire)

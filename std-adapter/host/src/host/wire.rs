@@ -1,7 +1,8 @@
 //! How a target is connected to.
 
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -10,7 +11,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
+use super::ports::Roots;
 use super::replay::ReplayDialer;
+use super::rig_lock::{self, InUse};
 use super::serial::SerialDialer;
 use super::tap::TapDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
@@ -18,6 +21,7 @@ use super::{Options, deadline};
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 use rigline_std::net::{self, Token};
+use rigline_std::sync::lock;
 
 /// What dials a target.
 ///
@@ -41,7 +45,12 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
             Box::new(ExecDialer { name: "sim".into(), ..ExecDialer::new(exec, options) })
         }
         Target::Serial(serial) => Box::new(SerialDialer::new(serial.clone(), options.roots.clone())),
-        Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
+        Target::Tcp(tcp) => Box::new(TcpDialer {
+            tcp: tcp.clone(),
+            roots: options.roots.clone(),
+            is_alone: options.is_alone,
+            in_use: Mutex::default(),
+        }),
         Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
@@ -141,20 +150,33 @@ impl Connect for ExecDialer {
     }
 }
 
-struct TcpDialer(Tcp);
+struct TcpDialer {
+    tcp: Tcp,
+    roots: Roots,
+    is_alone: bool,
+    /// The rig is this session's, also between two connections.
+    in_use: Mutex<Option<InUse>>,
+}
 
 impl Connect for TcpDialer {
     fn name(&self) -> String {
-        Target::Tcp(self.0.clone()).to_string()
+        Target::Tcp(self.tcp.clone()).to_string()
     }
 
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let open = |source| HostError::Open { what: self.name(), source };
-            let stream = tokio::net::TcpStream::connect((self.0.host.as_str(), self.0.port)).await.map_err(open)?;
+            let found = tokio::net::lookup_host((self.tcp.host.as_str(), self.tcp.port)).await.map_err(open)?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            if lock(&self.in_use).is_none() {
+                let names = rig_lock::of_addresses(addresses.iter().copied());
+                let in_use = InUse::new(names, self.is_alone, &self.name(), &self.roots)?;
+                *lock(&self.in_use) = Some(in_use);
+            }
+            let stream = tokio::net::TcpStream::connect(addresses.as_slice()).await.map_err(open)?;
             net::adjust(&stream);
             let (reader, mut writer) = stream.into_split();
-            if let Some(path) = &self.0.token_file {
+            if let Some(path) = &self.tcp.token_file {
                 let in_file = |error| io::Error::other(format!("{}: {error}", path.display()));
                 let token = Token::from_file(path).map_err(|error| open(in_file(error)))?;
                 // A notification: a server that asks for no token has nothing to say to it.

@@ -15,6 +15,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, NoReturn, Optional
 
 from . import _duration, _json, _protocol, _target
 from ._connection import Connection, Traffic
+from ._lock import RigLock
 from .errors import (
     BadArguments,
     CallTimeout,
@@ -23,6 +24,7 @@ from .errors import (
     ConnectionLost,
     OperationFailed,
     ProtocolError,
+    RigBusy,
     RigClosed,
     RigError,
     RiglineError,
@@ -144,11 +146,16 @@ class Rig:
         #: How many connections there were.
         self._sessions = 0
         self._is_safe = False
+        self._lock: Optional[RigLock] = None
         self._manifest: Optional[Manifest] = None
         # What ends with this object must not hold it.
         self._box: List[Optional[Connection]] = [None]
         self._finalizer = weakref.finalize(self, _finalize, self._box, os.getpid())
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self._let_go()
+            raise
 
     # The session
 
@@ -184,6 +191,7 @@ class Rig:
         self._finalizer.detach()
         connection, self._box[0] = self._box[0], None
         if connection is None:
+            self._let_go()
             return
         is_idle = self._turn.acquire(blocking=False)
         try:
@@ -194,6 +202,7 @@ class Rig:
                     pass
             connection.end(at_once=not is_idle, error=RigClosed("the rig was closed"))
         finally:
+            self._let_go()
             if is_idle:
                 self._turn.release()
 
@@ -354,8 +363,19 @@ class Rig:
 
     # Inside
 
+    def _let_go(self) -> None:
+        """Lets others have the rig."""
+        if self._lock is not None:
+            self._unlock()
+
     def _open(self) -> Connection:
         self._sessions += 1
+        if self._lock is None and self._target.strip().startswith("tcp:"):
+            # Others may share a server, but no run that has it alone.
+            shared = RigLock(self._target, shared=True)
+            shared.acquire(self._wait)
+            self._lock = shared
+            self._unlock = weakref.finalize(self, shared.release)
         endpoint = _target.resolve(
             self._target,
             wait=self._wait,
@@ -383,7 +403,8 @@ class Rig:
             ) from None
         except ConnectionLost as error:
             self._drop(connection, None)
-            raise ConnectFailed(f"no session could be opened: {error.message}") from None
+            kind = RigBusy if " is in use by " in error.message else ConnectFailed
+            raise kind(f"no session could be opened: {error.message}") from None
         except BaseException:
             self._drop(connection, Cancelled("interrupted"))
             raise
@@ -391,7 +412,8 @@ class Rig:
             why = answer.error if answer.kind != "success" else "its manifest is not an object"
             details = connection.details()
             self._drop(connection, None)
-            raise ConnectFailed(f"{self._target}: {_json.printable(why)}{details}", code=answer.code, data=answer.data)
+            kind = RigBusy if " is in use by " in why else ConnectFailed
+            raise kind(f"{self._target}: {_json.printable(why)}{details}", code=answer.code, data=answer.data)
         self._manifest = Manifest.of(answer.result)
         logger.debug("%s: connected to %s %s", self._target, self._manifest.name, self._manifest.version)
         return connection

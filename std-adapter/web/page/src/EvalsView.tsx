@@ -1,4 +1,4 @@
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { info } from './address';
 import { Chart, drawable } from './Chart';
 import * as evals from './evals';
@@ -58,7 +58,7 @@ function List() {
             <span>
               <b>{oneLine(one.name, 100)}</b> <span class="quiet">{oneLine(one.path, 200)}</span>
             </span>
-            <button type="button" class="small primary" disabled={isActive(evals.current.value)} onClick={() => void evals.run(one)}>
+            <button type="button" class="small primary" disabled={isActive(evals.current.value) && evals.current.value?.isLookedAt !== true} onClick={() => void evals.run(one)}>
               Run {oneLine(one.name, 40)}
             </button>
           </li>
@@ -74,8 +74,13 @@ function TaskBadge({ status }: { status: string }) {
 }
 
 function Current({ run }: { run: evals.Running }) {
+  const panel = useRef<HTMLElement>(null);
+  // A run comes into sight of the button that started it, however long the list of evals is.
+  useEffect(() => {
+    if (run.status === 'starting') panel.current?.scrollIntoView({ block: 'nearest' });
+  }, [run.status === 'starting', run.name]);
   return (
-    <section class="panel" aria-labelledby="run-title">
+    <section class="panel run" aria-labelledby="run-title" ref={panel}>
       <div class="bar">
         <h2 id="run-title">
           {oneLine(run.name, 80)} <TaskBadge status={run.status} />
@@ -233,7 +238,11 @@ function Runs({ runs }: { runs: evals.Run[] }) {
             <tbody>
               {runs.slice(0, 500).map((run) => (
                 <tr key={run.runId}>
-                  <th scope="row">{oneLine(run.name, 80)}</th>
+                  <th scope="row">
+                    <button type="button" class="twist" aria-expanded={evals.opened.value?.runId === run.runId} onClick={() => void evals.open(run.runId)}>
+                      {oneLine(run.name, 80)}
+                    </button>
+                  </th>
                   <td>{new Date(run.startedAtMs).toLocaleString()}</td>
                   <td>
                     <TaskBadge status={run.status === 'completed' ? (run.total > 0 && run.passed === run.total ? 'passed' : 'failed') : run.status} />
@@ -248,6 +257,80 @@ function Runs({ runs }: { runs: evals.Run[] }) {
           </table>
         </div>
       )}
+      {evals.opened.value && <RunDetail run={evals.opened.value} />}
     </section>
+  );
+}
+
+/** What a run's record has: each trial with the outputs of its steps and its graders, and the logs. */
+function RunDetail({ run }: { run: evals.Detail | { runId: string; why: string } }) {
+  if ('why' in run) {
+    return (
+      <p class="error" role="alert">
+        The run cannot be read: {shown(run.why)}
+      </p>
+    );
+  }
+  const started = new Date(run.startedAtMs).toLocaleString();
+  return (
+    <div class="run-detail" role="group" aria-label={`Run of ${oneLine(run.name, 60)}, ${started}`}>
+      <h3>
+        {oneLine(run.name, 80)} <span class="quiet">{started}{run.target ? `, on ${oneLine(run.target, 60)}` : ''}</span>
+      </h3>
+      {run.error && <p class="error">{shown(run.error)}</p>}
+      {run.trials.length === 0 && <p class="quiet">No trial of this run has ended.</p>}
+      {run.trials.slice(0, 200).map((trial, at) => (
+        <details key={at} open={run.trials.length === 1 || trial.status !== 'passed'}>
+          <summary>
+            <TaskBadge status={trial.status} /> {oneLine(trial.task, 100)}, trial {trial.trial} <span class="quiet">{milliseconds(trial.durationMs)}</span>
+          </summary>
+          {trial.error && <p class="error">{shown(trial.error)}</p>}
+          <div class="scroll" tabIndex={0} role="group" aria-label={`Steps of ${oneLine(trial.task, 60)}, trial ${trial.trial}`}>
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Step</th>
+                  <th scope="col">Result</th>
+                  <th scope="col">Outputs</th>
+                </tr>
+              </thead>
+              <tbody>
+                {trial.steps.slice(0, 200).map((step, number) => (
+                  <tr key={number}>
+                    <th scope="row">{oneLine(step.id ?? step.operation, 60)}</th>
+                    <td>
+                      <TaskBadge status={step.status} /> {step.message && oneLine(step.message, 200)}
+                    </td>
+                    <td class="value">
+                      {Object.entries(step.outputs ?? {})
+                        .slice(0, 50)
+                        .map(([name, value]) => `${oneLine(name, 60)} = ${oneLine(String(value), 200)}`)
+                        .join('\n')}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {trial.graders.length > 0 && (
+            <ul>
+              {trial.graders.slice(0, 200).map((grader, number) => (
+                <li key={number}>
+                  <TaskBadge status={grader.status} /> {oneLine(grader.name, 100)} {grader.message && <span class="quiet">{oneLine(grader.message, 300)}</span>}
+                </li>
+              ))}
+            </ul>
+          )}
+        </details>
+      ))}
+      {run.trials.length > 200 && <p class="quiet">{plural(run.trials.length - 200, 'more trial')}.</p>}
+      <h4>Logs</h4>
+      {run.logs.length === 0 ? (
+        <p class="quiet">No logs were kept with this run.</p>
+      ) : (
+        <VirtualList id="opened-logs" label="Logs of the opened run" class="short-list" count={run.logs.length} rowHeight={26} row={(at) => <div class="log">{oneLine(run.logs[at]?.message ?? '')}</div>} />
+      )}
+      {run.leftOut > 0 && <p class="quiet">{plural(run.leftOut, 'entry', 'entries')} of this run did not fit and is not shown.</p>}
+    </div>
   );
 }

@@ -1,10 +1,11 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { type Port, ask, callAddress, info, refusal, show, token } from './address';
+import { type Port, ask, callAddress, info, isServed, refusal, show, token } from './address';
 import { Arguments } from './Form';
 import { type As, KINDS, copyAs } from './copyAs';
+import { choose, chosen, drafts, fill, setDraft, timeouts } from './forms';
 import { learn } from './known';
-import { type Draft, collect, draftOf, namedArgument } from './schema';
+import { collect, namedArgument } from './schema';
 import {
   type Call,
   type Operation,
@@ -33,12 +34,9 @@ import { Readings } from './ReadingsView';
 import * as readings from './readings';
 import { Said } from './Said';
 import { messageOf, milliseconds, oneLine, plural, shown } from './text';
+import { WhoIsHere } from './WhoIsHere';
 import { Logs, Traffic } from './Traffic';
 
-/** The operation whose form is shown, and what stands in each form. */
-const chosen = signal<string | null>(null);
-const drafts = signal<ReadonlyMap<string, Draft>>(new Map());
-const timeouts = signal<ReadonlyMap<string, string>>(new Map());
 const refused = signal<{ operation: string; errors: Map<string, string> } | null>(null);
 
 export function LiveView() {
@@ -72,8 +70,13 @@ function Connection() {
   if (current.at === 'ended') {
     return (
       <section class="panel problem" aria-label="Connection">
-        <h2>{current.unplugged ? 'The board was unplugged' : 'There is no connection'}</h2>
-        {current.unplugged ? (
+        <h2>{current.unplugged ? 'The board was unplugged' : current.isServerGone ? `The server at ${location.host} does not answer` : 'There is no connection'}</h2>
+        {current.isServerGone ? (
+          <>
+            <p class="error">{shown(current.why)}</p>
+            <p>This page connects again by itself when the server is back at the same address.</p>
+          </>
+        ) : current.unplugged ? (
           <p>{isBack.value ? `${current.place.label} is plugged in again.` : `Plug ${current.place.label} in again. This page recognises it by its USB ids.`}</p>
         ) : (
           <p class="error">{shown(current.why)}</p>
@@ -86,7 +89,8 @@ function Connection() {
             Choose another connection
           </button>
         </div>
-        {targetName(current.place).startsWith('serial:') && !current.unplugged && <Ports only={targetName(current.place)} />}
+        {refusal.value && <Refusal />}
+        {targetName(current.place).startsWith('serial:') && !current.unplugged && !current.isServerGone && <Ports only={targetName(current.place)} />}
       </section>
     );
   }
@@ -102,6 +106,7 @@ function Connection() {
           {place?.kind === 'serial' ? `Connected by Web Serial to ${place.label}. This page holds the port.` : `Connected through rigline web to ${shown(place?.label ?? '')}.`}
         </p>
         {place?.kind === 'socket' && targetName(place).startsWith('serial:') && <Ports only={targetName(place)} />}
+        <WhoIsHere />
       </div>
       <div class="buttons">
         <button type="button" onClick={() => disconnect()}>
@@ -121,11 +126,8 @@ function Choices() {
     <section class="panel" aria-label="Connection">
       <h2>Connect to a rig</h2>
       {server === undefined && <p>Asking the server …</p>}
-      {refusal.value && (
-        <p class="error" role="alert">
-          The server of this page cannot be used: {shown(refusal.value)}. Open the address that rigline web printed.
-        </p>
-      )}
+      {isServed && token === null && <MissingToken />}
+      {refusal.value && <Refusal />}
       {server?.target && (
         <div class="choice">
           <p>The server of this page has one target: {shown(server.target)}.</p>
@@ -137,6 +139,42 @@ function Choices() {
       {server && server.target === null && <Ports choose />}
       <WebSerial />
     </section>
+  );
+}
+
+function Refusal() {
+  return (
+    <p class="error" role="alert">
+      The server of this page cannot be used: {shown(refusal.value ?? '')}. Open the address that rigline web printed when it was started last. With
+      --keep-token, the token stays the same.
+    </p>
+  );
+}
+
+/** The address is that of a server, and lacks its token. */
+function MissingToken() {
+  const id = useId();
+  const [text, setText] = useState('');
+  const given = /^[!-~]+$/.exec(text.trim().replace(/^.*#(?:.*&)?token=/, '').replace(/&.*$/, ''))?.[0];
+  const open = (event: Event) => {
+    event.preventDefault();
+    if (given) location.hash = `#token=${given}`;
+  };
+  return (
+    <form class="missing" onSubmit={open}>
+      <p class="error" role="alert">This address lacks the token of its server, so the page can ask the server for nothing.</p>
+      <p>
+        The whole address ends in <code>#token=…</code>. <code>rigline web</code> prints it when it starts: it stands in the terminal or in the log of the
+        service that started it.
+      </p>
+      <div class="field">
+        <label for={id}>The token, or the whole address</label>
+        <input id={id} type="text" autocomplete="off" spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      </div>
+      <button type="submit" disabled={!given}>
+        Use this token
+      </button>
+    </form>
   );
 }
 
@@ -292,7 +330,7 @@ function Operations() {
                 type="button"
                 aria-current={operation === current ? 'true' : undefined}
                 aria-describedby={operation.description ? `${id}-${at}` : undefined}
-                onClick={() => (chosen.value = operation.name)}
+                onClick={() => choose(operation.name)}
               >
                 {oneLine(operation.name, 100)}
               </button>
@@ -368,7 +406,7 @@ function OperationForm({ operation }: { operation: Operation }) {
       {operation.description && <p>{shown(operation.description)}</p>}
       <div class="sides">
       <form ref={form} onSubmit={submit} noValidate>
-        <Arguments id={`${id}-of`} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = new Map(drafts.value).set(operation.name, next))} />
+        <Arguments id={`${id}-of`} schema={operation.params} draft={draft} errors={all} onChange={(next) => setDraft(operation.name, next)} />
         <div class="field short">
           <label for={`${id}-timeout`}>
             Timeout <span class="kind">seconds, optional</span>
@@ -468,11 +506,12 @@ function CopyAs({ operation, said }: { operation: Operation; said: () => { args:
 
 function Result({ call }: { call: Call }) {
   void traffic.value;
-  const own = [...logs].filter((entry) => entry.call === call.number);
+  const own = call.milliseconds === null ? [...logs].filter((entry) => entry.call === call.number) : call.logs;
   return (
     <div class="result" aria-label={`Result of call ${call.number}`} role="group">
       <h3>
         <Badge call={call} /> {call.milliseconds !== null && <span class="quiet">after {milliseconds(call.milliseconds)}</span>}
+        {call.waited >= 1 && call.milliseconds !== null && <span class="quiet">, having waited {milliseconds(call.waited)} for another client</span>}
       </h3>
       {call.message && <p class={call.status === 'done' || call.status === 'cancelled' ? 'message' : 'message error'}><Said text={call.message} /></p>}
       {call.outputs.length > 0 && (
@@ -526,17 +565,14 @@ function Follow({ call, output, text }: { call: Call; output: string; text: stri
   );
 }
 
-function Badge({ call }: { call: { status: Call['status'] } }) {
-  return <span class={`badge ${call.status}`}>{words(call.status)}</span>;
+function Badge({ call }: { call: { status: Call['status']; holder: string | null } }) {
+  return <span class={`badge ${call.status}`}>{call.status === 'waiting' && call.holder !== null ? `waiting for ${oneLine(call.holder, 60)}` : words(call.status)}</span>;
 }
 
 function History() {
+  const [open, setOpen] = useState<number | null>(null);
   const again = (call: Call) => {
-    const operation = manifest.value?.operations.find((one) => one.name === call.operation);
-    if (operation) {
-      chosen.value = call.operation;
-      drafts.value = new Map(drafts.value).set(call.operation, draftOf(operation.params, call.args));
-    }
+    fill(call.operation, call.args);
     run(call.operation, call.args, call.timeout);
   };
   return (
@@ -559,7 +595,9 @@ function History() {
             {calls.value.map((call) => (
               <tr key={call.number}>
                 <th scope="row">
-                  {call.number}. {oneLine(call.operation, 60)}
+                  <button type="button" class="twist" aria-expanded={open === call.number} onClick={() => setOpen(open === call.number ? null : call.number)}>
+                    {call.number}. {oneLine(call.operation, 60)}
+                  </button>
                 </th>
                 <td class="value">{oneLine(call.args, 120)}</td>
                 <td>
@@ -576,6 +614,7 @@ function History() {
           </tbody>
         </table>
       </div>
+      {calls.value.filter((call) => call.number === open).map((call) => <Result key={call.number} call={call} />)}
     </section>
   );
 }

@@ -92,6 +92,7 @@ export function PlotView() {
         <p class="quiet" data-samples={counts.samples} data-missed={counts.missed}>
           {plural(counts.samples, 'sample')}
           {counts.missed > 0 && `, ${plural(counts.missed, 'missed sample')} (shown as gaps)`}
+          {poll.hiddenMissed.value > 0 && `, of which ${plural(poll.hiddenMissed.value, 'was', 'were')} due while this tab was hidden or asleep`}
           {counts.failed > 0 && `, ${plural(counts.failed, 'failed call')}`}
           {counts.dropped > 0 && `, ${plural(counts.dropped, 'old point')} dropped`}.{state.value.at !== 'ready' && ' There is no connection.'}
         </p>

@@ -18,7 +18,8 @@ export interface Port {
 export const VIEWS = ['live', 'plots', 'transcript', 'evals'] as const;
 export type View = (typeof VIEWS)[number];
 
-const hash = () => new URLSearchParams(location.hash.slice(1));
+/** What the address's fragment says. */
+export const hash = () => new URLSearchParams(location.hash.slice(1));
 
 /** The address's fragment holds the token, which is sent to no server by itself, and the view. */
 export const token: string | null = hash().get('token');
@@ -34,11 +35,28 @@ function viewOf(): View {
 export function show(next: View): void {
   if (next === view.value) return;
   view.value = next;
-  const parts = hash();
-  parts.set('view', next);
   // The button Back leads to the view before, and does not end the session.
-  history.pushState(null, '', `#${parts}`);
+  setHash({ view: next }, true);
 }
+
+/** Changes parts of the address, null: removes them. `isNew` has the button Back lead to the address as it was. */
+export function setHash(changed: Record<string, string | null>, isNew: boolean): void {
+  const parts = hash();
+  for (const [name, value] of Object.entries(changed)) {
+    if (value === null) parts.delete(name);
+    else parts.set(name, value);
+  }
+  const next = `#${parts}`;
+  if (next === location.hash) return;
+  try {
+    if (isNew) history.pushState(null, '', next);
+    else history.replaceState(null, '', next);
+  } catch {
+    // The browser has had too many changes within a short time: the next one tries again.
+  }
+}
+
+addEventListener('popstate', () => (view.value = viewOf()));
 
 addEventListener('hashchange', () => {
   // Another token is for another server.
@@ -75,6 +93,35 @@ export function callAddress(target: string | null): URL {
   address.search = target === null ? '' : new URLSearchParams({ target }).toString();
   return address;
 }
+
+/**
+ * Asks for the server until it answers, `isOver` says so, or it refuses this page. Says whether it was there all the time, or is back. `onGone` is told once that it
+ * does not answer.
+ */
+export async function watchServer(isOver: () => boolean, onGone: () => void): Promise<'there' | 'back' | 'refused'> {
+  let wasGone = false;
+  for (let pause = 500; ; pause = Math.min(3000, pause * 1.5)) {
+    try {
+      const found = await ask<Info>('api/info');
+      info.value = found;
+      refusal.value = null;
+      return wasGone ? 'back' : 'there';
+    } catch (error) {
+      if (error instanceof Refused) {
+        refusal.value = error.message;
+        return 'refused';
+      }
+      if (!wasGone) onGone();
+      wasGone = true;
+    }
+    if (isOver()) return 'there';
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    if (isOver()) return 'there';
+  }
+}
+
+/** Whether a server of rigline serves this page: without a token there is no other way to know. */
+export const isServed = document.querySelector('meta[name="rigline-server"]') !== null;
 
 /** Asks what serves this page. */
 export async function greet(): Promise<void> {

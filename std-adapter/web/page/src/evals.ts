@@ -28,6 +28,8 @@ export interface Running {
   droppedLogs: number;
   summary: { total: number; passed: number; failed: number } | null;
   error: string | null;
+  /** Its state is asked for again and again: another page started it, or this page before it was loaded anew. */
+  isLookedAt?: boolean;
 }
 
 export interface Run {
@@ -43,12 +45,47 @@ export interface Run {
   tasks?: { id: string; status: string; durationMs?: number; values?: Record<string, number> }[];
 }
 
+interface Step {
+  id: string | null;
+  operation: string;
+  phase: string;
+  status: string;
+  message: string | null;
+  outputs: Record<string, string>;
+  durationMs: number;
+}
+
+export interface Trial {
+  task: string;
+  trial: number;
+  attempts: number;
+  status: string;
+  error: string | null;
+  steps: Step[];
+  graders: { name: string; status: string; message: string | null }[];
+  durationMs: number;
+}
+
+/** One run, with all that its record has. */
+export interface Detail extends Run {
+  target: string | null;
+  totalTasks: number;
+  trialsPerTask: number;
+  trials: Trial[];
+  logs: { atMs: number; level: string; message: string }[];
+  leftOut: number;
+}
+
 const LOGS = 500;
+/** How often a run is looked at that this page did not start, in milliseconds. */
+const LOOK = 1000;
 
 export const evals = signal<Eval[] | null>(null);
 export const runs = signal<Run[] | null>(null);
 export const current = signal<Running | null>(null);
 export const failure = signal<string | null>(null);
+/** The earlier run that is open. */
+export const opened = signal<Detail | { runId: string; why: string } | null>(null);
 
 /** The connection, or the one that is being opened. */
 let socket: Promise<WebSocket> | null = null;
@@ -65,7 +102,8 @@ function connection(): Promise<WebSocket> {
       const why = reason || (code === 4404 ? 'this server has no evals' : 'the connection to the evals is gone');
       batch(() => {
         failure.value = why;
-        if (current.value && current.value.summary === null) current.value = { ...current.value, error: why, status: 'unknown' };
+        const run = current.value;
+        if (run && run.summary === null && !run.isLookedAt) current.value = { ...run, error: why, status: 'unknown' };
       });
       for (const one of waiting.values()) one.reject(new Error(why));
       waiting.clear();
@@ -158,6 +196,14 @@ export async function load(): Promise<void> {
 async function loadRuns(): Promise<void> {
   try {
     runs.value = (await ask<{ runs: Run[] }>('api/runs')).runs;
+    const before = current.value;
+    const isFree = before === null || before.status === 'unknown' || (before.isLookedAt === true && before.status !== 'running' && before.status !== 'cancelling');
+    const active = runs.value.find((run) => run.status === 'running');
+    if (active && isFree) void follow(active);
+    else if (before?.status === 'unknown' && before.runId !== null) {
+      const found = runs.value.find((run) => run.runId === before.runId);
+      if (found) void follow(found);
+    }
   } catch (error) {
     failure.value = messageOf(error);
   }
@@ -191,3 +237,69 @@ export async function stop(): Promise<void> {
     current.value = { ...one, error: messageOf(error) };
   }
 }
+
+/** Shows a run that goes on, until it has ended. */
+async function follow(run: Run): Promise<void> {
+  const mine = () => current.value?.isLookedAt === true && current.value.runId === run.runId;
+  const empty: Running = { name: run.name, runId: run.runId, status: run.status, tasks: [], logs: [], droppedLogs: 0, summary: null, error: null, isLookedAt: true };
+  current.value = empty;
+  let names = new Map<string, string>();
+  try {
+    const listed = await request('task.list', { path: run.path });
+    if (Array.isArray(listed.tasks)) names = new Map((listed.tasks as { id: string; name?: string }[]).map((task) => [task.id, task.name ?? task.id]));
+  } catch {
+    // The eval may have been moved. The tasks that are done have names.
+  }
+  while (mine()) {
+    try {
+      const found = await ask<Detail>(`api/run?id=${encodeURIComponent(run.runId)}`);
+      if (!mine()) return;
+      const isOver = found.status !== 'running';
+      const isCancelling: boolean = current.value?.status === 'cancelling';
+      current.value = {
+        ...empty,
+        status: isOver ? found.status : isCancelling ? 'cancelling' : 'running',
+        tasks: tasksOf(found, names, isOver),
+        logs: found.logs.slice(-LOGS).map((log) => log.message),
+        droppedLogs: Math.max(0, found.logs.length - LOGS),
+        summary: isOver ? { total: found.total, passed: found.passed, failed: found.failed } : null,
+        error: found.error,
+      };
+      if (isOver) return void loadRuns();
+    } catch (error) {
+      if (!mine()) return;
+      current.value = { ...(current.value as Running), error: messageOf(error) };
+    }
+    await new Promise((resolve) => setTimeout(resolve, LOOK));
+  }
+}
+
+function tasksOf(run: Detail, names: ReadonlyMap<string, string>, isOver: boolean): Task[] {
+  const done = new Map((run.tasks ?? []).map((task) => [task.id, task]));
+  const begun = new Set(run.trials.map((trial) => trial.task));
+  const ids = [...new Set([...names.keys(), ...done.keys(), ...begun])];
+  return ids.map((id) => {
+    const task = done.get(id);
+    const trials = run.trials.filter((trial) => trial.task === id).length;
+    const isBegun = run.logs.some((log) => log.message === `Running task: ${id}`);
+    return { id, name: names.get(id) ?? id, status: task?.status ?? (isOver ? 'skipped' : isBegun || trials > 0 ? 'running' : 'waiting'), milliseconds: task?.durationMs ?? null, trials: task || trials === 0 ? '' : `trial ${trials} of ${run.trialsPerTask} is done` };
+  });
+}
+
+/** Opens an earlier run, or closes it. */
+export async function open(runId: string): Promise<void> {
+  if (opened.value?.runId === runId) {
+    opened.value = null;
+    return;
+  }
+  try {
+    opened.value = await ask<Detail>(`api/run?id=${encodeURIComponent(runId)}`);
+  } catch (error) {
+    opened.value = { runId, why: messageOf(error) };
+  }
+}
+
+// When the server is back, its evals are asked for again.
+state.subscribe((now) => {
+  if (now.at === 'ready' && failure.value !== null) queueMicrotask(() => void load());
+});

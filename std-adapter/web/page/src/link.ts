@@ -9,7 +9,36 @@ export interface Handlers {
   /** Each line, in both directions. */
   onLine: (direction: 'sent' | 'got', text: string, fault: string | null) => void;
   /** Once: the connection is gone. */
-  onEnd: (why: string) => void;
+  onEnd: (why: string, code: number | null) => void;
+  /** Who else is connected, where the server says it. */
+  onClients: (clients: Clients) => void;
+}
+
+/** A client of the server, as it says itself. */
+export interface ClientState {
+  id: number;
+  name: string;
+  /** How many calls it has made. */
+  calls: number;
+  state: 'idle' | 'waiting' | 'running';
+  operation: string;
+  /** For how long `state` has been so, in milliseconds. */
+  forMs: number;
+  /** How long its newest call has waited for its turn, in milliseconds. */
+  waitedMs: number;
+}
+
+export interface Clients {
+  you: number;
+  clients: ClientState[];
+}
+
+/** What becomes of a call while it is out. */
+export interface Turn {
+  /** Null: it has its turn. */
+  waitsFor: ClientState | null;
+  /** How long it has waited so far, in milliseconds. */
+  waited: number;
 }
 
 /** How long lines are read at once, in milliseconds, so that the page is drawn and answers while many come. */
@@ -25,6 +54,9 @@ export class Link {
   readonly #client = new Client(Math.floor(Math.random() * 2 ** 30));
   readonly #decoder: Decoder;
   readonly #waiting = new Map<number, { resolve: (answer: Answered) => void; reject: (error: Error) => void }>();
+  /** Calls without an answer, by their number on this connection. */
+  readonly #calls = new Map<number, (turn: Turn) => void>();
+  #sent = 0;
   #gone: Gone | null = null;
   /** What has arrived, and waits for its turn. */
   #arrived: Uint8Array[] = [];
@@ -47,10 +79,10 @@ export class Link {
       this.#arrived.push(data);
       this.#ask();
     };
-    transport.onEnd = (why) => {
+    transport.onEnd = (why, code) => {
       this.#work(Number.POSITIVE_INFINITY);
       if (this.#gone === null) this.#take(this.#decoder.end());
-      this.#end(why || 'the connection is gone');
+      this.#end(why || 'the connection is gone', code ?? null);
     };
   }
 
@@ -81,20 +113,34 @@ export class Link {
     throw new Error(answer.error ?? 'the answer to initialize is not a manifest');
   }
 
-  ask(method: string, params: string, patience: number): Promise<Answered> {
+  /** `onTurn`: of a call, when it begins to wait for another client, and when its turn comes. The time that it waits does not count. */
+  ask(method: string, params: string, patience: number, onTurn: (turn: Turn) => void = () => {}): Promise<Answered> {
     if (this.#gone) return Promise.reject(this.#gone);
     const { id, line } = this.#client.request(method, params);
+    const number = method === 'execute' ? ++this.#sent : 0;
     return new Promise<Answered>((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const late = () => {
         this.#waiting.delete(id);
+        this.#calls.delete(number);
         reject(new Silent(`no answer within ${patience / 1000} s`));
-      }, patience);
+      };
+      let timer: ReturnType<typeof setTimeout> | undefined = setTimeout(late, patience);
       const settled = <T>(act: (value: T) => void) => (value: T) => {
         clearTimeout(timer);
         this.#waiting.delete(id);
+        this.#calls.delete(number);
         act(value);
       };
       this.#waiting.set(id, { resolve: settled(resolve), reject: settled(reject) });
+      if (number > 0) {
+        this.#calls.set(number, (turn) => {
+          if (turn.waitsFor !== null) {
+            clearTimeout(timer);
+            timer = undefined;
+          } else timer ??= setTimeout(late, patience);
+          onTurn(turn);
+        });
+      }
       this.#send(line);
     });
   }
@@ -113,6 +159,10 @@ export class Link {
     for (const message of messages) {
       const fault = message.fault;
       const line = message.raw;
+      if (message.method === 'rigline/clients' && message.kind === 'notification') {
+        this.#told(line);
+        continue;
+      }
       this.handlers.onLine('got', line, fault === null ? null : fault.reason);
       for (const event of this.#client.receive(message.bytes)) {
         if ('reply' in event) this.#waiting.get(event.reply.id)?.resolve({ ...event.reply.answer, line });
@@ -122,13 +172,29 @@ export class Link {
     }
   }
 
-  #end(why: string): void {
+  #told(line: string): void {
+    const told = clientsIn(line);
+    if (told === null) return;
+    this.handlers.onClients(told);
+    const own = told.clients.find((one) => one.id === told.you);
+    if (!own) return;
+    for (const [number, tell] of this.#calls) {
+      if (number > own.calls) continue;
+      // A call that is not the newest one any more has had its turn.
+      const waits = number === own.calls && own.state === 'waiting';
+      const holder = told.clients.find((one) => one.state === 'running' && one.id !== own.id) ?? null;
+      if (!waits) tell({ waitsFor: null, waited: number === own.calls ? own.waitedMs : 0 });
+      else if (holder) tell({ waitsFor: holder, waited: own.forMs });
+    }
+  }
+
+  #end(why: string, code: number | null = null): void {
     if (this.#gone) return;
     this.#gone = new Gone(why);
     this.#arrived = [];
     this.#turns.port1.close();
     for (const { reject } of [...this.#waiting.values()]) reject(this.#gone);
-    this.handlers.onEnd(why);
+    this.handlers.onEnd(why, code);
   }
 }
 
@@ -147,6 +213,15 @@ function resultIn(line: string): Record<string, unknown> | null {
   try {
     const reply = parseExact(line);
     return isObject(reply) && isObject(reply.result) ? reply.result : null;
+  } catch {
+    return null;
+  }
+}
+
+function clientsIn(line: string): Clients | null {
+  try {
+    const { params } = JSON.parse(line) as { params?: Partial<Clients> };
+    return typeof params?.you === 'number' && Array.isArray(params.clients) ? { you: params.you, clients: params.clients } : null;
   } catch {
     return null;
   }

@@ -1,13 +1,16 @@
 import './style.css';
 import { render } from 'preact';
-import { useEffect } from 'preact/hooks';
 import { VIEWS, type View, greet, info, show, view } from './address';
 import { EvalsView } from './EvalsView';
 import { LiveView } from './LiveView';
 import { PlotView } from './PlotView';
+import { restore } from './poll';
 import { load } from './rigline';
-import { connect, notice, state } from './session';
-import { messageOf, shown } from './text';
+import { follow } from './forms';
+import { EverythingOff } from './EverythingOff';
+import { connect, keptPlace, manifest, notice, state } from './session';
+import './title';
+import { messageOf, oneLine, shown } from './text';
 import { CHOICES, type Choice, theme } from './theme';
 import { Alarms } from './ReadingsView';
 import * as readings from './readings';
@@ -18,9 +21,6 @@ const SHOWN: Record<View, () => preact.JSX.Element> = { live: LiveView, plots: P
 
 function Page() {
   const Shown = SHOWN[view.value];
-  useEffect(() => {
-    document.title = `${NAMES[view.value]} - rigline`;
-  }, [view.value]);
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step === undefined) return;
@@ -43,6 +43,7 @@ function Page() {
           ))}
         </div>
         <Light />
+        <EverythingOff />
         <label class="theme">
           <span class="sr">Colours</span>
           <select value={theme.choice.value} onChange={(event) => (theme.choice.value = event.currentTarget.value as Choice)}>
@@ -71,17 +72,28 @@ function Page() {
 /** Whether there is a connection, on every page. */
 function Light() {
   const { at } = state.value;
-  return <span class={`light ${at}`}>{{ idle: 'not connected', connecting: 'connecting', ready: 'connected', ended: 'no connection' }[at]}</span>;
+  const rig = at === 'ready' ? manifest.value?.name : undefined;
+  return (
+    <span class={`light ${at}`}>
+      {rig !== undefined && <b class="rig">{oneLine(rig, 40)}</b>}
+      <span>{{ idle: 'not connected', connecting: 'connecting', ready: 'connected', ended: 'no connection' }[at]}</span>
+    </span>
+  );
 }
 
 const root = document.getElementById('app') as HTMLElement;
 try {
   await load();
+  follow();
+  restore();
   readings.restore();
   render(<Page />, root);
   await greet();
   // A server with one target: the page is about it.
+  const before = await keptPlace();
   if (info.value?.target) void connect({ kind: 'socket', target: null, label: info.value.target });
+  // The page was loaded anew: it goes on with what it was connected to.
+  else if (before) void connect(before);
 } catch (error) {
   root.textContent = `This page cannot be started: ${messageOf(error)}`;
 }

@@ -1,8 +1,10 @@
-import { signal } from '@preact/signals';
+import { effect, signal } from '@preact/signals';
+import { keep, kept, later } from './here';
 import { execute, ready } from './session';
 import { Column, Samples } from './samples';
 import { oneLine } from './text';
 import { reading } from './reading';
+import { sleep } from './sleep';
 
 /** An operation that is called again and again. */
 export interface Source {
@@ -39,6 +41,8 @@ export const status = signal<'stopped' | 'running' | 'paused'>('stopped');
 export const interval = signal(0.5);
 export const lastError = signal('');
 export const counts = signal({ samples: 0, missed: 0, failed: 0, dropped: 0 });
+/** How many of the missed samples were due while the page was hidden or asleep. */
+export const hiddenMissed = signal(0);
 
 /** How many seconds are shown, up to the newest sample; 0: all. */
 export const windowed = signal(0);
@@ -48,6 +52,41 @@ export const refused = signal<ReadonlyMap<string, { label: string; why: string }
 export const samples = new Samples();
 
 let nextSource = 1;
+
+// What is sampled and how it is drawn lasts as long as the tab; the samples do not.
+interface Kept {
+  sources: { operation: string; args: string; isPinned?: boolean; series: { output: string; isShown: boolean; axis: Plotted['axis'] }[] }[];
+  interval: number;
+  windowed: number;
+}
+
+effect(() => {
+  const all: Kept = {
+    sources: sources.value.map(({ id, operation, args, isPinned }) => ({ operation, args, isPinned, series: series.value.filter((one) => one.source === id).map(({ output, isShown, axis }) => ({ output, isShown, axis })) })),
+    interval: interval.value,
+    windowed: windowed.value,
+  };
+  if (isRestored) later('plots', () => keep('plots', all));
+});
+
+let isRestored = false;
+/** Takes what was sampled before the page was loaded anew. */
+export function restore(): void {
+  const found = kept('plots') as Partial<Kept> | undefined;
+  for (const source of Array.isArray(found?.sources) ? found.sources.slice(0, SERIES) : []) {
+    if (typeof source?.operation !== 'string' || typeof source.args !== 'string') continue;
+    addSource(source.operation, source.args, source.isPinned === true);
+    const made = sources.value.find((one) => one.operation === source.operation && one.args === source.args) as Source;
+    for (const one of Array.isArray(source.series) ? source.series : []) {
+      if (typeof one?.output !== 'string' || series.value.length >= SERIES) continue;
+      const next = plotted(`${made.id} ${one.output}`, `${nameOf(made)}: ${one.output}`, made.id, one.output, series.value);
+      series.value = [...series.value, { ...next, isShown: one.isShown === true, axis: ['left', 'right'].includes(one.axis) ? one.axis : 'unit', slot: one.isShown === true ? freeSlot(series.value) : 0 }];
+    }
+  }
+  if (typeof found?.interval === 'number' && found.interval > 0) interval.value = found.interval;
+  if (typeof found?.windowed === 'number' && found.windowed >= 0) windowed.value = found.windowed;
+  isRestored = true;
+}
 let round = 0;
 
 export function addSource(operation: string, args: string, isPinned = false): void {
@@ -87,6 +126,7 @@ export function clear(): void {
   series.value = series.value.map((one) => ({ ...one, column: new Column(one.output) }));
   refused.value = new Map();
   counts.value = { samples: 0, missed: 0, failed: 0, dropped: 0 };
+  hiddenMissed.value = 0;
   lastError.value = '';
   version.value += 1;
 }
@@ -115,13 +155,6 @@ async function poll(mine: number): Promise<void> {
   let due = performance.now();
   while (mine === round) {
     const step = interval.value * 1000;
-    if (document.hidden) {
-      // A hidden page takes no samples.
-      gap();
-      await seen();
-      due = performance.now();
-      continue;
-    }
     if (!ready.value) {
       gap();
       lastError.value = 'There is no connection. Sampling goes on when there is one again.';
@@ -129,6 +162,7 @@ async function poll(mine: number): Promise<void> {
       due = performance.now();
       continue;
     }
+    const wasHidden = document.hidden;
     const time = Date.now() / 1000;
     const found = new Map<string, string>();
     let failed = 0;
@@ -155,6 +189,7 @@ async function poll(mine: number): Promise<void> {
         due += missed * step;
         gap((Date.now() / 1000 + time) / 2);
         counts.value = { ...counts.value, missed: counts.value.missed + missed };
+        if (wasHidden || document.hidden) hiddenMissed.value += missed;
       }
     }
     await sleep(due - performance.now());
@@ -256,10 +291,3 @@ export function csv(): string[] {
   return [`${head}\r\n`, ...samples.rows(shownSeries.map((one) => one.column), cell)];
 }
 
-function sleep(time: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, Math.max(0, time)));
-}
-
-function seen(): Promise<void> {
-  return new Promise((resolve) => document.addEventListener('visibilitychange', () => resolve(), { once: true }));
-}

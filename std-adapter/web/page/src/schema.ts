@@ -210,7 +210,8 @@ function fits(type: string, value: unknown): boolean {
 }
 
 /** What is wrong with a value, in words; null where nothing is. */
-function check(schema: Schema, value: unknown, where: string): string | null {
+/** Why a value does not fit a schema; null: it does, or only the extension knows. */
+export function check(schema: Schema, value: unknown, where: string): string | null {
   const at = where === '' ? 'This' : where;
   const types = typesOf(schema);
   if (types.length > 0 && !types.some((type) => fits(type, value))) {

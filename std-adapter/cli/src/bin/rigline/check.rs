@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rigline_eval::report::junit::{self, Case, Status, Suite};
 use rigline_host::Direction;
 use rigline_host::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
 use rigline_host::check::{Settings, ensure_transcripts};
@@ -175,9 +176,7 @@ impl Arguments {
             written = files::write(file, &terminal::json(&format!("{:#}\n", report.to_json())));
         }
         if let Some(file) = &self.junit {
-            let xml = junit(report).to_string();
-            let xml = xml.map_err(|error| Failure::usage(format!("{}: {error}", file.display())));
-            written = written.and(xml.and_then(|xml| files::write(file, &xml)));
+            written = written.and(files::write(file, &junit(report, self.strict)));
         }
         written?;
         if let Some(error) = &report.unopened {
@@ -255,31 +254,38 @@ fn arrow(direction: Direction) -> &'static str {
     }
 }
 
-fn junit(report: &Report) -> quick_junit::Report {
-    use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
-
-    let text = crate::junit::text;
-    let mut suite = TestSuite::new(text(&format!("rigline check {}", report.target)));
-    for result in &report.results {
-        let mut status = match result.outcome {
-            Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
-            Outcome::Skip => TestCaseStatus::skipped(),
-            _ => TestCaseStatus::success(),
-        };
-        if !result.text.is_empty() {
-            status.set_message(text(&result.text));
-        }
-        if result.outcome == Outcome::Fail {
-            status.set_type(format!("needed by {}", result.need.name()));
-        }
-        let mut case = TestCase::new(result.name, status);
-        case.set_classname(result.section).set_time(result.took);
-        let exchange: Vec<String> =
-            result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
-        case.set_system_out(text(&exchange.join("\n")));
-        suite.add_test_case(case);
+/// The report as JUnit's XML. It is red if and only if the command does not exit with 0.
+fn junit(report: &Report, is_strict: bool) -> String {
+    let name = format!("rigline check {}", report.target);
+    let kind = |result: &CaseResult| format!("needed by {}", result.need.name());
+    let mut cases: Vec<Case> = report
+        .results
+        .iter()
+        .map(|result| {
+            let exchange: Vec<String> =
+                result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
+            let status = match (result.outcome, result.need) {
+                (Outcome::Fail, Need::Standard) if !is_strict => {
+                    Status::Skipped(format!("failed, and no real host needs it: {}", result.text))
+                }
+                (Outcome::Fail, _) => Status::Failure(kind(result), result.text.clone()),
+                (Outcome::Skip, _) => Status::Skipped(result.text.clone()),
+                _ => Status::Passed,
+            };
+            Case {
+                name: result.name.to_owned(),
+                class_name: result.section.to_owned(),
+                time: result.took,
+                status,
+                output: exchange.join("\n"),
+            }
+        })
+        .collect();
+    let unopened = report.unopened.as_ref().map(ToString::to_string);
+    if let Some(why) = unopened.or_else(|| report.unreached.clone()) {
+        let status = Status::Error("no answer".to_owned(), why);
+        cases.push(Case { name: "the target answers".to_owned(), class_name: name.clone(), status, ..Case::default() });
     }
-    let mut junit = quick_junit::Report::new("rigline check");
-    junit.add_test_suite(suite);
-    junit
+    let time = cases.iter().map(|case| case.time).sum();
+    junit::xml("rigline check", &[Suite { name, time, cases, ..Suite::default() }])
 }

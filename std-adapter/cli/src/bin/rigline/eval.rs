@@ -1,6 +1,5 @@
 //! `rigline eval`: its commands and their shared parts.
 
-mod junit;
 mod list;
 mod new;
 mod progress;

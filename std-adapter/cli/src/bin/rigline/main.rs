@@ -22,7 +22,6 @@ mod exit;
 mod failure;
 mod files;
 mod jsonrpc;
-mod junit;
 mod monitor;
 mod new;
 mod out;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline_eval as eval;
+use rigline_eval::report::Hashed;
 use rigline_host::client::{CallRequest, Client};
 use rigline_host::files;
 use rigline_host::process;
@@ -13,7 +13,7 @@ use rigline_host::record::{FolderError, Recorder};
 use rigline_host::target::Target;
 use rigline_host::terminal;
 use rigline_host::{Manifest, Operation};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::connect::Failure;
@@ -45,8 +45,8 @@ impl RecordArguments {
         let recorder = recorder.map_err(|error: FolderError| Failure::usage(format!("--record {error}")))?;
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         recorder.say("command", words.into());
-        if let Some(program) = program(target) {
-            recorder.say("program", hashed(&program));
+        if let Some(program) = programs(target, None).first() {
+            recorder.say("program", json!(program));
         }
         Ok(Some(Arc::new(recorder)))
     }
@@ -93,35 +93,67 @@ pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manif
     recorder.rig(rig);
 }
 
-/// The files that evals are made of, with their hashes.
-pub(crate) fn eval_files<'s>(specs: impl Iterator<Item = &'s eval::Spec>) -> Value {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for spec in specs {
-        let folder = spec.path.parent().unwrap_or(Path::new("")).to_owned();
-        let files = spec.tasks.iter().map(|task| folder.join(&task.file));
-        for path in std::iter::once(spec.path.clone()).chain(files) {
-            if paths.last() != Some(&path) && !paths.contains(&path) {
-                paths.push(path);
-            }
+/// The files that an eval is made of, with their hashes.
+pub(crate) fn eval_files(spec: &rigline_eval::Spec) -> Vec<Hashed> {
+    let folder = spec.path.parent().unwrap_or(Path::new(""));
+    let mut paths = vec![spec.path.clone()];
+    for path in spec.tasks.iter().map(|task| folder.join(&task.file)) {
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
     paths.iter().map(|path| hashed(path)).collect()
 }
 
-/// The program that a target starts.
-fn program(target: &str) -> Option<PathBuf> {
-    match target.parse().ok()? {
-        Target::Sim => process::this().ok().map(|this| this.canonicalize().unwrap_or(this)),
-        Target::Exec(exec) => which::which(exec.program).ok(),
-        _ => None,
+/// The programs of an eval with their hashes: what its target starts, and the command of its agent.
+pub(crate) fn eval_programs(spec: &rigline_eval::Spec) -> Vec<Hashed> {
+    let folder = spec.config.target_dir.as_deref();
+    let mut found = spec.config.target.as_deref().map(|target| programs(target, folder)).unwrap_or_default();
+    if let Some((program, arguments)) = spec.config.command.split_first() {
+        found.extend(program_and_scripts(program, arguments, spec.path.parent()));
+    }
+    for hashed in &mut found {
+        hashed.path = spec.hidden(&hashed.path);
+    }
+    found
+}
+
+/// The program that a target starts in a folder, and the files among its arguments, such as a script.
+fn programs(target: &str, folder: Option<&Path>) -> Vec<Hashed> {
+    match target.parse() {
+        Ok(Target::Sim) => {
+            let this = process::this().ok().map(|this| this.canonicalize().unwrap_or(this));
+            this.iter().map(|this| hashed(this)).collect()
+        }
+        Ok(Target::Exec(exec)) => program_and_scripts(&exec.program, &exec.args, folder),
+        _ => Vec::new(),
     }
 }
 
-fn hashed(path: &Path) -> Value {
-    match hash(path) {
-        Ok((sha256, bytes)) => json!({ "path": path.to_string_lossy(), "bytes": bytes, "sha256": sha256 }),
-        Err(error) => json!({ "path": path.to_string_lossy(), "error": error.to_string() }),
+fn program_and_scripts(program: &str, arguments: &[String], folder: Option<&Path>) -> Vec<Hashed> {
+    let from_folder = |path: &str| folder.unwrap_or(Path::new("")).join(path);
+    let program = if program.contains(['/', '\\']) { Some(from_folder(program)) } else { which::which(program).ok() };
+    // A shell's command is a word that has others in it, and an option may have a file behind its `=`.
+    let words = arguments.iter().flat_map(|argument| {
+        let parts = argument.split([' ', '=', ';', '&', '|', '"', '\'']);
+        std::iter::once(argument.as_str()).chain(parts)
+    });
+    let scripts = words.filter(|word| !word.is_empty()).map(from_folder).filter(|path| path.is_file());
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in program.into_iter().chain(scripts) {
+        let path = path.canonicalize().unwrap_or(path);
+        if !found.contains(&path) && found.len() < PROGRAMS {
+            found.push(path);
+        }
     }
+    found.iter().map(|path| hashed(path)).collect()
+}
+
+/// How many files of a target are hashed.
+const PROGRAMS: usize = 20;
+
+fn hashed(path: &Path) -> Hashed {
+    Hashed::new(path.to_string_lossy().into_owned(), hash(path).map_err(|error| error.to_string()))
 }
 
 fn hash(path: &Path) -> std::io::Result<(String, u64)> {

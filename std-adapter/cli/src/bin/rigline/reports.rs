@@ -6,14 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-use rigline_eval::Spec;
-use rigline_eval::report::{self, Logs, Results, Task, earlier};
+use rigline_eval::report::{self, Host, Logs, Results, Unusable};
 use rigline_eval::run::Event;
-use rigline_eval::store::Store;
 use rigline_host::files;
 use rigline_std::clock::unix_millis;
 use rigline_std::sync::lock;
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::out::complain;
@@ -38,8 +35,9 @@ impl ReportArguments {
         [("--ctrf", self.ctrf.as_deref()), ("--tap", self.tap.as_deref()), ("--html", self.html.as_deref())]
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.files().iter().any(|(_, path)| path.is_some())
+    /// Whether the page is wanted, which has more in it than other reports.
+    pub(crate) fn has_page(&self) -> bool {
+        self.html.is_some()
     }
 
     /// Calls `write` for each requested report.
@@ -56,12 +54,13 @@ impl ReportArguments {
 /// What happened in a run that its results do not hold.
 pub(crate) struct Watched {
     began: Instant,
+    began_at: SystemTime,
     logs: Mutex<Logs>,
 }
 
 impl Watched {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), logs: Mutex::default() })
+        Arc::new(Self { began: Instant::now(), began_at: SystemTime::now(), logs: Mutex::default() })
     }
 
     pub(crate) fn event(&self, event: &Event) {
@@ -70,31 +69,34 @@ impl Watched {
             lock(&self.logs).add(ms, level.name(), message);
         }
     }
+
+    /// When the run began, in milliseconds since 1970 (UTC).
+    pub(crate) fn began_at_ms(&self) -> u64 {
+        unix_millis(self.began_at)
+    }
+
+    pub(crate) fn logs(&self) -> Logs {
+        lock(&self.logs).clone()
+    }
 }
 
-/// Results for reports: those of `--json`, and for each run what its eval and the watch over it add.
-pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, began: SystemTime) -> Results {
-    let mut results = Results::read(json).unwrap_or_else(|error| {
-        complain(format_args!("rigline: reports: {error}"));
-        Results::default()
-    });
-    (results.started_ms, results.ended_ms) = (unix_millis(began), unix_millis(SystemTime::now()));
-    for (run, (spec, watched)) in results.runs.iter_mut().zip(runs) {
-        let folder = spec.path.parent().unwrap_or(Path::new(""));
-        for known in &spec.tasks {
-            let file = Some(folder.join(&known.file).to_string_lossy().into_owned());
-            match run.tasks.iter_mut().find(|task| task.id == known.id) {
-                Some(task) => task.file = file,
-                None => run.tasks.push(Task::not_run(&known.id, &known.name, file)),
-            }
-        }
-        run.logs = lock(&watched.logs).clone();
-        match earlier(store, run) {
-            Ok(earlier) => run.earlier = earlier,
-            Err(error) => complain(format_args!("rigline: the report has no trend: {error}")),
-        }
-    }
+/// The results of a command that has not ended. Reports are written with them before the first run, so that a command that is killed
+/// leaves no report of an earlier one that passed.
+pub(crate) fn unfinished() -> Results {
+    let mut results = Results::default();
+    results.started_at_ms = unix_millis(SystemTime::now());
+    results.errors.push(Unusable::new(None, "the command has not ended: it still runs, or it was killed"));
     results
+}
+
+/// This machine and its user.
+pub(crate) fn host() -> Host {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    Host::this(name, user.filter(|user| !user.is_empty()))
 }
 
 /// GitHub Actions, if this runs there.

@@ -1,12 +1,14 @@
 //! `rigline eval run`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use rigline_eval::report::{Results, report};
+use rigline::protocol::waza::RunState;
+use rigline_eval::report::junit::junit;
+use rigline_eval::report::{self, Measured, Results, Unusable};
 use rigline_eval::run::{OnEvent, Outcome};
 use rigline_eval::runs::{Request, Runs, StartError};
 use rigline_eval::session::Hosts;
@@ -15,12 +17,13 @@ use rigline_eval::{Fault, Spec};
 use rigline_host::files;
 use rigline_host::record::Recorder;
 use rigline_host::terminal;
+use rigline_std::clock::unix_millis;
 use rigline_std::signals::Signals;
 use rigline_std::sync::lock;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::Notify;
 
-use super::junit::as_junit;
 use super::progress::Show;
 use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
@@ -77,6 +80,9 @@ pub(super) struct Run {
     /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
+    /// Say something about the run in every report, such as operator=Ada or station=3; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    meta: Vec<(String, String)>,
     #[command(flatten)]
     record: RecordArguments,
     /// Show debug logs too
@@ -96,11 +102,13 @@ impl Run {
         if let Some((option, path)) = self.files().find(|(_, path)| is_eval(path)) {
             return Err(Failure::usage(format!("{option} {}: this is an eval, which would be lost", path.display())));
         }
+        let meta = self.meta()?;
         let recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
         let (runs, store) = self.runs(recorder.clone())?;
-        let began = SystemTime::now();
+        let (began, started) = (Instant::now(), SystemTime::now());
+        self.begin_reports();
         let github = GitHub::begin();
-        let (done, interrupted) = connect::on_threads(async {
+        let (done, left, signal) = connect::on_threads(async {
             let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
             let interruption = Arc::new(Notify::new());
@@ -115,7 +123,7 @@ impl Run {
                     std::process::exit(signals.next().await.into());
                 });
             }
-            let mut done = Vec::new();
+            let (mut done, mut left) = (Vec::new(), Vec::new());
             let checked = tokio::select! {
                 checked = self.checked(&evals) => checked,
                 () = interruption.notified() => Vec::new(),
@@ -129,30 +137,99 @@ impl Run {
                     run: Err(unusable(faults)),
                     watched: Watched::new(),
                 });
-                return Ok((done.collect(), *lock(&interrupted)));
+                return Ok((done.collect(), left, *lock(&interrupted)));
             }
             for wanted in evals {
                 if lock(&interrupted).is_some() {
-                    break;
+                    left.push(wanted.path);
+                    continue;
                 }
                 let watched = Watched::new();
-                let run = self.one(&runs, &wanted, &watched).await;
+                let run = self.one(&runs, &wanted, &watched, recorder.as_deref()).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
             let code = *lock(&interrupted);
-            Ok((done, code))
+            Ok((done, left, code))
         })?;
-        let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
-        let results = || {
-            let runs = done.iter().filter_map(|done| Some((&*done.run.as_ref().ok()?.1, &*done.watched)));
-            let runs: Vec<(&Spec, &Watched)> = runs.collect();
-            reports::results(as_json(&done, &errors, code), &runs, &store, began)
+        // A signal that came when all was done ends nothing.
+        let is_cut_off = |done: &Done| match &done.run {
+            Ok((_, _, outcome)) => outcome.state == RunState::Cancelled,
+            Err(error) => matches!(error, StartError::Ending),
         };
-        let code = self.tell(&done, &errors, code, &results);
-        if let Some(github) = github {
-            github.end(&results());
+        let signal = signal.filter(|_| !left.is_empty() || done.iter().any(is_cut_off));
+        let mut results = Results::default();
+        (results.started_at_ms, results.duration_ms) = (unix_millis(started), millis(began.elapsed()));
+        (results.meta, results.host) = (meta, Some(reports::host()));
+        let by = signal.map(signal_name);
+        let has_hashes = self.reports.has_page() || recorder.is_some();
+        for Done { path, run, watched } in &done {
+            match run {
+                Ok((id, spec, outcome)) => {
+                    let mut run = report::Run::of(spec, id, outcome, by);
+                    (run.started_at_ms, run.logs) = (watched.began_at_ms(), watched.logs());
+                    if has_hashes {
+                        (run.programs, run.files) = (record::eval_programs(spec), record::eval_files(spec));
+                    }
+                    if self.reports.has_page() {
+                        match report::earlier(&store, &run) {
+                            Ok(earlier) => run.earlier = earlier,
+                            Err(error) => complain(format_args!("rigline: the report has no trend: {error}")),
+                        }
+                    }
+                    results.runs.push(run);
+                }
+                Err(error) => results.errors.push(Unusable::new(Some(shown(path)), error.to_string())),
+            }
         }
-        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code)))
+        let why = format!("it was not run: the command was cut off by {}", by.unwrap_or_default());
+        results.errors.extend(left.iter().map(|path| Unusable::new(Some(shown(path)), why.as_str())));
+        results.errors.extend(errors.iter().map(|error| Unusable::new(None, error.as_str())));
+        results.number();
+        let code = signal.unwrap_or_else(|| code(&done, !errors.is_empty()));
+        (results.exit_code, results.success) = (Some(code), code == exit::SUCCESS);
+        let code = self.tell(&done, &mut results);
+        if let Some(github) = github {
+            github.end(&results);
+        }
+        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &results, code)))
+    }
+
+    /// What `--meta` says.
+    fn meta(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let mut meta = BTreeMap::new();
+        for (key, value) in &self.meta {
+            if meta.insert(key.clone(), value.clone()).is_some() {
+                return Err(Failure::usage(format!("--meta {key}: it is given twice")));
+            }
+        }
+        Ok(meta)
+    }
+
+    /// Writes reports that say that the command has not ended, in the place of those of earlier runs.
+    fn begin_reports(&self) {
+        let unfinished = reports::unfinished();
+        let write = |path: &Path, text: &str| {
+            if !is_stdout(path) {
+                write_report(path, text);
+            }
+        };
+        self.write_reports(&unfinished, &BTreeMap::new(), write);
+        if let Some(path) = &self.json_file {
+            write(path, &terminal::json(&unfinished.to_json()));
+        }
+    }
+
+    /// Writes the reports other than JSON.
+    fn write_reports(
+        &self,
+        results: &Results,
+        attachments: &BTreeMap<String, Vec<PathBuf>>,
+        mut write: impl FnMut(&Path, &str),
+    ) {
+        if let Some(path) = &self.junit {
+            write(path, &junit(results, attachments));
+        }
+        self.reports.write(results, write);
     }
 
     /// Finds out before anything is run that a report could not be written.
@@ -203,9 +280,13 @@ impl Run {
         runs: &Runs,
         wanted: &Wanted,
         watched: &Arc<Watched>,
+        recorder: Option<&Recorder>,
     ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
         let accepted = runs.accept(&self.request(wanted))?;
         let (id, spec) = (accepted.id().to_owned(), accepted.spec().clone());
+        if let (Some(recorder), None, Some(target)) = (recorder, &self.target, &spec.config.target) {
+            recorder.say("target", spec.hidden(target).into());
+        }
         for warning in &spec.warnings {
             complain(format_args!("{}", placed(warning, "warning: ")));
         }
@@ -225,7 +306,7 @@ impl Run {
 
     /// Prints the table and writes the reports. If one cannot be written, the others are still written. Returns the
     /// exit code, which includes such failures.
-    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
+    fn tell(&self, done: &[Done], results: &mut Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Ok((_, _, outcome)) = run
                 && !outcome.mistakes.is_empty()
@@ -244,36 +325,37 @@ impl Run {
         }
         let takes_stdout = self.json || self.files().any(|(_, path)| is_stdout(path));
         if !takes_stdout {
-            show(done);
+            show(results);
         }
         let mut has_written = true;
         let mut write = |path: &Path, text: &str| has_written &= write_report(path, text);
-        if let Some(path) = &self.junit {
-            write(path, &as_junit(done, errors, &self.attachments(done)));
-        }
-        if self.reports.is_wanted() {
-            self.reports.write(&results(), &mut write);
-        }
+        self.write_reports(results, &self.attachments(results), &mut write);
         // Those with the exit code in them come last.
-        let json_text = |has_written: bool| format!("{:#}\n", as_json(done, errors, with_reports(code, has_written)));
+        let code = results.exit_code.unwrap_or(exit::FAILED);
+        let mut json_text = |has_written: bool| {
+            let code = with_reports(code, has_written);
+            (results.exit_code, results.success) = (Some(code), code == exit::SUCCESS);
+            results.to_json()
+        };
         if let Some(path) = &self.json_file {
             has_written &= write_report(path, &terminal::json(&json_text(has_written)));
         }
+        let json = json_text(has_written);
         if self.json {
-            print_json(&json_text(has_written));
+            print_json(&json);
         }
         with_reports(code, has_written)
     }
 
     /// Files that belong to each run: its record, and the folder of `--record`.
-    fn attachments(&self, done: &[Done]) -> HashMap<String, Vec<PathBuf>> {
+    fn attachments(&self, results: &Results) -> BTreeMap<String, Vec<PathBuf>> {
         let folder = self.runs.clone().or_else(|| Store::default_folder().ok());
         let of = |id: &str| {
             let kept = folder.iter().map(|folder| folder.join(format!("{id}.jsonl")));
             let recorded = self.record.folder().into_iter().map(|folder| folder.join("session.jsonl"));
             kept.chain(recorded).filter_map(|path| std::path::absolute(path).ok()).collect()
         };
-        let ids = done.iter().filter_map(|done| done.run.as_ref().ok()).map(|(id, ..)| id);
+        let ids = results.runs.iter().map(|run| &run.run_id);
         ids.map(|id| (id.clone(), of(id))).collect()
     }
 }
@@ -283,36 +365,82 @@ fn complain_of(eval: &Path, faults: &[Fault]) {
     faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
 }
 
+/// Milliseconds, as reports have them.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The name of the signal that an exit code stands for.
+fn signal_name(code: u8) -> &'static str {
+    match code {
+        129 => "SIGHUP",
+        130 => "SIGINT",
+        143 => "SIGTERM",
+        _ => "a signal",
+    }
+}
+
+/// A line of a recording's values: a measurement, or an output of a step.
+#[derive(Serialize)]
+struct Line<'r> {
+    run: &'r str,
+    eval: &'r str,
+    task: &'r str,
+    trial: u32,
+    #[serde(flatten)]
+    what: What<'r>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum What<'r> {
+    Measurement { measurement: &'r Measured },
+    Output { step: &'r str, operation: &'r str, output: &'r str, value: &'r serde_json::Value },
+}
+
 /// Ends a recording with the report, all measurements and outputs, and the files that the evals are made of.
-fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8) -> u8 {
-    let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
-    recorder.say("files", record::eval_files(runs().map(|(_, spec, _)| &**spec)));
-    recorder.say("runs", runs().map(|(id, ..)| id.as_str()).collect());
+fn end_recording(recorder: &Recorder, results: &Results, code: u8) -> u8 {
+    let of_all = |of: fn(&report::Run) -> &Vec<report::Hashed>| {
+        let mut all: Vec<&report::Hashed> = Vec::new();
+        for hashed in results.runs.iter().flat_map(of) {
+            if !all.contains(&hashed) {
+                all.push(hashed);
+            }
+        }
+        json!(all)
+    };
+    recorder.say("files", of_all(|run| &run.files));
+    recorder.say("programs", of_all(|run| &run.programs));
+    if let Some(program) = results.runs.iter().find_map(|run| run.programs.first()) {
+        recorder.say("program", json!(program));
+    }
+    if !results.meta.is_empty() {
+        recorder.say("meta", json!(results.meta));
+    }
+    recorder.say("runs", results.runs.iter().map(|run| run.run_id.as_str()).collect());
     let mut values = String::new();
-    for (id, spec, outcome) in runs() {
-        for record in &outcome.tasks {
-            let task = spec.tasks.get(record.task).map(|task| &task.id);
-            for trial in &record.trials {
-                for measured in trial.grades.iter().filter_map(|grade| grade.measurement.as_ref()) {
-                    let value = json!({
-                        "run": id, "eval": spec.name, "task": task, "trial": trial.number, "measurement": measured.to_json(),
-                    });
-                    values += &format!("{value}\n");
-                }
-                for step in &trial.steps {
-                    for (output, value) in &step.outputs {
-                        let value = json!({
-                            "run": id, "eval": spec.name, "task": task, "trial": trial.number,
-                            "step": step.id, "operation": step.operation, "output": output, "value": value,
-                        });
-                        values += &format!("{value}\n");
-                    }
+    let mut add = |line: &Line<'_>| {
+        values += &serde_json::to_string(line).unwrap_or_default();
+        values.push('\n');
+    };
+    for run in &results.runs {
+        for (task, trial) in run.tasks.iter().flat_map(|task| task.trials.iter().map(move |trial| (task, trial))) {
+            let line = |what| Line { run: &run.run_id, eval: &run.eval, task: &task.id, trial: trial.trial, what };
+            for measurement in trial.values() {
+                add(&line(What::Measurement { measurement }));
+            }
+            for step in &trial.steps {
+                for (output, value) in &step.outputs {
+                    add(&line(What::Output { step: &step.id, operation: &step.operation, output, value }));
                 }
             }
         }
     }
-    let report = format!("{:#}\n", as_json(done, errors, code));
-    record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
+    record::finish(recorder, &[("report.json", results.to_json()), ("values.jsonl", values)], code)
 }
 
 /// Whether a report was written.
@@ -356,17 +484,4 @@ fn code(done: &[Done], has_errors: bool) -> u8 {
         () if outcomes().any(|outcome| outcome.has_rig_error()) => exit::NO_ANSWER,
         () => exit::FAILED,
     }
-}
-
-fn as_json(done: &[Done], errors: &[String], code: u8) -> Value {
-    let reports: Vec<Value> = done
-        .iter()
-        .filter_map(|done| done.run.as_ref().ok())
-        .map(|(id, spec, outcome)| report(spec, id, outcome))
-        .collect();
-    let unusable = done.iter().filter_map(|done| Some((&done.path, done.run.as_ref().err()?)));
-    let mut faults: Vec<Value> =
-        unusable.map(|(path, error)| json!({ "path": path.to_string_lossy(), "error": error.to_string() })).collect();
-    faults.extend(errors.iter().map(|error| json!({ "path": null, "error": error })));
-    json!({ "success": code == exit::SUCCESS, "exit_code": code, "runs": reports, "errors": faults })
 }

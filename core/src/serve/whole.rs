@@ -1,0 +1,164 @@
+//! The driver for whole messages: it runs what an [`Exchange`] hands out.
+
+use core::cell::Cell;
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
+
+use super::blocking::run_work;
+use super::{HEARTBEAT, write_dropped};
+use crate::Extension;
+use crate::clock::{Clock, Instant};
+use crate::context::{Context, LogSink};
+use crate::exchange::{Exchange, Served};
+use crate::failure::Failure;
+use crate::json::write::Writer;
+use crate::phrases::Progress;
+
+/// How what an exchange hands out is run: the clock, and where logs and progress go.
+pub struct Runner<'a> {
+    clock: &'a dyn Clock,
+    send: &'a dyn Fn(&[u8]),
+    memory: &'a mut [u8],
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The handler has returned.
+    Returned,
+    /// Its time was up. The safe state was brought about.
+    Late,
+    /// It was stopped. The safe state was brought about.
+    Stopped,
+}
+
+impl<'a> Runner<'a> {
+    /// `send` gets each line of a log or of progress, with its newline, while the handler runs. `memory` is where a line is written: a
+    /// longer one than half of it is dropped, and the drop reported.
+    pub fn new(clock: &'a dyn Clock, send: &'a dyn Fn(&[u8]), memory: &'a mut [u8]) -> Self {
+        Self { clock, send, memory }
+    }
+
+    /// Runs what `exchange` hands out until it ends, its time is up, or `stop` is ready, and gives the result to
+    /// [`Exchange::complete`]. If `stop` says true, the caller of the operation has cancelled it and gets no reply.
+    ///
+    /// A caller that asked for progress hears every 20 seconds that the handler goes on.
+    pub async fn run<E: Extension>(
+        self,
+        extension: &mut E,
+        to: &Served<'_>,
+        exchange: &mut Exchange,
+        message: &mut [u8],
+        out: &mut [u8],
+        stop: impl Future<Output = bool>,
+    ) -> RunEnd {
+        let Self { clock, send, memory } = self;
+        let (result, end, is_cancelled) = {
+            let Some(run) = exchange.run(to, message, out) else { return RunEnd::Returned };
+            let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
+            let (phrases, received) = (run.reply.reply.phrases(), run.reply.received);
+            let (lines, beats) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
+            let done = Cell::new(None);
+            let mut sink = Sink { memory: lines, send, done: &done, dropped: 0 };
+            let mut next_beat = phrases.progress.map(|_| clock.now().after(HEARTBEAT));
+            let ended = {
+                let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
+                let mut handler = pin!(run_work(extension, run.work, &mut cx));
+                let mut stop = pin!(stop);
+                let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
+                poll_fn(|task| {
+                    // A handler that slept past its deadline does not wake up.
+                    let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
+                    if is_late() {
+                        return Poll::Ready((Err(Failure::TIMEOUT), RunEnd::Late, false));
+                    }
+                    if let Poll::Ready(result) = polled {
+                        return Poll::Ready((result, RunEnd::Returned, false));
+                    }
+                    if let Poll::Ready(is_cancelled) = stop.as_mut().poll(task) {
+                        return Poll::Ready((Err(Failure::CANCELLED), RunEnd::Stopped, is_cancelled));
+                    }
+                    if let Some(deadline) = deadline {
+                        clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                    }
+                    if let (Some(at), Some(write)) = (next_beat, phrases.progress) {
+                        if clock.now() >= at {
+                            let (count, beat): (u32, u32) = done.get().unwrap_or_default();
+                            let beat = beat.saturating_add(1);
+                            let mut out = Writer::new(beats);
+                            let progress = Progress { done: count, beat, total: None, message: None, received };
+                            next_beat = write(&mut out, &progress).then(|| clock.now().after(HEARTBEAT));
+                            out.byte(b'\n');
+                            if let (Some(_), Ok(line)) = (next_beat, out.finish()) {
+                                send(line);
+                                done.set(Some((count, beat)));
+                            }
+                        }
+                        if let Some(at) = next_beat {
+                            clock.wake_at(at, task.waker());
+                        }
+                    }
+                    Poll::Pending
+                })
+                .await
+            };
+            if sink.dropped > 0
+                && let Some(length) = write_dropped(sink.memory, sink.dropped, phrases.logs)
+            {
+                sink.commit(length);
+            }
+            ended
+        };
+        if end != RunEnd::Returned {
+            extension.safe_state().await;
+        }
+        if is_cancelled {
+            exchange.cancel();
+        }
+        exchange.complete(to, message, out, &result);
+        end
+    }
+}
+
+impl fmt::Debug for Runner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("memory", &self.memory.len()).finish_non_exhaustive()
+    }
+}
+
+/// Sends lines as they come.
+struct Sink<'s> {
+    memory: &'s mut [u8],
+    send: &'s dyn Fn(&[u8]),
+    /// How far the call has come, and how often that was reported again since.
+    done: &'s Cell<Option<(u32, u32)>>,
+    dropped: usize,
+}
+
+impl LogSink for Sink<'_> {
+    fn room(&mut self) -> &mut [u8] {
+        self.memory
+    }
+
+    fn commit(&mut self, length: usize) {
+        (self.send)(self.memory.get(..length).unwrap_or_default());
+    }
+
+    fn progressed(&mut self, done: u32) -> bool {
+        let is_farther = self.done.get().is_none_or(|(last, _)| done > last);
+        if is_farther {
+            self.done.set(Some((done, 0)));
+        }
+        is_farther
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn dropped(&mut self) {
+        self.dropped = self.dropped.saturating_add(1);
+    }
+}

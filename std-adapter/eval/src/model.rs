@@ -1,0 +1,1083 @@
+//! The data of reports. `rigline eval run --json` is this model as JSON, and every other report is written from it.
+
+use std::collections::BTreeMap;
+
+use rigline::protocol::waza::{RunState, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::digits::Digits;
+use super::records::{Class, EarlierAttempt, Grade, Measurement, StepRecord, TrialRecord};
+use super::run::{MetricResult, Outcome, TaskRecord};
+use super::spec::Spec;
+use super::{measurement, session, verdict};
+use rigline_host::terminal::{cut, one_line, printable};
+use rigline_std::clock::millis;
+
+/// The number of characters of a name that are shown if there is no room for all of it.
+const NAME: usize = 200;
+/// How many characters of a reason or a message are shown.
+const MESSAGE: usize = 4000;
+
+/// The results of one or several runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Results {
+    /// Whether all evals passed.
+    pub success: bool,
+    /// The exit code of the command. `None` while it is not known.
+    #[serde(rename = "exit_code")]
+    pub exit_code: Option<u8>,
+    /// When the first run began, in milliseconds since 1970 (UTC).
+    pub started_at_ms: u64,
+    /// How long all took, by a clock that nobody sets.
+    pub duration_ms: u64,
+    /// What the caller has said of the run, such as the operator.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub meta: BTreeMap<String, String>,
+    /// Where it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// The runs in their order.
+    pub runs: Vec<Run>,
+    /// Evals that could not be run.
+    pub errors: Vec<Unusable>,
+    /// The folder with the recording of all that passed, from the folder of a report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
+}
+
+/// Where a command ran.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Host {
+    /// The name of the machine.
+    pub name: String,
+    /// Its operating system and architecture.
+    pub system: String,
+    /// The user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The version of rigline.
+    pub rigline: String,
+}
+
+impl Host {
+    /// This machine.
+    pub fn this(name: String, user: Option<String>) -> Self {
+        let system = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+        Self { name, system, user, rigline: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+}
+
+/// An eval that could not be run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unusable {
+    /// Its file.
+    pub path: Option<String>,
+    /// Why.
+    pub error: String,
+}
+
+impl Unusable {
+    /// Of a file, if it is about one.
+    pub fn new(path: Option<String>, error: impl Into<String>) -> Self {
+        Self { path, error: error.into() }
+    }
+}
+
+/// A file, by its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Hashed {
+    /// Where it is.
+    pub path: String,
+    /// Its size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The SHA-256 hash of its content, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Why it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Hashed {
+    /// Of what was found at a path.
+    pub fn new(path: String, found: Result<(String, u64), String>) -> Self {
+        match found {
+            Ok((sha256, bytes)) => Self { path, bytes: Some(bytes), sha256: Some(sha256), error: None },
+            Err(error) => Self { path, error: Some(error), ..Self::default() },
+        }
+    }
+}
+
+/// A run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Run {
+    /// Its id in the run store.
+    pub run_id: String,
+    /// The eval's name.
+    pub eval: String,
+    /// The eval's file.
+    pub path: String,
+    /// What the eval is about.
+    pub skill: Option<String>,
+    /// The eval's version.
+    pub version: Option<String>,
+    /// `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// Whether enough passed.
+    pub passed: bool,
+    /// What that means: `pass`, `fail`, `rig_error` or `cancelled`.
+    pub verdict: String,
+    /// Why it did not pass, or which failures its threshold allows.
+    pub reason: Option<String>,
+    /// Why it failed as a whole.
+    pub error: Option<String>,
+    /// The rig.
+    pub rig: Option<Rig>,
+    /// The preflight, if there was one.
+    pub health: Option<Trial>,
+    /// How many tasks there are, and what became of them.
+    pub summary: Summary,
+    /// What may be wrong with the eval.
+    pub warnings: Vec<String>,
+    /// The least share of tasks that must pass.
+    pub pass_threshold: f64,
+    /// The metrics, where the eval has a list of them.
+    pub metrics: Vec<MetricResult>,
+    /// Their weighted mean.
+    pub score: Option<f64>,
+    /// How far an answer may be beyond the limit of its step and pass.
+    pub grace_ms: u64,
+    /// When it began, in milliseconds since 1970 (UTC).
+    pub started_at_ms: u64,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The program that was the target, and the scripts that it was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Hashed>,
+    /// The files that the eval is made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Hashed>,
+    /// What became of its tasks. Those that were not come to have no trials.
+    #[serde(serialize_with = "that_were_run")]
+    pub tasks: Vec<Task>,
+    /// The ids of tasks that were not come to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_run: Vec<String>,
+    /// The log.
+    #[serde(skip)]
+    pub logs: Logs,
+    /// Earlier runs of the same eval, the oldest first.
+    #[serde(skip)]
+    pub earlier: Vec<Past>,
+    /// Its place among runs of the same name, from 1.
+    #[serde(skip)]
+    pub place: usize,
+    /// How many steps do not fit the target's operations.
+    #[serde(skip)]
+    pub mistakes: usize,
+}
+
+fn that_were_run<S: serde::Serializer>(tasks: &[Task], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(tasks.iter().filter(|task| !task.is_not_run))
+}
+
+/// How many tasks a run has.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Summary {
+    /// All.
+    pub total: u32,
+    /// Those that passed.
+    pub passed: u32,
+    /// Those that failed, also because of the rig.
+    pub failed: u32,
+    /// Those that were not judged.
+    pub skipped: u32,
+    /// The share of those that passed.
+    pub pass_rate: f64,
+}
+
+/// A task of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Task {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// How it ended.
+    pub status: String,
+    /// What that means.
+    pub verdict: String,
+    /// Whether it did not pass, and the eval's threshold allows that.
+    pub tolerated: bool,
+    /// Why it did not pass.
+    pub error: Option<String>,
+    /// How many of its trials passed in the end.
+    pub trials_passed: usize,
+    /// How many attempts there were in all trials.
+    pub attempts: u64,
+    /// How reliable its trials are, each by its first attempt that the rig did not spoil.
+    pub reliability: Value,
+    /// Its measurements over all trials.
+    pub measurements: Vec<Statistic>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// Its trials.
+    pub trials: Vec<Trial>,
+    /// Whether it was not come to.
+    #[serde(skip)]
+    pub is_not_run: bool,
+}
+
+/// A trial of a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Trial {
+    /// The task's id.
+    pub task: String,
+    /// Its number, from 1.
+    pub trial: u32,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// How it ended.
+    pub status: String,
+    /// What that means.
+    pub verdict: String,
+    /// The attempts before the last.
+    pub earlier: Vec<Attempt>,
+    /// Why it did not pass.
+    pub error: Option<String>,
+    /// The answer of the agent, if there was one.
+    pub output: Option<String>,
+    /// Its steps.
+    pub steps: Vec<Step>,
+    /// Its graders.
+    pub graders: Vec<Grader>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// A step of a trial.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Step {
+    /// Its id.
+    pub id: String,
+    /// The operation that it called.
+    pub operation: String,
+    /// The part of the task.
+    pub phase: String,
+    /// How it ended.
+    pub status: String,
+    /// The message.
+    pub message: String,
+    /// Its outputs.
+    pub outputs: Map<String, Value>,
+    /// The time limit that it was given.
+    pub limit_ms: Option<u64>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// An attempt that another one followed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The result.
+    pub verdict: String,
+    /// Why.
+    pub error: Option<String>,
+}
+
+/// A grader of a trial.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Grader {
+    /// Its name, or its type.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How much it counts for a metric.
+    pub weight: f64,
+    /// `passed`, `failed` or `unsupported`.
+    pub status: String,
+    /// Why.
+    pub message: String,
+    /// The number that it judged.
+    pub measurement: Option<Measured>,
+}
+
+/// The rig of a run, as far as it is known.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Rig {
+    /// The extension's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The target.
+    pub target: String,
+    /// The serial number of the device.
+    pub serial_number: Option<String>,
+}
+
+/// One measured value.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Measured {
+    /// The measurements.
+    pub name: String,
+    /// The value.
+    pub value: Digits,
+    /// The value as the device sent it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Its unit.
+    pub unit: Option<String>,
+    /// The least that is good.
+    pub low: Digits,
+    /// The most that is good.
+    pub high: Digits,
+    /// `pass`, `marginal` or `fail`.
+    pub verdict: String,
+}
+
+/// A measurement over the trials of a task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Statistic {
+    /// The measurement's name.
+    pub name: String,
+    /// Its unit.
+    pub unit: Option<String>,
+    /// The least that is good.
+    pub low: Digits,
+    /// The most that is good.
+    pub high: Digits,
+    /// The last value.
+    pub value: Digits,
+    /// The last value as the device sent it.
+    pub text: String,
+    /// How many values are numbers.
+    pub count: usize,
+    /// The least of them.
+    pub min: Digits,
+    /// The greatest of them.
+    pub max: Digits,
+    /// Their mean.
+    pub mean: Digits,
+    /// The standard deviation of a sample.
+    pub standard_deviation: Option<f64>,
+    /// The process capability.
+    pub cpk: Option<f64>,
+    /// Whether all values are good: `pass` or `fail`.
+    pub verdict: String,
+    /// The values that are not.
+    pub failed: Vec<FailedValue>,
+}
+
+/// A value beyond its limits, or one that is no number.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct FailedValue {
+    /// The number of its trial.
+    pub trial: u32,
+    /// The value.
+    pub value: Digits,
+}
+
+/// The last lines of a run's log.
+#[derive(Debug, Clone, Default)]
+pub struct Logs {
+    /// The lines, each with its milliseconds since the start and its level.
+    pub lines: std::collections::VecDeque<(u64, &'static str, String)>,
+    /// How many were dropped before them.
+    pub dropped: u64,
+}
+
+/// An earlier run of the same eval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Past {
+    /// Its id.
+    pub id: String,
+    /// When it began, in milliseconds since 1970 (UTC).
+    pub started_ms: u64,
+    /// How many tasks passed.
+    pub passed: u32,
+    /// How many it has.
+    pub total: u32,
+    /// The mean of each measurement, by its name.
+    pub means: Vec<(String, f64)>,
+}
+
+/// The result of a whole run.
+pub fn class(outcome: &Outcome) -> Class {
+    match () {
+        () if outcome.state == RunState::Cancelled => Class::Cancelled,
+        () if outcome.passed => Class::Pass,
+        () if outcome.has_failure() => Class::Fail,
+        () if outcome.has_rig_error() => Class::RigError,
+        () => Class::Fail,
+    }
+}
+
+/// The meaning of a verdict or a status of the results. An unknown one does not pass.
+pub(super) fn class_of(text: &str) -> Class {
+    match text {
+        "pass" | "passed" => Class::Pass,
+        "fail" | "failed" => Class::Fail,
+        "flaky" => Class::Flaky,
+        "skipped" => Class::Skipped,
+        "cancelled" => Class::Cancelled,
+        _ => Class::RigError,
+    }
+}
+
+/// How a report shows a result. A report is red where a result is [`Failed`](Self::Failed) or an [`Error`](Self::Error), and it is red if and
+/// only if the command does not exit with 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mark {
+    /// It passed.
+    Passed,
+    /// It did not pass, and the eval did not either.
+    Failed,
+    /// The rig, or the run, is at fault.
+    Error,
+    /// It did not pass, and the eval passed all the same.
+    Tolerated,
+    /// It was not judged.
+    Skipped,
+    /// It was not come to, or not to its end.
+    NotRun,
+}
+
+impl Mark {
+    /// Whether it makes a report red.
+    pub fn is_red(self) -> bool {
+        matches!(self, Self::Failed | Self::Error)
+    }
+}
+
+/// A result that reports show: a task, or the reason why a run or an eval did not reach its tasks.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'r> {
+    /// The run, if there was one.
+    pub run: Option<&'r Run>,
+    /// The task; none if this is about the whole.
+    pub task: Option<&'r Task>,
+    /// The eval's name, or its file.
+    pub suite: &'r str,
+    /// The task's name.
+    pub name: &'r str,
+    /// What became of it.
+    pub class: Class,
+    /// How it is shown.
+    pub mark: Mark,
+    /// Why.
+    pub why: &'r str,
+}
+
+impl Case<'_> {
+    /// What became of it, in words.
+    pub fn label(&self) -> &'static str {
+        match (self.mark, self.class) {
+            (Mark::Tolerated, Class::Flaky) => "flaky, tolerated",
+            (Mark::Tolerated, _) => "failed, tolerated",
+            (Mark::NotRun, _) if self.task.is_some_and(|task| task.is_not_run) => "not run",
+            _ => self.class.label(),
+        }
+    }
+
+    /// What it is about, unique in the results.
+    pub fn id(&self) -> String {
+        let run = self.run.map_or_else(|| self.suite.to_owned(), Run::label);
+        match self.task {
+            Some(task) => format!("{run}/{}", task.id),
+            None => format!("{run}#{}", self.name),
+        }
+    }
+}
+
+impl Results {
+    /// Reads the results of `rigline eval run --json`.
+    ///
+    /// # Errors
+    /// They are of another form.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let mut results: Self = serde_json::from_str(text)?;
+        results.number();
+        Ok(results)
+    }
+
+    /// Numbers the runs of one name, so that what is in them can be told apart.
+    pub fn number(&mut self) {
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for run in &mut self.runs {
+            let count = seen.entry(run.eval.clone()).or_default();
+            *count += 1;
+            run.place = *count;
+        }
+    }
+
+    /// When the last run ended: the start and the duration, so that it is never before the start.
+    pub fn ended_at_ms(&self) -> u64 {
+        self.started_at_ms.saturating_add(self.duration_ms)
+    }
+
+    /// As JSON text of several lines.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// All cases, in the order of the runs.
+    pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
+        let unusable = self.errors.iter().map(|unusable| Case {
+            run: None,
+            task: None,
+            suite: unusable.path.as_deref().unwrap_or("evals"),
+            name: "the eval can be run",
+            class: Class::RigError,
+            mark: Mark::Error,
+            why: &unusable.error,
+        });
+        self.runs.iter().flat_map(Run::cases).chain(unusable)
+    }
+
+    /// How many cases are of a class.
+    pub fn count(&self, class: Class) -> usize {
+        self.cases().filter(|case| case.class == class).count()
+    }
+
+    /// Whether something makes reports red.
+    pub fn is_red(&self) -> bool {
+        self.cases().any(|case| case.mark.is_red())
+    }
+}
+
+impl Run {
+    /// The results of a run. `interrupted` is what ended the command, such as a signal.
+    pub fn of(spec: &Spec, id: &str, outcome: &Outcome, interrupted: Option<&str>) -> Self {
+        let waza = outcome.summary;
+        let pass_rate = if waza.total == 0 { 0.0 } else { f64::from(waza.passed) / f64::from(waza.total) };
+        let folder = spec.path.parent().unwrap_or(std::path::Path::new(""));
+        let mut tasks: Vec<Task> = outcome.tasks.iter().map(|record| Task::of(spec, record)).collect();
+        let is_done = |place: usize| outcome.tasks.iter().any(|task| task.task == place);
+        let left = spec.tasks.iter().enumerate().filter(|(place, _)| !is_done(*place));
+        tasks.extend(left.map(|(_, task)| Task::not_run(&task.id, &task.name)));
+        for task in &mut tasks {
+            let known = spec.tasks.iter().find(|known| known.id == task.id);
+            task.file = known.map(|known| folder.join(&known.file).to_string_lossy().into_owned());
+        }
+        let mut run = Self {
+            run_id: id.to_owned(),
+            eval: spec.name.clone(),
+            path: spec.path.to_string_lossy().into_owned(),
+            skill: spec.skill.clone(),
+            version: spec.version.clone(),
+            status: outcome.state.as_str().to_owned(),
+            passed: outcome.passed,
+            verdict: class(outcome).name().to_owned(),
+            error: outcome.error.clone(),
+            rig: outcome.rig.as_ref().map(Rig::of),
+            health: outcome.health.as_ref().map(|health| Trial::of("health", health)),
+            summary: Summary {
+                total: waza.total,
+                passed: waza.passed,
+                failed: waza.failed,
+                skipped: outcome.skipped,
+                pass_rate,
+            },
+            warnings: spec.warnings.iter().map(ToString::to_string).collect(),
+            pass_threshold: spec.metrics.pass_threshold,
+            metrics: outcome.metrics.clone(),
+            score: outcome.score,
+            duration_ms: millis(outcome.duration),
+            not_run: tasks.iter().filter(|task| task.is_not_run).map(|task| task.id.clone()).collect(),
+            tasks,
+            place: 1,
+            mistakes: outcome.mistakes.len(),
+            ..Self::default()
+        };
+        let passed = run.passed;
+        for task in &mut run.tasks {
+            task.tolerated = passed && !task.is_not_run && matches!(task.mark(passed), Mark::Tolerated);
+        }
+        run.reason = run.why(outcome.state, interrupted);
+        run
+    }
+
+    /// Why it did not pass, or which failures its threshold allows.
+    fn why(&self, state: RunState, interrupted: Option<&str>) -> Option<String> {
+        let Summary { total, skipped, .. } = self.summary;
+        let left = match self.not_run.len() {
+            0 => String::new(),
+            left => format!("; {left} of {total} tasks were not run"),
+        };
+        match state {
+            RunState::Completed => {}
+            RunState::Cancelled => {
+                let by = interrupted.map(|by| format!(" by {by}")).unwrap_or_default();
+                return Some(format!("{}{by}{left}", self.error.as_deref().unwrap_or("Eval execution cancelled")));
+            }
+            _ => {
+                let error = self.error.as_deref().unwrap_or("Eval execution failed");
+                return Some(format!("{error}{left}"));
+            }
+        }
+        let tolerated = self.tasks.iter().filter(|task| task.tolerated).count();
+        let mut text = match tolerated {
+            0 if self.passed => return None,
+            0 if total > 0 && skipped == total => "nothing was judged: ".to_owned(),
+            0 => String::new(),
+            1 => "1 task that did not pass is tolerated: ".to_owned(),
+            many => format!("{many} tasks that did not pass are tolerated: "),
+        };
+        text += &self.counts();
+        for metric in self.metrics.iter().filter(|metric| self.passed || !metric.passed) {
+            let (share, threshold) = (percent(metric.share), percent(metric.threshold));
+            text += &format!(", {}: {share}, {threshold} needed", metric.name);
+        }
+        Some(text)
+    }
+
+    /// How many of its tasks passed, and what became of others.
+    fn counts(&self) -> String {
+        let Summary { total, passed, skipped, .. } = self.summary;
+        let mut text = format!("{passed} of {total} tasks passed");
+        let count = |class: Class| self.tasks.iter().filter(|task| task.class() == class).count();
+        for (class, plural) in [(Class::RigError, "rig errors"), (Class::Flaky, "flaky")] {
+            match count(class) {
+                0 => {}
+                1 => text += &format!(", 1 {}", class.label()),
+                many => text += &format!(", {many} {plural}"),
+            }
+        }
+        match self.tasks.iter().filter(|task| task.has_mistake()).count() {
+            0 => {}
+            1 => text += ", 1 mistake of the eval",
+            many => text += &format!(", {many} mistakes of the eval"),
+        }
+        if skipped > 0 {
+            text += &format!(", {skipped} not judged");
+        }
+        if self.metrics.is_empty() {
+            text += &format!(", {} needed", percent(self.pass_threshold));
+        }
+        text
+    }
+
+    /// Its verdict, with the counts of its tasks or the reason.
+    pub fn says(&self) -> String {
+        let label = self.class().label();
+        match &self.reason {
+            _ if self.mistakes == 1 => format!("{label}, not run, 1 mistake in its steps"),
+            _ if self.mistakes > 1 => format!("{label}, not run, {} mistakes in its steps", self.mistakes),
+            Some(reason) if self.status != "completed" => format!("{label}: {reason}"),
+            Some(reason) if reason.starts_with("nothing") => format!("{label}, {reason}"),
+            _ => format!("{label}, {}", self.counts()),
+        }
+    }
+
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        match self.verdict.as_str() {
+            "" if self.passed => Class::Pass,
+            "" if self.status == "completed" => Class::Fail,
+            "" => class_of(&self.status),
+            verdict => class_of(verdict),
+        }
+    }
+
+    /// Its eval's name, and its place among those of the same name.
+    pub fn label(&self) -> String {
+        if self.place > 1 { format!("{} ({})", self.eval, self.place) } else { self.eval.clone() }
+    }
+
+    /// Its tasks, and the run as a whole where no task says why it did not pass.
+    pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
+        let tasks = self.tasks.iter().map(move |task| Case {
+            run: Some(self),
+            task: Some(task),
+            suite: &self.eval,
+            name: if task.name.is_empty() { &task.id } else { &task.name },
+            class: task.class(),
+            mark: task.mark(self.passed),
+            why: task.error.as_deref().unwrap_or_default(),
+        });
+        let is_red = self.tasks.iter().any(|task| task.mark(self.passed).is_red());
+        let is_complete = self.error.is_none() && self.status == "completed";
+        let is_whole = !self.passed && (!is_complete || !is_red);
+        let (name, class, mark) = match self.class() {
+            _ if is_complete => ("the eval passes", Class::Fail, Mark::Failed),
+            Class::Cancelled => ("the run as a whole", Class::Cancelled, Mark::Error),
+            class => ("the run as a whole", class, Mark::Error),
+        };
+        let why = self.reason.as_deref().or(self.error.as_deref()).unwrap_or("it did not pass");
+        let whole = Case { run: Some(self), task: None, suite: &self.eval, name, class, mark, why };
+        tasks.chain(is_whole.then_some(whole))
+    }
+}
+
+/// A share of 1, in percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+impl Rig {
+    fn of(rig: &session::Rig) -> Self {
+        let session::Rig { name, version, target, serial_number } = rig.clone();
+        Self { name, version, target, serial_number }
+    }
+}
+
+impl Trial {
+    /// The record of a trial.
+    pub fn of(task: &str, record: &TrialRecord) -> Self {
+        Self {
+            task: task.to_owned(),
+            trial: record.number,
+            attempts: record.attempts,
+            status: record.verdict.as_str().to_owned(),
+            verdict: record.class().name().to_owned(),
+            earlier: record.earlier.iter().map(Attempt::of).collect(),
+            error: record.error.clone(),
+            output: record.output.clone(),
+            steps: record.steps.iter().map(Step::of).collect(),
+            graders: record.grades.iter().map(Grader::of).collect(),
+            duration_ms: millis(record.duration),
+        }
+    }
+
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
+    }
+
+    /// Whether it passed in the end.
+    pub fn has_passed(&self) -> bool {
+        class_of(&self.status) == Class::Pass
+    }
+
+    /// The measured values.
+    pub fn values(&self) -> impl Iterator<Item = &Measured> {
+        self.graders.iter().filter_map(|grader| grader.measurement.as_ref())
+    }
+}
+
+impl Attempt {
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        class_of(&self.verdict)
+    }
+
+    fn of(attempt: &EarlierAttempt) -> Self {
+        Self { verdict: attempt.class.name().to_owned(), error: Some(attempt.error.clone()) }
+    }
+}
+
+impl Step {
+    fn of(step: &StepRecord) -> Self {
+        use rigline::Phase;
+        let phase = match step.phase {
+            Phase::Setup => "setup",
+            Phase::Cleanup => "cleanup",
+            _ => "verify",
+        };
+        Self {
+            id: step.id.clone(),
+            operation: step.operation.clone(),
+            phase: phase.to_owned(),
+            status: step.verdict.as_str().to_owned(),
+            message: step.message.clone(),
+            outputs: step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
+            limit_ms: step.limit.map(millis),
+            duration_ms: millis(step.duration),
+        }
+    }
+}
+
+impl Grader {
+    fn of(grade: &Grade) -> Self {
+        Self {
+            name: grade.grader.clone(),
+            kind: grade.kind.clone(),
+            weight: grade.weight,
+            status: grade.judgement.as_str().to_owned(),
+            message: grade.message.clone(),
+            measurement: grade.measurement.as_ref().map(Measured::of),
+        }
+    }
+}
+
+impl Measured {
+    /// A measurement of a grader or a step.
+    pub fn of(measurement: &Measurement) -> Self {
+        let limit = |limit: &Option<String>| limit.as_deref().map(Digits::new).unwrap_or_default();
+        Self {
+            name: measurement.name.clone(),
+            value: Digits::new(&measurement.value),
+            text: measurement.value.clone(),
+            unit: measurement.unit.clone(),
+            low: limit(&measurement.low),
+            high: limit(&measurement.high),
+            verdict: measurement.verdict().to_owned(),
+        }
+    }
+
+    /// Whether it is out of its limits, or no number.
+    pub fn is_bad(&self) -> bool {
+        self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
+    }
+}
+
+impl Statistic {
+    /// The statistics of a measurement.
+    pub fn of(of: &measurement::Statistics) -> Self {
+        let Measured { name, value, text, unit, low, high, .. } = Measured::of(&of.last);
+        let failed = of.failed.iter().map(|(trial, value)| FailedValue { trial: *trial, value: Digits::new(value) });
+        Self {
+            name,
+            unit,
+            low,
+            high,
+            value,
+            text,
+            count: of.count,
+            min: Digits::new(&of.min),
+            max: Digits::new(&of.max),
+            mean: Digits::new(&of.mean),
+            standard_deviation: of.deviation,
+            cpk: of.cpk,
+            verdict: match (of.passed, of.is_marginal) {
+                (false, _) => "fail",
+                (true, true) => "marginal",
+                (true, false) => "pass",
+            }
+            .to_owned(),
+            failed: failed.collect(),
+        }
+    }
+
+    /// Whether a value is out of its limits, or no number.
+    pub fn is_bad(&self) -> bool {
+        self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
+    }
+
+    /// The value that its verdict is about: the first that failed, or the last.
+    pub fn decisive(&self) -> &Digits {
+        self.failed.first().map_or(&self.value, |failed| &failed.value)
+    }
+
+    /// The limits, such as `[3.135 … 3.465]`; empty if there are none.
+    pub fn limits(&self) -> String {
+        let limit = |limit: &'_ Digits| (!limit.is_empty()).then(|| shown(limit));
+        measurement::limits(limit(&self.low).as_deref(), limit(&self.high).as_deref())
+    }
+
+    /// The value that the verdict is about, with its unit. Of an output that is missing it says so.
+    pub fn value_with_unit(&self) -> String {
+        with_unit(self.decisive(), self.unit.as_deref())
+    }
+
+    /// Least, mean, most, standard deviation and capability, if there are several values, and which of them failed.
+    pub fn over_trials(&self) -> String {
+        let mut parts = Vec::new();
+        if self.count > 1 {
+            parts.push(format!("{} to {}", shown(&self.min), shown(&self.max)));
+            // One digit more than the values have.
+            let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
+            let digits = digits(self.min.as_str()).max(digits(self.max.as_str())) + 1;
+            parts.extend(measurement::rounded(self.mean.as_str(), digits).map(|mean| format!("mean {mean}")));
+            parts.extend(self.standard_deviation.map(|deviation| format!("s {deviation:.digits$}")));
+            parts.extend(self.cpk.map(|cpk| format!("Cpk {cpk:.2}")));
+        }
+        if self.count > 1 || self.failed.len() > 1 {
+            let failed = self.failed.iter().take(5).map(|it| format!("{} in trial {}", missing(&it.value), it.trial));
+            let failed = failed.collect::<Vec<_>>().join(", ");
+            match self.failed.len() {
+                0 => {}
+                1..=5 => parts.push(format!("failed: {failed}")),
+                many => parts.push(format!("{many} failed: {failed} …")),
+            }
+        }
+        parts.join(", ")
+    }
+
+    /// What machines read of it: the name of each member, and its value.
+    pub fn members(&self) -> Vec<(&'static str, String)> {
+        let mut members = vec![("value", shown(self.decisive()))];
+        members.extend(self.unit.as_ref().map(|unit| ("unit", name(unit))));
+        for (member, digits) in [("low", &self.low), ("high", &self.high)] {
+            members.extend((!digits.is_empty()).then(|| (member, shown(digits))));
+        }
+        members.push(("verdict", name(&self.verdict)));
+        if self.count > 1 {
+            members.push(("count", self.count.to_string()));
+            for (member, digits) in [("min", &self.min), ("mean", &self.mean), ("max", &self.max)] {
+                members.extend((!digits.is_empty()).then(|| (member, shown(digits))));
+            }
+            members.extend(self.standard_deviation.map(|deviation| ("standard_deviation", deviation.to_string())));
+            members.extend(self.cpk.map(|cpk| ("cpk", cpk.to_string())));
+        }
+        members
+    }
+}
+
+/// A value with its unit.
+pub(super) fn with_unit(value: &Digits, unit: Option<&str>) -> String {
+    format!("{} {}", missing(value), name(unit.unwrap_or_default())).trim_end().to_owned()
+}
+
+fn missing(value: &Digits) -> String {
+    if value.is_empty() { "no value".to_owned() } else { shown(value) }
+}
+
+impl Task {
+    fn of(spec: &Spec, record: &TaskRecord) -> Self {
+        let task = spec.tasks.get(record.task);
+        let id = task.map(|task| task.id.clone()).unwrap_or_default();
+        Self {
+            name: task.map(|task| task.name.clone()).unwrap_or_default(),
+            file: None,
+            status: record.verdict.as_str().to_owned(),
+            verdict: record.class().name().to_owned(),
+            tolerated: false,
+            error: record.why().map(str::to_owned),
+            trials_passed: record.trials.iter().filter(|trial| trial.verdict == Verdict::Passed).count(),
+            attempts: record.trials.iter().map(|trial| u64::from(trial.attempts)).sum(),
+            reliability: verdict::Reliability::of(&record.trials).to_json(),
+            measurements: record.measurements().iter().map(Statistic::of).collect(),
+            duration_ms: millis(record.duration),
+            trials: record.trials.iter().map(|trial| Trial::of(&id, trial)).collect(),
+            is_not_run: false,
+            id,
+        }
+    }
+
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
+    }
+
+    /// Whether it counts as passed. A flaky task may have passed in the end.
+    pub fn has_passed(&self) -> bool {
+        class_of(&self.status) == Class::Pass
+    }
+
+    /// Whether the eval's files are the reason that it did not pass.
+    pub fn has_mistake(&self) -> bool {
+        self.class() == Class::Fail && self.trials.iter().any(|trial| trial.status == "error")
+    }
+
+    /// How it is shown, in a run that has passed or not.
+    pub fn mark(&self, run_has_passed: bool) -> Mark {
+        match self.class() {
+            Class::Pass => Mark::Passed,
+            Class::Flaky if self.has_passed() => Mark::Passed,
+            Class::Skipped => Mark::Skipped,
+            Class::Cancelled => Mark::NotRun,
+            Class::RigError => Mark::Error,
+            // The eval's files are at fault, which no threshold allows.
+            Class::Fail if self.has_mistake() => Mark::Error,
+            _ if run_has_passed => Mark::Tolerated,
+            _ => Mark::Failed,
+        }
+    }
+
+    /// `2/3`: how many of its trials passed in the end. Further attempts are named.
+    pub fn trials_text(&self) -> String {
+        let count = self.trials.len();
+        let again = self.attempts.saturating_sub(count as u64);
+        let again = if again == 0 { String::new() } else { format!(" ({} attempts)", self.attempts) };
+        format!("{}/{count}{again}", self.trials_passed)
+    }
+
+    /// The attempts that others followed, each with the number of its trial.
+    pub fn earlier(&self) -> impl Iterator<Item = (u32, &Attempt)> {
+        self.trials.iter().flat_map(|trial| trial.earlier.iter().map(|attempt| (trial.trial, attempt)))
+    }
+
+    /// The measured values, each with the number of its trial.
+    pub fn values(&self) -> impl Iterator<Item = (u32, &Measured)> {
+        self.trials.iter().flat_map(|trial| trial.values().map(move |measured| (trial.trial, measured)))
+    }
+
+    /// A task that was not come to.
+    fn not_run(id: &str, name: &str) -> Self {
+        let (id, name, status) = (id.to_owned(), name.to_owned(), "cancelled".to_owned());
+        Self { id, name, status, is_not_run: true, ..Self::default() }
+    }
+}
+
+impl Logs {
+    /// The number of lines that are kept.
+    pub const KEPT: usize = 1000;
+
+    /// Adds a line.
+    pub fn add(&mut self, ms: u64, level: &'static str, text: &str) {
+        if self.lines.len() >= Self::KEPT {
+            self.lines.pop_front();
+            self.dropped += 1;
+        }
+        self.lines.push_back((ms, level, message(text)));
+    }
+}
+
+/// A value as it is shown.
+pub(super) fn shown(value: &Digits) -> String {
+    name(value.as_str())
+}
+
+/// An output as it is shown.
+pub(super) fn output(value: &Value) -> String {
+    match value {
+        Value::String(text) => message(text),
+        Value::Null => String::new(),
+        other => message(&other.to_string()),
+    }
+}
+
+/// A name on one line, without what drives a terminal or turns text around, and cut if it is very long.
+pub(super) fn name(text: &str) -> String {
+    cut(&one_line(text), NAME)
+}
+
+/// A message, cut if it is very long.
+pub(super) fn message(text: &str) -> String {
+    cut(&printable(text), MESSAGE)
+}
+
+/// A time since 1970 (UTC), in the format of RFC 3339.
+pub(super) fn time(ms: u64) -> String {
+    let time = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(ms));
+    // The crate ends at the year 9999.
+    let time = time.filter(|_| ms < 253_402_300_800_000).unwrap_or(std::time::UNIX_EPOCH);
+    humantime::format_rfc3339_seconds(time).to_string()
+}

@@ -1,0 +1,772 @@
+//! The extension's own thread, and the one queue before it.
+//!
+//! A request is read when it arrives. What needs no extension is answered at once, whatever runs. What does waits: first in, first
+//! out within a client, in turn between clients, so that no client's calls hold up all of another's. An entry leaves with its client,
+//! and when its time limit has passed since its arrival. What is left of the limit when its turn has come goes to the extension.
+//!
+//! A request keeps its id and its progress token: what the extension writes while it runs is about it alone, so that
+//! nothing is looked up by them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{self, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rigline::engine::LEAST_REPLY;
+use rigline::exchange::{Exchange, Next, Served, Session};
+use rigline::protocol::{self, Protocol};
+use rigline::serve::whole::Runner;
+use rigline::{Context, Extension, FailureKind, LogSink, Manifest};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+
+use super::Options;
+use super::stream::Client;
+use crate::clock::TokioClock;
+use crate::net::Token;
+use crate::requires::RequirePath;
+use crate::sync::lock;
+
+/// How long [`Extension::safe_state`] may take after a panic.
+const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
+/// A request that has waited no longer is begun without looking for its client.
+const NO_WAIT: Duration = Duration::from_millis(1);
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+const BACKLOG: usize = 8 << 20;
+/// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
+pub(crate) const SESSIONS: usize = 1000;
+/// The memory for a line of a log, twice.
+const LOGS: usize = 32 << 10;
+/// The size of the memory for replies that is kept between requests that are answered at once, in bytes.
+const KEPT: usize = 64 << 10;
+
+/// The parameters for making an extension, on the thread on which it will run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// The clock that its calls are timed with.
+    pub clock: TokioClock,
+    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    pub limits: (usize, usize),
+}
+
+/// The queue, as requests see it.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    manifest: &'static Manifest,
+    shared: Arc<Shared>,
+    /// Memory for what is answered at once.
+    scratch: Mutex<Vec<u8>>,
+    sessions: Mutex<VecDeque<(String, Session)>>,
+    _carriers: JoinSet<()>,
+}
+
+/// What has come of a request when it arrived.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// It is answered.
+    Reply(Vec<u8>),
+    /// It is acknowledged, and no reply will come.
+    StaysOpen(Vec<u8>),
+    /// It is no request, and gets no answer.
+    Silent,
+    /// The extension is to run.
+    Waits(Incoming),
+    /// Too many wait.
+    Full,
+    /// The extension has ended.
+    Gone,
+}
+
+/// Who sends a request.
+#[derive(Debug)]
+pub(crate) struct Asker<'a> {
+    pub(crate) client: &'a Client,
+    /// The session that it is of, if its client is in one.
+    pub(crate) session: Option<&'a str>,
+    /// Whether the request is cancelled when its [`Incoming`] is dropped before the reply.
+    pub(crate) cancels: bool,
+}
+
+/// A line for a request, without its end.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// A notification about it.
+    Notification(Vec<u8>),
+    /// Its reply; nothing follows.
+    Reply(Vec<u8>),
+}
+
+/// Whose turn an entry has: that of its session, or else of its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Turn {
+    Connection(usize),
+    Session(String),
+}
+
+/// A request that waits for its turn.
+struct Entry {
+    number: u64,
+    message: Vec<u8>,
+    session: Session,
+    exchange: Exchange,
+    lines: mpsc::UnboundedSender<Line>,
+    ticket: Arc<Ticket>,
+    client: Client,
+    since: Instant,
+    /// When the time limit has passed that counts from its arrival.
+    deadline: Option<Instant>,
+    /// It was acknowledged, so that it runs whether its client is there or not.
+    is_acknowledged: bool,
+}
+
+/// What is known of a request that has no reply yet.
+#[derive(Debug)]
+struct Ticket {
+    /// The JSON text of its id.
+    id: Box<[u8]>,
+    session: Option<String>,
+    is_cancelled: AtomicBool,
+    cancelled: Notify,
+    /// How many bytes of notifications wait for its client.
+    backlog: AtomicUsize,
+}
+
+/// What the two threads have in common.
+///
+/// Waking the other thread costs more than many a call. So neither wakes the other for each request: a task of the server's
+/// wakes the extension's thread when all connections that had something to say have said it, and another one hands out all the lines
+/// that there are by then.
+struct Shared {
+    protocols: Vec<&'static Protocol>,
+    limits: (usize, usize),
+    /// The most entries.
+    limit: usize,
+    state: Mutex<State>,
+    /// Entries were put into the queue: for the server's task.
+    filled: Notify,
+    /// There are entries: for the extension's thread.
+    ready: Notify,
+    told: Mutex<Vec<(mpsc::UnboundedSender<Line>, Line)>>,
+    /// There are lines: for the server's task.
+    telling: Notify,
+    /// A session has begun.
+    has_begun: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The entries of each client, whose turn comes next first.
+    waiting: VecDeque<(Turn, VecDeque<Entry>)>,
+    /// The requests that have no reply yet, the oldest first.
+    open: BTreeMap<u64, Open>,
+    last: u64,
+    /// What runs.
+    running: Option<Held>,
+    /// No more entries are accepted.
+    is_closed: bool,
+}
+
+/// A request that has no reply yet.
+struct Open {
+    ticket: Arc<Ticket>,
+    /// Keeps its client waiting until the reply is out. When the extension ends, the queue is closed before the client hears of it.
+    _lines: mpsc::UnboundedSender<Line>,
+}
+
+/// Who holds the extension.
+#[derive(Debug, Clone)]
+struct Held {
+    peer: String,
+    operation: &'static str,
+    since: Instant,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, operation, since, .. } = self;
+        write!(f, "{operation} has run for {:.1} s, for the client at {peer}", since.elapsed().as_secs_f64())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Only one protocol is served. Answers of the others are recognised, and not answered.
+    fn served(&self, manifest: &'static Manifest) -> io::Result<Served<'_>> {
+        let served = Served::new(manifest, &self.protocols, self.limits);
+        let protocol = self.protocols.first().copied();
+        served
+            .zip(protocol)
+            .map(|(served, protocol)| served.with_protocol(protocol))
+            .ok_or_else(|| io::Error::other("no protocol"))
+    }
+
+    async fn carry_requests(&self) {
+        loop {
+            self.filled.notified().await;
+            self.ready.notify_one();
+        }
+    }
+
+    async fn carry_lines(&self) {
+        loop {
+            self.telling.notified().await;
+            let lines = std::mem::take(&mut *lock(&self.told));
+            for (client, line) in lines {
+                let _ = client.send(line);
+            }
+        }
+    }
+
+    /// Brings a line to a request's client.
+    fn tell(&self, client: &mpsc::UnboundedSender<Line>, line: Line) {
+        let mut told = lock(&self.told);
+        told.push((client.clone(), line));
+        // Otherwise the one who carries them is on its way already.
+        if told.len() == 1 {
+            drop(told);
+            self.telling.notify_one();
+        }
+    }
+
+    /// Brings a log or progress, unless too much of it waits.
+    fn notify(&self, client: &mpsc::UnboundedSender<Line>, ticket: &Ticket, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        if !client.is_closed() && ticket.backlog.load(Ordering::Relaxed).saturating_add(line.len()) <= BACKLOG {
+            ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
+            self.tell(client, Line::Notification(line.to_vec()));
+        }
+    }
+
+    /// The next entry whose client is there; none when there will be no more.
+    async fn next(&self, manifest: &Manifest) -> Option<Entry> {
+        loop {
+            let next = {
+                let mut state = self.state();
+                let next = state.pop();
+                if next.is_none() && state.is_closed {
+                    return None;
+                }
+                if let Some(entry) = &next {
+                    state.running = Some(entry.holds(manifest));
+                }
+                next
+            };
+            match next {
+                None => self.ready.notified().await,
+                // A client does not give up that soon.
+                Some(entry)
+                    if !entry.is_acknowledged
+                        && entry.since.elapsed() > NO_WAIT
+                        && (entry.lines.is_closed() || entry.client.is_gone()) =>
+                {
+                    self.ended(entry.number);
+                }
+                Some(entry) => return Some(entry),
+            }
+        }
+    }
+
+    fn ended(&self, number: u64) {
+        let mut state = self.state();
+        state.open.remove(&number);
+        state.running = None;
+    }
+
+    fn close(&self) {
+        self.state().is_closed = true;
+        self.ready.notify_one();
+    }
+}
+
+impl State {
+    /// The first entry of the client whose turn it is, who then waits behind all others.
+    fn pop(&mut self) -> Option<Entry> {
+        let (turn, mut entries) = self.waiting.pop_front()?;
+        let entry = entries.pop_front();
+        if !entries.is_empty() {
+            self.waiting.push_back((turn, entries));
+        }
+        entry
+    }
+
+    fn push(&mut self, turn: Turn, entry: Entry) {
+        match self.waiting.iter_mut().find(|(known, _)| *known == turn) {
+            Some((_, entries)) => entries.push_back(entry),
+            None => self.waiting.push_back((turn, [entry].into())),
+        }
+    }
+
+    /// Takes an entry out of the queue; none if it does not wait there.
+    fn take(&mut self, number: u64) -> Option<Entry> {
+        let (client, place) = self.waiting.iter().enumerate().find_map(|(client, (_, entries))| {
+            Some((client, entries.iter().position(|entry| entry.number == number)?))
+        })?;
+        let (_, entries) = self.waiting.get_mut(client)?;
+        let entry = entries.remove(place);
+        if entries.is_empty() {
+            self.waiting.remove(client);
+        }
+        entry
+    }
+
+    /// Nobody waits for its reply any more. It is not begun, or it is ended.
+    fn cancel(&mut self, number: u64) {
+        let Some(ticket) = self.open.get(&number).map(|open| open.ticket.clone()) else { return };
+        if self.take(number).is_some() {
+            self.open.remove(&number);
+        } else {
+            ticket.is_cancelled.store(true, Ordering::Release);
+            ticket.cancelled.notify_one();
+        }
+    }
+}
+
+impl Entry {
+    fn holds(&self, manifest: &Manifest) -> Held {
+        let operation = self.exchange.operation().and_then(|index| manifest.operations.get(index));
+        Held {
+            peer: self.client.peer(),
+            operation: operation.map_or("the configuration", |operation| operation.name),
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Queue {
+    /// Starts the thread; returns a receiver of its end.
+    pub(super) async fn start<E: Extension>(
+        options: &Options,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
+    ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
+        let limits = (options.request_limit, options.reply_limit);
+        let shared = Arc::new(Shared {
+            protocols: [&[options.routes.protocol], protocol::ALL].concat(),
+            limits,
+            limit: options.queue,
+            state: Mutex::default(),
+            filled: Notify::new(),
+            ready: Notify::new(),
+            told: Mutex::default(),
+            telling: Notify::new(),
+            has_begun: AtomicBool::new(false),
+        });
+        let end = End(shared.clone());
+        let (tell_manifest, manifest) = oneshot::channel();
+        let (tell_end, ended) = oneshot::channel();
+        let requires = options.requires;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("rigline-extension".into()).spawn(move || {
+            let end = end;
+            let info = ServerInfo { clock: TokioClock::new(), limits };
+            let made = panic::catch_unwind(AssertUnwindSafe(|| {
+                let _context = runtime.enter();
+                make(&info)
+            }));
+            let result = match made {
+                Ok(extension) => {
+                    let _ = tell_manifest.send(extension.manifest());
+                    if requires {
+                        run(&runtime, &info.clock, RequirePath::new(extension), &end.0)
+                    } else {
+                        run(&runtime, &info.clock, extension, &end.0)
+                    }
+                }
+                Err(_) => Err(io::Error::other("making the extension panicked")),
+            };
+            runtime.shutdown_background();
+            drop(end);
+            let _ = tell_end.send(result);
+        })?;
+        match manifest.await {
+            Ok(manifest) => {
+                let mut carriers = JoinSet::new();
+                let (for_requests, for_lines) = (shared.clone(), shared.clone());
+                carriers.spawn(async move { for_requests.carry_requests().await });
+                carriers.spawn(async move { for_lines.carry_lines().await });
+                let (scratch, sessions) = (Mutex::default(), Mutex::default());
+                Ok((Self { manifest, shared, scratch, sessions, _carriers: carriers }, ended))
+            }
+            Err(_) => Err(io::Error::other("making the extension panicked")),
+        }
+    }
+
+    pub(super) fn manifest(&self) -> &'static Manifest {
+        self.manifest
+    }
+
+    /// Receives a message, which is one JSON text.
+    pub(crate) fn receive(&self, mut message: Vec<u8>, asker: &Asker<'_>) -> Received {
+        if !self.is_alive() {
+            return Received::Gone;
+        }
+        on_one_line(&mut message);
+        let Ok(to) = self.shared.served(self.manifest) else { return Received::Gone };
+        let known = asker.session.and_then(|name| self.session(name));
+        let (mut session, mut exchange) = (known.unwrap_or_else(|| Session::new(&to)), Exchange::new(&to));
+        let received = self.answered_at_once(|out| {
+            let next = session.receive(&to, &message, out, &mut exchange);
+            let length = match next {
+                Next::Reply(length)
+                | Next::StaysOpen(length)
+                | Next::ReplyThenRun(length)
+                | Next::Shutdown(Some(length)) => length,
+                Next::Nothing | Next::Run { .. } | Next::Shutdown(None) => 0,
+            };
+            (next, out.get(..length).unwrap_or_default().to_vec())
+        });
+        if let Some(name) = asker.session {
+            self.keep_session(name, session);
+        }
+        if session.is_open() {
+            self.shared.has_begun.store(true, Ordering::Release);
+        }
+        match received {
+            (Next::Nothing | Next::Shutdown(None), _) => Received::Silent,
+            (Next::Reply(_) | Next::Shutdown(Some(_)), reply) => Received::Reply(reply),
+            (Next::StaysOpen(_), reply) => Received::StaysOpen(reply),
+            (Next::ReplyThenRun(_), reply) => {
+                // Nobody waits for what comes of it: it goes on when its client is gone.
+                let _ = session.settle(&to, &message, &mut [], &mut exchange);
+                match self.enqueue(message, session, exchange, asker, true) {
+                    Ok(_) => Received::Reply(reply),
+                    Err(received) => received,
+                }
+            }
+            (Next::Run { .. }, _) => match self.enqueue(message, session, exchange, asker, false) {
+                Ok(incoming) => Received::Waits(incoming),
+                Err(received) => received,
+            },
+        }
+    }
+
+    fn enqueue(
+        &self,
+        message: Vec<u8>,
+        session: Session,
+        exchange: Exchange,
+        asker: &Asker<'_>,
+        is_acknowledged: bool,
+    ) -> Result<Incoming, Received> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let since = Instant::now();
+        let deadline = exchange.timeout_nanos().and_then(|nanos| since.checked_add(Duration::from_nanos(nanos)));
+        let ticket = Arc::new(Ticket {
+            id: exchange.id(&message).into(),
+            session: asker.session.map(str::to_owned),
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
+            backlog: AtomicUsize::new(0),
+        });
+        let turn = match asker.session {
+            Some(name) => Turn::Session(name.to_owned()),
+            None => Turn::Connection(asker.client.key()),
+        };
+        let number = {
+            let mut state = self.shared.state();
+            if state.is_closed {
+                return Err(Received::Gone);
+            }
+            if state.open.len() >= self.shared.limit {
+                return Err(Received::Full);
+            }
+            state.last += 1;
+            let number = state.last;
+            let client = asker.client.clone();
+            state.open.insert(number, Open { ticket: ticket.clone(), _lines: lines.clone() });
+            let ticket = ticket.clone();
+            let entry =
+                Entry { number, message, session, exchange, lines, ticket, client, since, deadline, is_acknowledged };
+            state.push(turn, entry);
+            number
+        };
+        self.shared.filled.notify_one();
+        Ok(Incoming {
+            shared: self.shared.clone(),
+            manifest: self.manifest,
+            number,
+            lines: receiver,
+            ticket,
+            cancels: asker.cancels,
+            is_acknowledged,
+            expiry: deadline.map(|at| Box::pin(tokio::time::sleep_until(at.into()))),
+        })
+    }
+
+    /// Calls `answer` with memory for a reply of any length that is allowed. What is beyond a small one is given back.
+    fn answered_at_once<T>(&self, answer: impl FnOnce(&mut [u8]) -> T) -> T {
+        let mut scratch = std::mem::take(&mut *lock(&self.scratch));
+        // The system gives such memory page by page, as it is written.
+        let size = self.shared.limits.1.saturating_add(1).max(LEAST_REPLY);
+        if scratch.len() < size {
+            scratch = vec![0; size];
+        }
+        let answered = answer(&mut scratch);
+        *lock(&self.scratch) = scratch;
+        answered
+    }
+
+    /// Cancels the open request of this session that has this id of a client's, if there is exactly one.
+    pub(crate) fn cancel(&self, id: &str, session: Option<&str>) {
+        let mut state = self.shared.state();
+        let is_meant = |ticket: &Ticket| *ticket.id == *id.as_bytes() && ticket.session.as_deref() == session;
+        let mut found = state.open.iter().filter(|(_, open)| is_meant(&open.ticket)).map(|(number, _)| *number);
+        if let (Some(number), None) = (found.next(), found.next()) {
+            state.cancel(number);
+        }
+    }
+
+    /// Begins a session, and returns its name.
+    pub(crate) fn open_session(&self) -> String {
+        let name = Token::random().reveal().to_owned();
+        if let Ok(to) = self.shared.served(self.manifest) {
+            let mut sessions = lock(&self.sessions);
+            if sessions.len() >= SESSIONS {
+                sessions.pop_front();
+            }
+            sessions.push_back((name.clone(), Session::new(&to)));
+        }
+        name
+    }
+
+    /// The session of this name, which has not been silent now.
+    pub(crate) fn session(&self, name: &str) -> Option<Session> {
+        let mut sessions = lock(&self.sessions);
+        let place = sessions.iter().position(|(known, _)| known == name)?;
+        let session = sessions.remove(place)?;
+        let found = session.1;
+        sessions.push_back(session);
+        Some(found)
+    }
+
+    fn keep_session(&self, name: &str, session: Session) {
+        if let Some((_, kept)) = lock(&self.sessions).iter_mut().find(|(known, _)| known == name) {
+            *kept = session;
+        }
+    }
+
+    /// Ends a session: what is open of it is cancelled. Whether there was one.
+    pub(crate) fn end_session(&self, name: &str) -> bool {
+        let mut sessions = lock(&self.sessions);
+        let Some(place) = sessions.iter().position(|(known, _)| known == name) else { return false };
+        sessions.remove(place);
+        let mut state = self.shared.state();
+        let open = state.open.iter().filter(|(_, open)| open.ticket.session.as_deref() == Some(name));
+        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+            state.cancel(number);
+        }
+        true
+    }
+
+    /// Whether there is an extension that answers.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.shared.state().is_closed
+    }
+
+    /// Accepts no more. What is open is still answered.
+    pub(super) fn close(&self) {
+        self.shared.close();
+    }
+}
+
+/// Makes one line of a text that was checked: what ends lines can only stand between its tokens. The extension may pass parts of it on to
+/// a wire of lines.
+fn on_one_line(text: &mut [u8]) {
+    text.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+}
+
+/// What comes back for a request.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    shared: Arc<Shared>,
+    manifest: &'static Manifest,
+    number: u64,
+    lines: mpsc::UnboundedReceiver<Line>,
+    ticket: Arc<Ticket>,
+    cancels: bool,
+    /// It goes on without anybody who waits for it.
+    is_acknowledged: bool,
+    /// When the time limit has passed.
+    expiry: Option<Pin<Box<Sleep>>>,
+}
+
+impl Incoming {
+    /// Whether its turn has not come.
+    pub(crate) fn waits(&self) -> bool {
+        let state = self.shared.state();
+        state.waiting.iter().any(|(_, entries)| entries.iter().any(|entry| entry.number == self.number))
+    }
+
+    /// Nobody waits for its reply any more: it is not begun, or it is ended.
+    pub(crate) fn cancel(&self) {
+        self.shared.state().cancel(self.number);
+    }
+
+    /// The next line; none if the request was cancelled, or the extension has ended.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        poll_fn(|task| self.poll_line(task)).await
+    }
+
+    pub(crate) fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
+        if let Poll::Ready(line) = self.lines.poll_recv(task) {
+            if let Some(Line::Notification(line)) = &line {
+                self.ticket.backlog.fetch_sub(line.len(), Ordering::Relaxed);
+            }
+            return Poll::Ready(line);
+        }
+        if let Some(expiry) = &mut self.expiry
+            && expiry.as_mut().poll(task).is_ready()
+        {
+            self.expiry = None;
+            if let Some(reply) = self.expire() {
+                return Poll::Ready(Some(Line::Reply(reply)));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Takes it out of the queue, since its time is up; none if it is not there any more. Returns its reply.
+    fn expire(&self) -> Option<Vec<u8>> {
+        let (entry, running) = {
+            let mut state = self.shared.state();
+            let entry = state.take(self.number)?;
+            state.open.remove(&self.number);
+            (entry, state.running.clone())
+        };
+        let Entry { mut message, mut session, mut exchange, since, .. } = entry;
+        let to = self.shared.served(self.manifest).ok()?;
+        let mut out = vec![0; LEAST_REPLY * 2];
+        let failure = {
+            let run = exchange.run(&to, &mut message, &mut out)?;
+            let (clock, mut logs) = (TokioClock::new(), NoLogs);
+            let mut cx = Context::new(run.reply, &mut logs, &clock, None);
+            let waited = since.elapsed().as_secs_f64();
+            match running {
+                Some(held) => cx.failure(
+                    FailureKind::Timeout,
+                    format_args!("the time limit passed after {waited:.1} s in the queue: {held}"),
+                ),
+                None => cx.failure(
+                    FailureKind::Timeout,
+                    format_args!("the time limit passed after {waited:.1} s in the queue"),
+                ),
+            }
+        };
+        exchange.complete(&to, &message, &mut out, &Err(failure));
+        match session.settle(&to, &message, &mut out, &mut exchange) {
+            Next::Reply(length) => {
+                out.truncate(length);
+                Some(out)
+            }
+            _ => None,
+        }
+    }
+}
+
+struct NoLogs;
+
+impl LogSink for NoLogs {
+    fn room(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    fn commit(&mut self, _: usize) {}
+
+    fn dropped(&mut self) {}
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // No client waits for a call that has not begun yet. One that runs goes on, unless it is to be cancelled, and what comes of it goes
+        // nowhere.
+        if !self.is_acknowledged && (self.cancels || self.waits()) {
+            self.shared.state().cancel(self.number);
+        }
+    }
+}
+
+/// Closes the queue when the extension's thread ends for any reason: waiting clients get an error.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.0.state();
+            state.is_closed = true;
+            state.open.clear();
+            state.running = None;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(left);
+    }
+}
+
+fn run<E: Extension>(
+    runtime: &tokio::runtime::Runtime,
+    clock: &TokioClock,
+    mut extension: E,
+    shared: &Arc<Shared>,
+) -> io::Result<()> {
+    let working = clock.drive(work(shared, &mut extension, clock));
+    match panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(working))) {
+        Ok(result) => result,
+        Err(_) => {
+            // That the rails go off matters more than a state that may be odd.
+            let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
+            Err(io::Error::other("the handler panicked"))
+        }
+    }
+}
+
+/// Runs one entry after the other.
+async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
+    let manifest = extension.manifest();
+    let to = shared.served(manifest)?;
+    let (mut out, mut logs) = (vec![0; shared.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
+    while let Some(entry) = shared.next(manifest).await {
+        let Entry { number, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = entry;
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        }
+        let send = |line: &[u8]| shared.notify(&lines, &ticket, line);
+        let stop = async {
+            while !ticket.is_cancelled.load(Ordering::Acquire) {
+                ticket.cancelled.notified().await;
+            }
+            true
+        };
+        Runner::new(clock, &send, &mut logs).run(extension, &to, &mut exchange, &mut message, &mut out, stop).await;
+        let next = session.settle(&to, &message, &mut out, &mut exchange);
+        shared.ended(number);
+        if let Next::Reply(length) = next {
+            shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
+        }
+        if out.len() > KEPT && matches!(next, Next::Reply(length) if length > KEPT) {
+            // Its pages are given back.
+            out = vec![0; out.len()];
+        }
+    }
+    if shared.has_begun.load(Ordering::Acquire) {
+        extension.safe_state().await;
+    }
+    Ok(())
+}

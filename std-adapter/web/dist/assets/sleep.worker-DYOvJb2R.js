@@ -1,0 +1,1 @@
+addEventListener(`message`,({data:e})=>{setTimeout(()=>postMessage(e.id),e.time)});
