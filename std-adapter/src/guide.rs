@@ -11,7 +11,7 @@
 //! | [`serving`] | How is it served on stdio, over TCP and over HTTP? |
 //! | [`board`] | How does it run on a microcontroller? |
 //!
-//! The package `rigline-host` has two more, on calling extensions and on tests without the rig.
+//! The package `rigline-host` has three more, on calling extensions, on testing them, and on tests without the rig.
 //!
 //! Start with the example of [this crate](crate), or with `rigline new NAME`, which writes a project.
 

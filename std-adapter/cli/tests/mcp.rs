@@ -1022,7 +1022,10 @@ fn i_05_mcp_config_prints_what_a_client_needs_and_writes_it() {
     let written = run(&["mcp-config", "serial:auto", "--client", "vscode", "--write"]);
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let file: Value = serde_json::from_slice(&std::fs::read(folder.path().join(".vscode/mcp.json")).unwrap()).unwrap();
-    assert_eq!((&file["inputs"], &file["servers"]["rigline"]["args"]), (&json!([1]), &json!(["mcp", "serial:auto"])));
+    assert_eq!(
+        (&file["inputs"], &file["servers"]["serial-auto"]["args"]),
+        (&json!([1]), &json!(["mcp", "serial:auto"]))
+    );
     assert_eq!(std::fs::read_to_string(folder.path().join(".vscode/mcp.json.bak")).unwrap(), "{\"inputs\":[1]}");
     let again = run(&["mcp-config", "serial:auto", "--client", "vscode", "--write"]);
     assert!(String::from_utf8_lossy(&again.stdout).contains("already"));
@@ -1030,7 +1033,7 @@ fn i_05_mcp_config_prints_what_a_client_needs_and_writes_it() {
     let snippet: Value = serde_json::from_slice(&printed.stdout).unwrap();
     let evals = folder.path().canonicalize().unwrap().join("evals");
     let words = json!(["mcp", "sim", "--allow", "run_eval", "--evals", evals]);
-    assert_eq!(snippet["mcpServers"]["rigline"]["args"], words);
+    assert_eq!(snippet["mcpServers"]["sim"]["args"], words);
     let url = run(&["mcp-config", "http://127.0.0.1:8080/mcp", "--client", "cursor"]);
     assert!(String::from_utf8_lossy(&url.stdout).contains("\"url\": \"http://127.0.0.1:8080/mcp\""));
     assert_eq!(run(&["mcp-config", "sim", "--client", "nobody"]).status.code(), Some(2));

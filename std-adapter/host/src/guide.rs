@@ -3,9 +3,12 @@
 //! | chapter | question |
 //! |---|---|
 //! | [`hosts`] | How does a program call extensions? |
+//! | [`testing`] | How is an extension tested, and where is its state between calls? |
 //! | [`recording`] | How does a test run without the rig? |
 
 #[doc = include_str!("guide/hosts.md")]
 pub mod hosts {}
+#[doc = include_str!("guide/testing.md")]
+pub mod testing {}
 #[doc = include_str!("guide/recording.md")]
 pub mod recording {}

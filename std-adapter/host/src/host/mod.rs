@@ -255,7 +255,7 @@ impl Shutdown {
     }
 }
 
-/// A session with an extension. See the [module](self).
+/// A session with an extension. See the [crate](crate).
 ///
 /// It needs a tokio runtime with I/O and time, which must continue to run.
 pub struct Host {

@@ -45,6 +45,15 @@ pub enum Server {
     Url(String),
 }
 
+/// What a server is called in a client's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name<'n> {
+    /// This, and nothing else.
+    Given(&'n str),
+    /// The name of the entry that the file has for the same target; else this, with a number if another target has it.
+    Derived(&'n str),
+}
+
 /// What an edit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,12 +160,12 @@ impl Client {
         format!("{:#}\n", Value::Object(file))
     }
 
-    /// Adds the server to the file, or replaces the entry of its name. The rest of the file stays as it is. A copy of
+    /// Adds the server to the file, or replaces the entry of the same target. The rest of the file stays as it is. A copy of
     /// the old file is written beside it.
     ///
     /// # Errors
-    /// The file cannot be read or written, is a link, or cannot be edited without a loss.
-    pub fn write(self, path: &Path, name: &str, server: &Server) -> Result<Edit, EditError> {
+    /// The file cannot be read or written, is a link, or cannot be edited without a loss; or the given name is another target's.
+    pub fn write(self, path: &Path, name: Name<'_>, server: &Server) -> Result<Edit, EditError> {
         let content = |text: &str| EditError::Content(format!("{}: {text}", path.display()));
         let failed =
             |error: io::Error| EditError::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
@@ -171,6 +180,8 @@ impl Client {
             Ok(_) => Some(files::read_text(path, LONGEST).map_err(failed)?),
         };
         let text = old.as_deref().unwrap_or_default();
+        let name = self.name_in(text, name, server).map_err(|text| content(&text))?;
+        let name = name.as_str();
         let new = if self == Self::Codex {
             with_codex_table(text, name, server).map_err(|text| content(&text))?
         } else {
@@ -187,6 +198,45 @@ impl Client {
         };
         files::write(path, new.as_bytes()).map_err(failed)?;
         Ok(edit)
+    }
+
+    /// What the server is called in a file with this text.
+    fn name_in(self, text: &str, name: Name<'_>, server: &Server) -> Result<String, String> {
+        let servers = self.servers(text);
+        let own = subject(&self.entry(server));
+        let of = |name: &str| servers.iter().find(|(known, _)| known == name).map(|(_, entry)| subject(entry));
+        match name {
+            Name::Given(name) => match of(name) {
+                Some(other) if other != own => {
+                    let whose = other.map(|target| format!(", of {target}")).unwrap_or_default();
+                    Err(format!("it has another server `{name}`{whose}: choose another --name, or edit it yourself"))
+                }
+                _ => Ok(name.to_owned()),
+            },
+            Name::Derived(name) => {
+                if let Some((known, _)) = servers.iter().find(|(_, entry)| subject(entry) == own) {
+                    return Ok(known.clone());
+                }
+                let numbered = (2..=u32::MAX).map(|number| format!("{name}-{number}"));
+                let mut names = std::iter::once(name.to_owned()).chain(numbered);
+                Ok(names.find(|name| of(name).is_none()).unwrap_or_else(|| name.to_owned()))
+            }
+        }
+    }
+
+    /// The servers in a file with this text. One that cannot be read has none here, and is refused elsewhere.
+    fn servers(self, text: &str) -> Vec<(String, Value)> {
+        let servers = if self == Self::Codex {
+            let file = toml::from_str::<toml::Table>(text).ok();
+            file.and_then(|file| serde_json::to_value(file.get("mcp_servers")?).ok())
+        } else {
+            let file = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}').trim()).ok();
+            file.and_then(|file| file.get(self.member()).cloned())
+        };
+        match servers {
+            Some(Value::Object(servers)) => servers.into_iter().collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// The text of a JSON file with the entry; none if it is there already.
@@ -218,6 +268,16 @@ impl Client {
     }
 }
 
+/// The target or the URL of an entry, if it is one of rigline.
+fn subject(entry: &Value) -> Option<String> {
+    let args = entry.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let target = match args {
+        [command, target, ..] if command == "mcp" => Some(target),
+        _ => ["url", "httpUrl", "serverUrl"].into_iter().find_map(|name| entry.get(name)),
+    };
+    Some(target?.as_str()?.to_owned())
+}
+
 /// The table of a server in Codex's TOML.
 fn codex_table(name: &str, server: &Server) -> String {
     // JSON's strings are TOML's, too.
@@ -242,11 +302,16 @@ fn with_codex_table(text: &str, name: &str, server: &Server) -> Result<Option<St
     let entry = |file: &toml::Table| file.get("mcp_servers")?.get(name).cloned();
     let file = parse(text).map_err(|error| format!("not TOML: {}; nothing was changed", error.message()))?;
     let wanted = parse(&table).ok().as_ref().and_then(entry);
-    match entry(&file) {
+    let without;
+    let text = match entry(&file) {
         Some(known) if Some(&known) == wanted.as_ref() => return Ok(None),
-        Some(_) => return Err(format!("it has another server `{name}`: choose another --name, or edit it yourself")),
-        None => {}
-    }
+        // Of the same target, so that it is replaced.
+        Some(_) => {
+            without = without_table(text, table.lines().next().unwrap_or_default());
+            without.as_str()
+        }
+        None => text,
+    };
     let gap = match text {
         "" => "",
         text if text.ends_with('\n') => "\n",
@@ -254,9 +319,33 @@ fn with_codex_table(text: &str, name: &str, server: &Server) -> Result<Option<St
     };
     let new = format!("{text}{gap}{table}");
     match parse(&new) {
-        Ok(file) if entry(&file) == wanted => Ok(Some(new)),
+        Ok(new_file) if entry(&new_file) == wanted && others(&new_file, name) == others(&file, name) => Ok(Some(new)),
         _ => Err("a table cannot be added at its end: edit it yourself; nothing was changed".into()),
     }
+}
+
+/// A text without the table that begins with this line.
+fn without_table(text: &str, header: &str) -> String {
+    let mut is_in = false;
+    let kept = text.split_inclusive('\n').filter(|line| {
+        let line = line.trim();
+        if line.starts_with('[') {
+            is_in = line == header;
+        }
+        !is_in
+    });
+    kept.collect()
+}
+
+/// What a file has beside a server.
+fn others(file: &toml::Table, name: &str) -> toml::Table {
+    let mut file = file.clone();
+    if let Some(toml::Value::Table(servers)) = file.get_mut("mcp_servers") {
+        servers.remove(name);
+    }
+    // One without servers is as good as none.
+    file.retain(|key, value| key != "mcp_servers" || value.as_table().is_none_or(|servers| !servers.is_empty()));
+    file
 }
 
 /// `FILE.bak`, or `FILE.bak2` and so on, whichever is free.
@@ -289,9 +378,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for client in Client::ALL {
             let path = client.file(&folder.path().join("project"), &folder.path().join("home"));
-            assert_eq!(client.write(&path, "rig", &program()).unwrap(), Edit::Created, "{path:?}");
-            assert_eq!(client.write(&path, "rig", &program()).unwrap(), Edit::Unchanged);
-            let edit = client.write(&path, "other rig", &Server::Url("http://127.0.0.1:1/mcp".into())).unwrap();
+            assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Created, "{path:?}");
+            assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Unchanged);
+            let edit =
+                client.write(&path, Name::Given("other rig"), &Server::Url("http://127.0.0.1:1/mcp".into())).unwrap();
             let Edit::Changed { backup } = edit else { panic!("{edit:?}") };
             assert_eq!(std::fs::read_to_string(&backup).unwrap(), client.snippet("rig", &program()));
             let text = std::fs::read_to_string(&path).unwrap();
@@ -301,13 +391,47 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_of_the_same_target_is_replaced_and_one_of_another_is_not() {
+        let server = |target: &str, more: &[&str]| {
+            let args = ["mcp", target].iter().chain(more).map(|word| (*word).to_owned()).collect();
+            Server::Program { command: "rigline".into(), args }
+        };
+        for client in Client::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let path = client.file(&folder.path().join("project"), &folder.path().join("home"));
+            let names = || {
+                let servers = client.servers(&std::fs::read_to_string(&path).unwrap());
+                servers.into_iter().map(|(name, entry)| (name, subject(&entry).unwrap())).collect::<Vec<_>>()
+            };
+            let pair = |name: &str, target: &str| (name.to_owned(), target.to_owned());
+            client.write(&path, Name::Derived("board"), &server("serial:one", &[])).unwrap();
+            // Another target with the same name gets a number.
+            client.write(&path, Name::Derived("board"), &server("serial:two", &[])).unwrap();
+            assert_eq!(names(), [pair("board", "serial:one"), pair("board-2", "serial:two")], "{client:?}");
+            // The same target with other options is replaced, under the name that it has.
+            client.write(&path, Name::Derived("else"), &server("serial:one", &["--read-only"])).unwrap();
+            let mut found = names();
+            found.sort();
+            assert_eq!(found, [pair("board", "serial:one"), pair("board-2", "serial:two")], "{client:?}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap().matches("--read-only").count(), 1, "{client:?}");
+            // A name that is given is taken, unless it is another target's.
+            client.write(&path, Name::Given("mine"), &server("serial:one", &[])).unwrap();
+            assert_eq!(names().len(), 3, "{client:?}");
+            let before = std::fs::read_to_string(&path).unwrap();
+            let error =
+                client.write(&path, Name::Given("board-2"), &server("serial:three", &[])).unwrap_err().to_string();
+            assert!(error.contains("it has another server `board-2`, of serial:two"), "{client:?}: {error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+        }
+    }
+
+    #[test]
     fn a_file_of_others_keeps_its_members_and_their_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
-        let theirs =
-            "\u{feff}{\"z\":1,\"mcpServers\":{\"b\":{\"command\":\"x\"},\"rig\":{\"command\":\"old\"}},\"a\":[null]}";
+        let theirs = "\u{feff}{\"z\":1,\"mcpServers\":{\"b\":{\"command\":\"x\"},\"rig\":{\"command\":\"old\",\"args\":[\"mcp\",\"exec:a \\\"b\\\"\"]}},\"a\":[null]}";
         std::fs::write(&path, theirs).unwrap();
-        Client::Cursor.write(&path, "rig", &program()).unwrap();
+        Client::Cursor.write(&path, Name::Derived("rigline"), &program()).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let places: Vec<usize> =
             ["\"z\"", "\"b\"", "\"rig\"", "\"a\""].iter().map(|name| text.find(name).unwrap()).collect();
@@ -326,7 +450,7 @@ mod tests {
             std::fs::remove_file(path.with_extension("json.bak2")).unwrap();
         }
         // A second backup does not replace the first.
-        Client::Cursor.write(&path, "second", &program()).unwrap();
+        Client::Cursor.write(&path, Name::Given("second"), &program()).unwrap();
         assert!(path.with_extension("json.bak2").exists());
     }
 
@@ -343,13 +467,13 @@ mod tests {
             (Client::Codex, "mcp_servers = 3\n"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = client.write(&path, "rig", &program()).unwrap_err().to_string();
+            let error = client.write(&path, Name::Given("rig"), &program()).unwrap_err().to_string();
             assert!(error.contains("file"), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
         let comments = "# mine\nmodel = \"x\"";
         std::fs::write(&path, comments).unwrap();
-        Client::Codex.write(&path, "rig", &program()).unwrap();
+        Client::Codex.write(&path, Name::Given("rig"), &program()).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().starts_with(comments));
     }
 
@@ -360,7 +484,7 @@ mod tests {
         let (theirs, link) = (folder.path().join("theirs"), folder.path().join("link"));
         std::fs::write(&theirs, "{}").unwrap();
         std::os::unix::fs::symlink(&theirs, &link).unwrap();
-        assert!(Client::Cursor.write(&link, "rig", &program()).is_err());
+        assert!(Client::Cursor.write(&link, Name::Given("rig"), &program()).is_err());
         assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "{}");
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
-use rigline_host::mcp::config::{Client, Edit, EditError, Server};
+use rigline_host::mcp::config::{Client, Edit, EditError, Name, Server};
 use rigline_host::protocols;
 use rigline_host::relay::Relay;
 use rigline_host::target::Target;
@@ -122,9 +122,9 @@ pub(crate) struct ConfigArguments {
     /// The client
     #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(Client::ALL.map(Client::name)))]
     client: String,
-    /// The name of the server in the client
-    #[arg(long, value_name = "NAME", default_value = "rigline")]
-    name: String,
+    /// The name of the server in the client [default: from the target, with a number if another target has that name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     #[command(flatten)]
     selected: Choice,
     /// Write it into the client's file
@@ -141,8 +141,10 @@ impl ConfigArguments {
             return Err(Failure::usage(format!("unknown client {}", self.client)));
         };
         let server = self.server()?;
+        let derived = name_of(&self.target);
+        let name = self.name.as_deref().map_or(Name::Derived(&derived), Name::Given);
         if !self.write {
-            connect::print(&client.snippet(&self.name, &server));
+            connect::print(&client.snippet(self.name.as_deref().unwrap_or(&derived), &server));
             return Ok(ExitCode::SUCCESS);
         }
         let path = match &self.file {
@@ -155,7 +157,7 @@ impl ConfigArguments {
                 client.file(&here, &home)
             }
         };
-        let edit = client.write(&path, &self.name, &server).map_err(|error| match error {
+        let edit = client.write(&path, name, &server).map_err(|error| match error {
             EditError::Io(error) => Failure::failed(error),
             error => Failure::usage(error),
         })?;
@@ -192,5 +194,61 @@ impl ConfigArguments {
             args.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
         Ok(Server::Program { command: this()?, args })
+    }
+}
+
+/// What a target is called in a client: letters, digits, `-` and `_`, since clients make the names of tools from it.
+fn name_of(target: &Target) -> String {
+    let stem = |path: &str| Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = match target {
+        Target::Sim => "sim".to_owned(),
+        Target::Exec(exec) => {
+            let program = stem(&exec.program);
+            // Of an interpreter, its script says more.
+            let is_interpreter =
+                ["python", "node", "sh", "bash", "ruby", "perl"].iter().any(|known| program.starts_with(known));
+            let script = exec.args.iter().find(|arg| !arg.starts_with('-')).filter(|_| is_interpreter);
+            script.map_or(program, |script| stem(script))
+        }
+        Target::Replay(replay) => stem(&replay.path.to_string_lossy()),
+        Target::Http(url) => {
+            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            rest.split(['/', '?']).next().unwrap_or_default().to_owned()
+        }
+        other => {
+            let text = other.to_string();
+            let text = text.split('?').next().unwrap_or_default();
+            text.strip_prefix("serial:/dev/").or_else(|| text.strip_prefix("tcp:")).unwrap_or(text).to_owned()
+        }
+    };
+    let plain = |char: char| if char.is_ascii_alphanumeric() || char == '_' { char } else { '-' };
+    let name: String = name.chars().map(plain).take(40).collect();
+    match name.trim_matches('-') {
+        "" => "rigline".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    #[test]
+    fn a_server_is_named_by_its_target() {
+        for (target, name) in [
+            ("sim", "sim"),
+            ("exec:./my-greeter --flag", "my-greeter"),
+            ("exec:python3 -u 'tools/power meter.py'", "power-meter"),
+            ("./greeter.exe", "greeter"),
+            ("serial:auto", "serial-auto"),
+            ("serial:auto/E66", "serial-auto-E66"),
+            ("serial:/dev/ttyACM0?baud=9600", "ttyACM0"),
+            ("tcp:localhost:7000?token-file=t", "localhost-7000"),
+            ("tcp:[::1]:7000", "1--7000"),
+            ("http://127.0.0.1:8080/mcp", "127-0-0-1-8080"),
+            ("replay:runs/first", "first"),
+        ] {
+            assert_eq!(name_of(&target.parse().unwrap()), name, "{target}");
+        }
     }
 }
