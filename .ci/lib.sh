@@ -3,12 +3,47 @@ export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
 skipped=()
 started=$SECONDS
 
+# The compiler whose lints deny a change, and whose output the figures and the built page are. Newer ones only warn.
+PINNED=1.95.0
+
+has_compiler() { # VERSION
+  [[ $'\n'$(rustup toolchain list) == *$'\n'"$1-"* ]]
+}
+
+use_pinned() {
+  local instead component
+  instead="$(rustc --version) is used"
+  command -v rustup >/dev/null 2>&1 || { skip "Rust $PINNED" "there is no rustup; $instead"; return; }
+  has_compiler "$PINNED" || rustup toolchain install "$PINNED" --profile minimal --no-self-update ||
+    { skip "Rust $PINNED" "rustup cannot install it; $instead"; return; }
+  # rust-analyzer brings rust-src to most machines, and the compiler then quotes the library in its errors.
+  for component in clippy rustfmt rust-src; do
+    rustup component add "$component" --toolchain "$PINNED" >/dev/null 2>&1 || skip "$component of Rust $PINNED" "rustup cannot install it"
+  done
+  export RUSTUP_TOOLCHAIN=$PINNED
+}
+
 step() { # NAME COMMAND...
   local name=$1 from=$SECONDS
   shift
   printf '\n=== %s\n' "$name"
   "$@" || { printf '=== %s: FAILED after %d s\n' "$name" $((SECONDS - from)); exit 1; }
   printf '=== %s: %d s\n' "$name" $((SECONDS - from))
+}
+
+# The same for a command that exits with 77 where it cannot be run, and says why in its last line.
+step_or_skip() { # NAME COMMAND...
+  local name=$1 from=$SECONDS log code=0
+  shift
+  log=$(mktemp)
+  printf '\n=== %s\n' "$name"
+  "$@" 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
+  case $code in
+  0) printf '=== %s: %d s\n' "$name" $((SECONDS - from)) ;;
+  77) skip "$name" "$(tail -n 1 "$log")" ;;
+  *) printf '=== %s: FAILED after %d s\n' "$name" $((SECONDS - from)); exit 1 ;;
+  esac
+  rm -f "$log"
 }
 
 skip() { # NAME WHY

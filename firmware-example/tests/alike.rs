@@ -10,7 +10,8 @@ use rigline_rig::sim::{BOOT_MS, DEBOUNCE_MS, FALL_MS, NOISE_STEPS, RAMP_MS, RESE
 fn both_simulations_have_the_same_figures() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/emulator/dut.mjs");
     let Ok(script) = fs::read_to_string(&path) else {
-        println!("skipped: there is no {}", path.display());
+        let why = format!("there is no {}", path.display());
+        rigline_test_support::skipped("the figures of the emulated board", &why, "git clone the whole repository");
         return;
     };
     let mut figures = vec![

@@ -20,8 +20,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+#[doc(hidden)]
+pub use self::door::{Arrival, Door, Place, Told, Waiting};
 pub use self::token::Token;
 
+mod door;
 #[cfg_attr(target_os = "linux", path = "net/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "net/other.rs")]
 mod owner;
@@ -199,10 +202,15 @@ impl Access {
     /// Why a connection is refused, if it is.
     #[doc(hidden)]
     pub fn refusal(&self, ends: Option<Ends>) -> Option<String> {
+        if self.any_user { None } else { self.refusal_of(ends?.owner()) }
+    }
+
+    /// Why a connection of this user is refused, if it is.
+    fn refusal_of(&self, user: Owner) -> Option<String> {
         if self.any_user {
             return None;
         }
-        match ends?.owner() {
+        match user {
             Owner::User(user) if user == 0 || Some(user) == owner::own_user() => None,
             Owner::User(user) => Some(format!(
                 "this server answers its own user only, not user {user} (it can be started with --any-user)"

@@ -1,5 +1,7 @@
 //! An extension behind HTTP, as clients of all kinds meet it; numbers such as FC-82 are those of faults that users met.
 
+use rigline_test_support as _;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};

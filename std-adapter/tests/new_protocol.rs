@@ -2,6 +2,8 @@
 //!
 //! The protocol is the one that the core's tests use; here are its routes over HTTP. This program is its own extension.
 
+use rigline_test_support as _;
+
 #[allow(unreachable_pub, reason = "it is shared with another crate's tests")]
 #[path = "../../core/tests/common/ping_pong.rs"]
 mod ping_pong;

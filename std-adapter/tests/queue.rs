@@ -1,6 +1,8 @@
 //! The one queue before an extension: who has to wait, for whom, how long, and who never waits.
 #![cfg(feature = "http")]
 
+use rigline_test_support as _;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};

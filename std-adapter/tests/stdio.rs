@@ -1,7 +1,7 @@
 //! The stdio adapter as hosts meet it: a real child process behind real pipes. Names say the field case (FC) they hold to.
 #![cfg(target_os = "linux")]
 
-mod common;
+use rigline_test_support as _;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -521,7 +521,6 @@ fn fc_83_sessions_out_of_order() {
 
 #[test]
 fn signals_cancel_bring_about_the_safe_state_and_exit() {
-    common::catch_hang_ups();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let mut child = Session::start(extension());
         child.send(INITIALIZE);

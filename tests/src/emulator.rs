@@ -24,7 +24,7 @@ pub struct Emulator {
 impl Emulator {
     /// Runs the image called `name` until the host side has enumerated it.
     ///
-    /// Where something that the emulator needs is missing, prints `skipped:` with the reason and gives `None`. With
+    /// Where something that the emulator needs is missing, says what is skipped and gives `None`. With
     /// `RIGLINE_REQUIRE_EMULATOR` in the environment that is a failure, so that CI skips nothing unseen.
     ///
     /// # Panics
@@ -51,11 +51,10 @@ impl Emulator {
     fn start_with(name: &str, options: &[&str]) -> Option<Self> {
         let (node, image) = match requirements(name) {
             Ok(found) => found,
-            Err(missing) => {
-                assert!(env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
-                // Once a program: dozens of tests skip for the same reason. Not eprintln!, which the test harness captures.
-                SKIPPED
-                    .call_once(|| drop(writeln!(std::io::stderr(), "skipped, the emulated board's tests: {missing}")));
+            Err(Missing { why, remedy }) => {
+                assert!(env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{why}: {remedy}");
+                // Once a program: dozens of tests skip for the same reason.
+                SKIPPED.call_once(|| rigline_test_support::skipped("the tests of the emulated board", &why, &remedy));
                 return None;
             }
         };
@@ -306,15 +305,22 @@ fn has_package() -> bool {
     directory().join("node_modules/rp2040js").is_dir()
 }
 
+struct Missing {
+    why: String,
+    remedy: String,
+}
+
 /// Node and the image, or what is missing.
-fn requirements(name: &str) -> Result<(PathBuf, PathBuf), String> {
-    let node = node()?;
+fn requirements(name: &str) -> Result<(PathBuf, PathBuf), Missing> {
+    let missing = |why: String, remedy: &str| Missing { why, remedy: remedy.to_owned() };
+    let node = node().map_err(|why| missing(why, "install Node.js, for example apt-get install nodejs npm"))?;
     let image = firmware_directory().join(name);
     if !image.is_file() {
-        return Err("no image of the firmware: run cargo firmware-bench, or set RIGLINE_FIRMWARE_DIR".into());
+        let why = "there is no image of the firmware".to_owned();
+        return Err(missing(why, "cargo firmware-bench"));
     }
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
-    INSTALLED.get_or_init(install_package).clone()?;
+    INSTALLED.get_or_init(install_package).clone().map_err(|why| missing(why, "cd tests/emulator && npm ci"))?;
     Ok((node, image))
 }
 

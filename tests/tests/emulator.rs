@@ -1,5 +1,7 @@
 //! The USB port of `rigline_embassy::usb_cdc`, and the emulator itself, with the images `echo` and `probe`.
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;

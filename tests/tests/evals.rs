@@ -1,5 +1,7 @@
 //! The rig's evals on the emulated RP2040: the firmware's image, over its USB serial port.
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;

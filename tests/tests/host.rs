@@ -1,6 +1,8 @@
 //! `rigline` with the rig's own image, in the emulator: behind a pty as `serial:`, and as `tcp:`.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};

@@ -6,6 +6,8 @@
 //! And two endpoints whose streams are connected to each other: whatever line starts it, they fall silent.
 #![cfg(target_os = "linux")]
 
+use rigline_test_support as _;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

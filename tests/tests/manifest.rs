@@ -1,5 +1,7 @@
 //! The rig's manifest, held against JSON Schema's meta-schema and against what a real gevals host does with one.
 
+use rigline_test_support as _;
+
 use rigline::engine::{Engine, Memory, Step};
 use rigline::{Clock, Extension, Instant};
 use rigline_rig::Rig;

@@ -1,6 +1,8 @@
 //! The emulated board as an Amplifier module and as namel3ss tools: the same image, and the same commands as for a program.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,5 +1,7 @@
 //! The rig's own image, run in the emulator: what users met, by its numbers (FC-82).
 
+use rigline_test_support as _;
+
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
@@ -155,7 +157,7 @@ fn the_rig_over_blocking_io_tests_itself_and_ends_its_packets() {
 fn a_python_program_speaks_the_link() {
     let Some(emulator) = Emulator::start("rig") else { return };
     if Command::new("python3").arg("--version").output().is_err() {
-        writeln!(std::io::stderr(), "skipped: no python3").unwrap();
+        rigline_test_support::skipped("the link in Python", "there is no python3", "apt-get install python3");
         return;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/link.py");

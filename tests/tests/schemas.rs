@@ -2,6 +2,8 @@
 //! `rigline::params` names. The validator is the crate `jsonschema`.
 #![allow(deprecated, reason = "the lint of what has no description")]
 
+use rigline_test_support as _;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;

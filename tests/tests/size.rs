@@ -1,5 +1,7 @@
 //! What the macros cost on a microcontroller, against the same extension by hand.
 
+use rigline_test_support as _;
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -18,13 +20,15 @@ fn images() -> Option<[Image; 2]> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
     let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim());
     if !sysroot.join("lib/rustlib").join(TARGET).exists() {
-        println!("skipped: rustup target add {TARGET}");
+        let remedy = format!("rustup target add {TARGET}");
+        rigline_test_support::skipped("what the macros cost on a board", "the compiler has no target for it", &remedy);
         return None;
     }
     // This test lies in the same target directory: TARGET/debug/deps/size-….
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join(TARGET).join("firmware");
     if !target.join("rig").exists() && std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none() {
-        println!("skipped: run cargo firmware first");
+        let why = "its dependencies take a minute to build";
+        rigline_test_support::skipped("what the macros cost on a board", why, "cargo firmware-bench");
         return None;
     }
     let built = Command::new(env!("CARGO"))

@@ -1,5 +1,7 @@
 //! Hostile traffic on both wires, from a seed. `RIGLINE_SOAK` is how many requests; a few, by default.
 
+use rigline_test_support as _;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,5 +1,7 @@
 //! The host against the vectors that the clients in other languages are held to, too: `tests/vectors`.
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

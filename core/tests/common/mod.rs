@@ -548,6 +548,10 @@ pub fn shared(part: &str) -> Option<std::path::PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    eprintln!("skipped: {part} is not there (RIGLINE_SHARED names the directory it is looked for in)");
+    rigline_test_support::skipped(
+        part,
+        "the files of another project are not there",
+        "set RIGLINE_SHARED to the directory that has them",
+    );
     None
 }

@@ -1,8 +1,7 @@
 //! `rigline describe` and `rigline call` as a user meets them: real processes, their exit codes and what they print.
 #![cfg(unix)]
 
-#[path = "../../tests/common/mod.rs"]
-mod common;
+use rigline_test_support as _;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -293,7 +292,6 @@ fn an_output_that_nobody_reads_is_no_panic() {
 
 #[test]
 fn an_interruption_leaves_nothing_behind() {
-    common::catch_hang_ups();
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let write = format!("echo $$ > {}", pids.display());

@@ -1,6 +1,8 @@
 //! Evals on the desktop: the command `rigline eval`, and the JSON-RPC server with the clients that waza's text prints.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 #[path = "../../tests/common/executable.rs"]
 mod executable;
 
@@ -1097,7 +1099,8 @@ fn as_printed(folder: &Path, program: &str, args: &[&str]) -> Option<(String, St
     let child = match child {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: {program} is not installed");
+            let remedy = if program == "nc" { "apt-get install netcat-openbsd" } else { "install it" };
+            rigline_test_support::skipped("examples of waza's text", &format!("there is no {program}"), remedy);
             return None;
         }
         Err(error) => panic!("{program}: {error}"),

@@ -1,6 +1,8 @@
 //! `--record`, the target `replay:DIR`, and the reports of `eval run`.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 #[path = "../../tests/common/executable.rs"]
 mod executable;
 

@@ -1,6 +1,8 @@
 //! MCP on a desktop: `rigline mcp`, Streamable HTTP in both eras, and `rigline mcp-config`.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

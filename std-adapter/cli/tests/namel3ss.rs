@@ -4,6 +4,8 @@
 //! makes one); without it these tests say so and pass.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +21,12 @@ const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 fn python() -> Option<PathBuf> {
     let python = std::env::var_os("RIGLINE_NAMEL3SS_PYTHON").map(PathBuf::from);
     if python.is_none() {
-        eprintln!("skipped: RIGLINE_NAMEL3SS_PYTHON does not say where namel3ss is");
+        let why = "RIGLINE_NAMEL3SS_PYTHON does not say where namel3ss is";
+        rigline_test_support::skipped(
+            "the real namel3ss",
+            why,
+            "export RIGLINE_NAMEL3SS_PYTHON=$(.ci/namel3ss.sh), which installs it",
+        );
     }
     python
 }

@@ -1,5 +1,7 @@
 //! `rigline new`: what it writes builds and passes its own tests.
 
+use rigline_test_support as _;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -86,6 +88,11 @@ fn o_02_its_gevals_package_starts_without_arguments(project: &Path) {
     assert_eq!(reply["result"]["name"], "power-meter");
 }
 
+/// All that a program has printed.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
 /// Runs cargo in a project, with this checkout's versions of what it depends on, and where they are built already. All that it
 /// needs was needed here too.
 fn cargo(project: &Path, arguments: &[&str]) -> Output {
@@ -112,16 +119,18 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let project = folder.join("power-switch");
     let cargo = |arguments: &[&str]| cargo(&project, arguments);
-    let formatted = cargo(&["fmt", "-p", "power-switch", "-p", "power-switch-firmware", "--check"]);
-    assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stdout));
+    if can_format() {
+        let formatted = cargo(&["fmt", "-p", "power-switch", "-p", "power-switch-firmware", "--check"]);
+        assert!(formatted.status.success(), "{}", said(&formatted));
+    }
     let tested = cargo(&["test", "--offline"]);
     let text = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{text}{}", String::from_utf8_lossy(&tested.stderr));
     assert!(text.contains("2 passed"), "{text}");
 
-    if let Some(missing) = no_firmware_here(&cargo) {
-        assert!(std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
-        skipped(missing);
+    if let Some((why, remedy)) = no_firmware_here(&cargo) {
+        assert!(std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{why}: {remedy}");
+        rigline_test_support::skipped("the firmware of a new project", why, remedy);
         return;
     }
     let built = cargo(&["firmware", "--offline"]);
@@ -130,33 +139,40 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     greets_in_the_emulator(&root, &target.join("thumbv6m-none-eabi/firmware/power-switch-firmware"));
 }
 
-/// Not by eprintln!, which the test harness keeps to itself when a test passes.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+/// Whether the compiler that runs this has a formatter; tells so where it has none.
+fn can_format() -> bool {
+    let found = Command::new(env!("CARGO")).args(["fmt", "--version"]).output();
+    let can = found.is_ok_and(|output| output.status.success());
+    if !can {
+        let remedy = "rustup component add rustfmt";
+        rigline_test_support::skipped("whether new projects are formatted", "the compiler has no rustfmt", remedy);
+    }
+    can
 }
 
-/// Why the firmware cannot be built on this computer, if it cannot.
-fn no_firmware_here(cargo: &dyn Fn(&[&str]) -> Output) -> Option<&'static str> {
+/// Why the firmware cannot be built on this computer, and the remedy, if it cannot.
+fn no_firmware_here(cargo: &dyn Fn(&[&str]) -> Output) -> Option<(&'static str, &'static str)> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?.stdout;
     let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot).trim());
     if !sysroot.join("lib/rustlib/thumbv6m-none-eabi/lib").is_dir() {
-        return Some("the firmware needs its target: rustup target add thumbv6m-none-eabi");
+        return Some(("the compiler has no target for it", "rustup target add thumbv6m-none-eabi"));
     }
     // Its dependencies take a minute and 0.8 GB: for who works with firmware, and has it built once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let is_required = std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_some();
     if !is_required && !target.join("thumbv6m-none-eabi/firmware/rig").exists() {
-        return Some("a new project's firmware is not built, since the rig's is not: run cargo firmware");
+        return Some(("its dependencies take a minute to build", "cargo firmware"));
     }
     let fetched = cargo(&["fetch", "--target", "thumbv6m-none-eabi"]);
-    (!fetched.status.success()).then_some("the firmware's dependencies cannot be had")
+    (!fetched.status.success()).then_some(("its dependencies cannot be had", "cargo fetch --target thumbv6m-none-eabi"))
 }
 
 /// Both operations, by the host, on the image over emulated USB.
 fn greets_in_the_emulator(root: &Path, image: &Path) {
     let emulator = root.join("tests/emulator");
     if !emulator.join("node_modules/rp2040js").is_dir() {
-        skipped("the new firmware is not run, since there is no emulator: npm ci in tests/emulator");
+        let remedy = "cd tests/emulator && npm ci";
+        rigline_test_support::skipped("the firmware of a new project, run", "there is no emulator", remedy);
         return;
     }
     let mut board = Command::new("node")
@@ -215,6 +231,9 @@ fn names_that_the_program_or_yaml_use_otherwise_will_do() {
 /// Whatever the name's letters and length.
 #[test]
 fn what_is_written_is_formatted() {
+    if !can_format() {
+        return;
+    }
     let folder = empty_folder("new-formatted");
     std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
     for name in
@@ -228,7 +247,7 @@ fn what_is_written_is_formatted() {
             let firmware = format!("{name}-firmware");
             let packages = if arguments.is_empty() { vec!["-p", name] } else { vec!["-p", name, "-p", &firmware] };
             let formatted = cargo(&place.join(name), &[&["fmt", "--check"][..], &packages].concat());
-            assert!(formatted.status.success(), "{name}: {}", String::from_utf8_lossy(&formatted.stdout));
+            assert!(formatted.status.success(), "{name}: {}", said(&formatted));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Every report says the same of a run: verdicts, counts, reasons and the exit code, for each of the outcomes in `tests/outcomes`.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! What the command writes: full disks, JSON in every outcome, terminals of every width, files of others.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::symlink;

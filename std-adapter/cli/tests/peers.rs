@@ -1,6 +1,8 @@
 //! Our hosts of Amplifier modules and namel3ss tools, over what other people's programs do.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 #[path = "../../tests/common/executable.rs"]
 mod executable;
 
@@ -1207,7 +1209,11 @@ fn the_rig_passes_its_checks() {
 #[test]
 fn o_02_a_gevals_host_starts_a_shim_without_arguments() {
     let Ok(python) = which::which("python3") else {
-        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        rigline_test_support::skipped(
+            "a gevals host that starts a shim",
+            "there is no python3",
+            "apt-get install python3",
+        );
         return;
     };
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/gevals_host.py");

@@ -1,8 +1,7 @@
 //! `rigline bridge` and `rigline serve`: one extension for callers that cannot get there themselves.
 #![cfg(unix)]
 
-#[path = "../../tests/common/mod.rs"]
-mod common;
+use rigline_test_support as _;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -24,7 +23,7 @@ const WAIT: &str = r#"{"jsonrpc":"2.0","id":3,"method":"execute","params":{"oper
 #[test]
 fn a_host_in_another_language_drives_the_rig_and_a_bridge() {
     let Ok(python) = which::which("python3") else {
-        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        rigline_test_support::skipped("a host in Python", "there is no python3", "apt-get install python3");
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/gevals_host.py");
@@ -402,7 +401,6 @@ fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
 
 #[test]
 fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
-    common::catch_hang_ups();
     let mut server = Server::start(&[]);
     assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
     server.client().ask(INITIALIZE);
@@ -424,7 +422,6 @@ fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
 
 #[test]
 fn a_signal_ends_a_bridge_and_leaves_its_extension_safe() {
-    common::catch_hang_ups();
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let folder = tempfile::tempdir().unwrap();
         let safe = folder.path().join("safe");

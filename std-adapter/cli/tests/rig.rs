@@ -1,5 +1,7 @@
 //! `rigline rig`: the simulated rig as a host meets it.
 
+use rigline_test_support as _;
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,8 @@
 //! Who may ask the servers, where they listen, and what idle, noisy and vanished clients cost.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -364,7 +366,8 @@ fn stranger(address: &str, text: &str) -> String {
 fn g_01_other_users_of_the_machine_are_refused() {
     let is_possible = rustix::process::geteuid().is_root() && cfg!(target_os = "linux") && which::which("bash").is_ok();
     if !is_possible {
-        let _ = writeln!(std::io::stderr(), "skipped: only root can be another user, and it takes bash");
+        let why = "only root can be another user, and it takes bash";
+        rigline_test_support::skipped("other users of the machine", why, "run the tests as root on Linux, with bash");
         return;
     }
     let list = request("eval.list", json!({})) + "\n";
@@ -404,6 +407,61 @@ fn g_01_other_users_of_the_machine_are_refused() {
     let mut client = server.connect();
     client.send(&execute("measure", json!({ "channel": "3V3" })));
     assert!(volts(&client.reply()) < 0.1);
+}
+
+/// The user of a connection is known when it comes, so that those who may not ask take no place from those who may.
+#[test]
+fn connections_of_other_users_take_no_place() {
+    let is_possible = rustix::process::geteuid().is_root() && cfg!(target_os = "linux") && which::which("bash").is_ok();
+    if !is_possible {
+        let why = "only root can be another user, and it takes bash";
+        rigline_test_support::skipped("places of servers", why, "run the tests as root on Linux, with bash");
+        return;
+    }
+    let get = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let measure = execute("measure", json!({ "channel": "3V3" })) + "\n";
+    let list = request("eval.list", json!({})) + "\n";
+    let amplifier = ["--protocol", "amplifier", "--http", "127.0.0.1:0"];
+    for (arguments, until, text, answered) in [
+        (&["jsonrpc", "--runs", "runs", "--tcp", "127.0.0.1:0", "--no-token"][..], "token", &*list, "\"result\""),
+        (&["serve", "sim", "--tcp", "127.0.0.1:0"], "serving", &measure, "\"result\""),
+        (&[&["serve", "sim"][..], &amplifier].concat(), "listening", get, "HTTP/1.1 "),
+        (&["web", "sim", "--port", "0"], "http://", get, "HTTP/1.1 "),
+    ] {
+        let server = Server::start(arguments, until);
+        let address = server.addresses()[0].clone();
+        let (host, port) = address.rsplit_once(':').unwrap();
+        // More than any of the servers has places for; each sends a byte and stays.
+        let script = concat!(
+            "for i in $(seq 700); do { exec {fd}<>\"/dev/tcp/$0/$1\" && printf x >&$fd; } 2>/dev/null; done; ",
+            "echo open; read -t 60 line"
+        );
+        let mut flood = Command::new("bash")
+            .args(["-c", script, host, port])
+            .current_dir("/")
+            .uid(STRANGER)
+            .gid(STRANGER)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(flood.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "open\n");
+        let start = Instant::now();
+        let mut own = TcpStream::connect(&address).unwrap();
+        own.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        own.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(own).read_line(&mut answer).unwrap();
+        let took = start.elapsed();
+        assert!(answer.contains(answered) && !answer.contains("too many"), "{arguments:?}: {answer}");
+        assert!(!answer.contains("503") && !answer.contains("403"), "{arguments:?}: {answer}");
+        // The connections are closed as strangers' after two seconds at the latest: that alone would not do.
+        assert!(took < Duration::from_millis(1500), "{arguments:?}: {took:?}");
+        flood.kill().unwrap();
+        flood.wait().unwrap();
+    }
 }
 
 #[test]
@@ -632,7 +690,7 @@ fn g_07_two_busy_clients_need_few_threads() {
 #[test]
 fn g_08_a_noisy_run_ends_neither_its_server_nor_its_client() {
     if which::which("python3").is_err() {
-        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        rigline_test_support::skipped("a noisy run", "there is no python3", "apt-get install python3");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -758,7 +816,11 @@ fn g_16_outputs_on_many_lines_pass_a_relay() {
 #[test]
 fn g_03_calls_of_vanished_http_clients_reach_no_device() {
     if which::which("python3").is_err() {
-        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        rigline_test_support::skipped(
+            "calls of vanished HTTP clients",
+            "there is no python3",
+            "apt-get install python3",
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();

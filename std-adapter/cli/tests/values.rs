@@ -1,6 +1,8 @@
 //! Values on their way: from files and command lines through schemas to extensions, and back through graders into reports.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 #[path = "../../tests/common/executable.rs"]
 mod executable;
 

@@ -1,6 +1,8 @@
 //! Verdict classes of evals: what the rig does wrong is a rig error, and what the board under test does wrong is a failure.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

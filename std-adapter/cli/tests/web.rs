@@ -1,6 +1,8 @@
 //! `rigline web`: who may ask, sessions over WebSockets, and what becomes of them when the browser misbehaves or is gone.
 #![cfg(unix)]
 
+use rigline_test_support as _;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

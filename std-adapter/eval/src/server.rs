@@ -47,7 +47,7 @@ use super::run::{Event, OnEvent, Progress};
 use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
-use rigline_host::lines::{self, Full, Input, Output};
+use rigline_host::lines::{self, Entrance, Input, Output};
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
 use rigline_std::sync::lock;
 
@@ -248,16 +248,11 @@ impl Server {
 }
 
 async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
-    let places = Arc::new(Semaphore::new(CLIENT_LIMIT));
-    let mut full = Full::new(CLIENT_LIMIT);
+    let mut entrance = Entrance::new(Access::clone(&access), CLIENT_LIMIT);
     loop {
         match listeners.accept().await {
             Ok(stream) => {
-                let Ok(place) = places.clone().try_acquire_owned() else {
-                    full.refuse(stream);
-                    continue;
-                };
-                full.is_over();
+                let Some(place) = entrance.admit(&stream) else { continue };
                 let (shared, access) = (shared.clone(), access.clone());
                 tokio::spawn(async move {
                     serve_stream(stream, &shared, &access).await;

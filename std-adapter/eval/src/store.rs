@@ -94,7 +94,7 @@ impl Store {
         // It has another name until it is locked, so that no process mistakes it for a run whose owner
         // has ended.
         let new = self.folder.join(format!(".{id}{NEW}"));
-        let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
+        let file = files::private(OpenOptions::new().read(true).append(true).create_new(true)).open(&new)?;
         let begin = || {
             file.lock()?;
             let mut run = RunFile { file, has_failed: false, logs: 0 };

@@ -1,6 +1,8 @@
 //! How long `eval.list` takes, against parsing the same files with the YAML crate alone. Part of `.ci/long`:
 //! `cargo test --release -p rigline-eval --test eval_list -- --ignored --nocapture`.
 
+use rigline_test_support as _;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
 //!   When the write fails, the file that was there before stays.
+//! - [`write_private`] does the same for what may hold a secret: only this user can read it. [`write_like`] makes a copy as private as the
+//!   original.
 //! - [`first_line`] finds out what a file is before it is replaced or added to.
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
@@ -12,6 +14,12 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
 use rigline::json::{Json, Kind};
+
+/// The mode of a file that only its user can read.
+const PRIVATE: u32 = 0o600;
+/// The name of a new file, before and after some random letters.
+const PREFIX: &str = ".rigline-";
+const SUFFIX: &str = ".tmp";
 
 /// Opens a regular file for reading.
 ///
@@ -78,8 +86,50 @@ pub fn read_open_text(file: &File, limit: u64) -> io::Result<String> {
 /// # Errors
 /// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mode = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|about| about.permissions());
-    write_as(path, bytes, None, mode)
+    write_as(path, bytes, None, fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).as_ref())
+}
+
+/// As [`write()`], a file that only this user can read, whatever was there: recordings, runs and tokens have secrets in them.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_as(path, bytes, permissions(PRIVATE), None)
+}
+
+/// As [`write()`], a file with the permissions and the owner of another one, which it is a copy of.
+///
+/// # Errors
+/// As [`write()`], or the other file cannot be asked about.
+pub(crate) fn write_like(path: &Path, bytes: &[u8], original: &Path) -> io::Result<()> {
+    write_as(path, bytes, None, Some(&fs::symlink_metadata(original)?))
+}
+
+/// The options to make a new file that only this user can read, or to open it where it is.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, PRIVATE);
+    options
+}
+
+/// Removes what writers that were killed have left in a folder: new files that have not taken their names. A writer that is at work
+/// holds a lock on its own.
+pub(crate) fn remove_unfinished(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_left = || {
+            // Not a link, which could lead to another file.
+            entry.file_type().is_ok_and(|kind| kind.is_file())
+                && open_with(OpenOptions::new().read(true), &entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        };
+        if entry.file_name().to_str().is_some_and(is_unfinished) && is_left() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a file of this name is a new one that has not taken its name yet.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)).is_some_and(|middle| !middle.is_empty())
 }
 
 /// As [`write()`], a file that can be executed by everybody who can read it.
@@ -103,7 +153,7 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         Some(_) => {}
-        None => write(path, b"").map_err(with_path)?,
+        None => write_private(path, b"").map_err(with_path)?,
     }
     open_with(OpenOptions::new().append(true), path).map_err(with_path)
 }
@@ -137,13 +187,21 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
     beside(path, None).map(drop)
 }
 
-/// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
-fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
-    let mut file = beside(path, old.clone().or(new))?;
+/// Writes a file with the permissions `new`, to which the umask applies, or exactly those of `old`, and its owner.
+fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<&fs::Metadata>) -> io::Result<()> {
+    let mut file = beside(path, old.map(fs::Metadata::permissions).or(new))?;
+    // For whoever looks for what was left over.
+    let _ = file.as_file().try_lock();
     file.as_file_mut().write_all(bytes)?;
-    if let Some(mode) = old {
-        // As it was, whatever the umask is now.
-        let _ = fs::set_permissions(file.path(), mode);
+    if let Some(old) = old {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt as _, fchown};
+            // Only root can give a file away; who is not root has another user's file replaced by an own one.
+            let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+        }
+        // As it was, whatever the umask is now; after the owner, which takes some bits away.
+        let _ = file.as_file().set_permissions(old.permissions());
     }
     file.persist(path).map(drop).map_err(|error| error.error)
 }
@@ -185,7 +243,7 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     let _ = mode;
     // Opened here, since tempfile's own errors name the new file instead of `path`.
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".rigline-").suffix(".tmp").make_in(folder, |new| options.open(new))
+    builder.prefix(PREFIX).suffix(SUFFIX).make_in(folder, |new| options.open(new))
 }
 
 /// Whether a file is among the system's devices and streams. `/dev/stderr` is a link, possibly to a regular file, which all programs need.
@@ -300,6 +358,48 @@ mod tests {
         }
         let error = write(&folder.path().join("fifo/x"), b"x").unwrap_err().to_string();
         assert!(error.contains("is not a folder"), "{error}");
+    }
+
+    #[test]
+    fn what_may_hold_a_secret_is_its_users_only_and_a_copy_is_as_its_original() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+        fs::write(at("old"), "x").unwrap();
+        fs::set_permissions(at("old"), fs::Permissions::from_mode(0o666)).unwrap();
+        for name in ["new", "old"] {
+            write_private(&at(name), b"secret").unwrap();
+            assert_eq!(mode(name), 0o600, "{name}");
+        }
+        drop(append_json_lines(&at("log.jsonl")).unwrap());
+        assert_eq!(mode("log.jsonl"), 0o600);
+        for as_original in [0o600, 0o640, 0o444] {
+            fs::set_permissions(at("old"), fs::Permissions::from_mode(as_original)).unwrap();
+            write_like(&at("copy"), b"secret", &at("old")).unwrap();
+            assert_eq!(mode("copy"), as_original);
+            write(&at("old"), b"changed").unwrap();
+            assert_eq!(mode("old"), as_original, "in place");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_writer_has_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [".rigline-a1.tmp", ".rigline-b2.tmp", ".rigline-.tmp", ".rigline-c3", "c.tmp"] {
+            fs::write(at(name), "half").unwrap();
+        }
+        symlink(at("c.tmp"), at(".rigline-link.tmp")).unwrap();
+        let at_work = File::open(at(".rigline-b2.tmp")).unwrap();
+        at_work.lock().unwrap();
+        remove_unfinished(folder.path());
+        let mut left: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        left.sort_unstable();
+        assert_eq!(left, [".rigline-.tmp", ".rigline-b2.tmp", ".rigline-c3", ".rigline-link.tmp", "c.tmp"]);
     }
 
     /// A file that replaces another file or a link has the permissions of a new file.

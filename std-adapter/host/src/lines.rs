@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::not_http::{Opening, is_http};
 use rigline_std::net::Token;
 
-mod full;
+mod entrance;
 mod output;
 
-pub use full::Full;
+pub use entrance::Entrance;
 pub use output::LOG_BACKLOG;
 pub use output::{Output, Queue};
 

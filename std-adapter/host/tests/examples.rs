@@ -2,6 +2,8 @@
 //!
 //! The program is its own tool: an extension that answers as the texts' `greeter` does.
 
+use rigline_test_support as _;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, ExitCode, Stdio};

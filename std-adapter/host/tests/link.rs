@@ -1,5 +1,7 @@
 //! Hosts on the binary link (`?link=cobs`): a device that loses, damages and forgets frames.
 
+use rigline_test_support as _;
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,7 @@
 //! An extension of one's own behind a TCP port.
 
+use rigline_test_support as _;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};

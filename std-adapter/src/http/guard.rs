@@ -11,9 +11,24 @@ use axum::response::{IntoResponse as _, Response};
 use super::stream::Ambiguous;
 use crate::net::Access;
 
-/// Why the connection's user may not ask, if that is so.
+/// Why no request of a connection is answered.
 #[derive(Debug, Clone)]
-pub(super) struct Foreign(pub(super) Option<String>);
+pub(super) struct TurnedAway {
+    status: StatusCode,
+    text: String,
+}
+
+impl TurnedAway {
+    /// Its user may not ask.
+    pub(super) fn refused(text: String) -> Self {
+        Self { status: StatusCode::FORBIDDEN, text }
+    }
+
+    /// There is no place for it.
+    pub(super) fn full(text: String) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, text }
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
@@ -50,6 +65,10 @@ impl Guard {
                 if refusal.status == StatusCode::UNAUTHORIZED {
                     headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 }
+                if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
+                    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 // RFC 9112 §6.1: the end of such a message is ambiguous.
                 if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
                     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -68,8 +87,8 @@ impl Guard {
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
-        if let Some(Foreign(Some(text))) = request.extensions().get::<Foreign>() {
-            return Err(refusal(StatusCode::FORBIDDEN, text.as_str()));
+        if let Some(Some(TurnedAway { status, text })) = request.extensions().get::<Option<TurnedAway>>() {
+            return Err(refusal(*status, text.as_str()));
         }
         if request.extensions().get::<Ambiguous>().is_some_and(|flag| flag.0.load(Ordering::Acquire)) {
             let text = "a request must not have both Content-Length and Transfer-Encoding";

@@ -89,13 +89,15 @@ use rigline::engine::LEAST_REPLY;
 use rigline::protocol::Protocol;
 use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use self::body::Fault;
-use self::guard::Guard;
+use self::guard::{Guard, TurnedAway};
 use self::queue::{Asker, Line, Queue, Received};
 use self::stream::Client;
-use crate::net::{Access, ListenAddress, Listeners};
+use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
 use crate::signals::Signals;
+use crate::stderr::complain;
 
 pub use self::queue::ServerInfo;
 pub use crate::net::Token;
@@ -263,7 +265,9 @@ impl Options {
         Self { memory: bytes, ..self }
     }
 
-    /// The number of connections that are open at once [default: 512]. Others wait to be accepted.
+    /// The number of connections that are open at once [default: 512]. Others wait for up to 10 s, and are then refused with
+    /// the status 503. Connections of users that may not ask take no place. A client on another machine, or another user of this one,
+    /// has at most half of the places.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
@@ -416,6 +420,11 @@ impl Server {
     }
 }
 
+/// How long a connection waits for a place, before it is told that there is none.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long a connection that may not ask, or has no place, is open to be told so.
+const TELL: Duration = Duration::from_secs(2);
+
 /// How connections are accepted.
 #[doc(hidden)]
 pub struct Front {
@@ -439,15 +448,12 @@ impl Front {
         builder.timer(TokioTimer::new()).header_read_timeout(self.read_timeout).max_header_size(64 << 10);
         builder.half_close(true);
         let (open, _) = watch::channel(true);
-        let connections = Arc::new(Semaphore::new(self.connections));
+        let door = Door::new(self.access.clone(), self.connections);
+        let mut is_full = false;
         let mut stop = pin!(stop);
         loop {
-            let accepted = async {
-                let place = connections.clone().acquire_owned().await;
-                (place, listeners.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accepted => accepted,
+            let accepted = tokio::select! {
+                accepted = listeners.accept() => accepted,
                 end = &mut stop => {
                     let finish = async move {
                         open.send_replace(false);
@@ -461,21 +467,47 @@ impl Front {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            let ambiguous = Arc::new(AtomicBool::new(false));
-            let refusal = self.access.refusal(stream.ends());
-            let io = TokioIo::new(stream::Watched::new(stream.clone(), self.read_timeout, ambiguous.clone()));
-            let router = router
-                .clone()
-                .layer(Extend(stream::Ambiguous(ambiguous)))
-                .layer(Extend(stream::Client(stream)))
-                .layer(Extend(guard::Foreign(refusal)));
-            let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+            let arrival = door.arrive(&stream, true);
+            if !std::mem::replace(&mut is_full, matches!(arrival, Arrival::Waits(_))) && is_full {
+                complain(format_args!("{} connections are open already; others wait", self.connections));
+            }
+            if matches!(arrival, Arrival::Dropped) {
+                continue;
+            }
+            let (builder, router, read_timeout) = (builder.clone(), router.clone(), self.read_timeout);
             let mut is_open = open.subscribe();
             tokio::spawn(async move {
+                let (place, turned_away) = match arrival {
+                    Arrival::Waits(waiting) => tokio::select! {
+                        place = timeout(WAIT, waiting.place()) => match place {
+                            Ok(Ok(place)) => (Some(Arrival::Admitted(place)), None),
+                            _ => (None, Some(TurnedAway::full("all connections are in use".to_owned()))),
+                        },
+                        _ = is_open.wait_for(|is_open| !is_open) => return,
+                    },
+                    Arrival::Refused(ref text, _) => {
+                        let turned_away = TurnedAway::refused(text.clone());
+                        (Some(arrival), Some(turned_away))
+                    }
+                    Arrival::Full(ref text, _) => {
+                        let turned_away = TurnedAway::full(text.clone());
+                        (Some(arrival), Some(turned_away))
+                    }
+                    admitted => (Some(admitted), None),
+                };
+                let longest = if turned_away.is_some() { TELL } else { Duration::MAX };
+                let ambiguous = Arc::new(AtomicBool::new(false));
+                let io = TokioIo::new(stream::Watched::new(stream.clone(), read_timeout, ambiguous.clone()));
+                let router = router
+                    .layer(Extend(stream::Ambiguous(ambiguous)))
+                    .layer(Extend(stream::Client(stream)))
+                    .layer(Extend(turned_away));
+                let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
                 let mut connection = pin!(connection);
                 // What goes wrong with a connection is its peer's to see.
                 tokio::select! {
                     _ = connection.as_mut() => {}
+                    () = tokio::time::sleep(longest) => {}
                     () = async { drop(is_open.wait_for(|is_open| !is_open).await) } => {
                         connection.as_mut().graceful_shutdown();
                         let _ = connection.await;

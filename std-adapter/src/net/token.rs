@@ -91,12 +91,11 @@ impl Token {
                     make_private(folder)?;
                 }
                 let token = Self::random();
-                let mut options = fs::OpenOptions::new();
-                options.write(true).create_new(true);
-                #[cfg(unix)]
-                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-                io::Write::write_all(&mut options.open(path)?, format!("{}\n", token.reveal()).as_bytes())?;
-                Ok(token)
+                match write_new(path, format!("{}\n", token.reveal()).as_bytes()) {
+                    // Another server was faster, and its token is the one.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::kept(path),
+                    made => made.map(|()| token),
+                }
             }
             Err(error) => Err(error),
         }
@@ -113,6 +112,25 @@ impl Token {
         use subtle::ConstantTimeEq;
         self.0.ct_eq(other).into()
     }
+}
+
+/// Writes a new file of this user's own. It has another name until it is whole, so that a writer that is killed leaves no half of it.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_file_name(format!(".rigline-{}.tmp", Token::random().reveal()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written =
+        io::Write::write_all(&mut options.open(&new)?, bytes).and_then(|()| match fs::hard_link(&new, path) {
+            // Some file systems have no links. A link, other than a new name, takes no other file's place.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists && fs::symlink_metadata(path).is_err() => {
+                fs::rename(&new, path)
+            }
+            linked => linked,
+        });
+    let _ = fs::remove_file(&new);
+    written
 }
 
 #[cfg(unix)]

@@ -2,6 +2,8 @@
 //!
 //! The program is its own fake extension, module and tool: see `fake.rs` and `peer.rs`.
 
+use rigline_test_support as _;
+
 mod fake;
 mod mcp;
 mod peer;

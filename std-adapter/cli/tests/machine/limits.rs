@@ -351,7 +351,8 @@ fn g_10_a_report_on_a_mount_is_refused_before_the_run() {
     let line = format!("touch there report && mount --bind there report && exec {RIGLINE} check ./runs --junit report");
     let (code, out, errors) = run(Command::new("unshare").args(["-m", "sh", "-c", &line]).current_dir(folder.path()));
     if errors.starts_with("unshare:") || errors.starts_with("mount:") {
-        let _ = writeln!(std::io::stderr(), "skipped: no mounts can be made here: {errors}");
+        let why = format!("no mounts can be made here: {}", errors.trim());
+        rigline_test_support::skipped("a report on a mount", &why, "run the tests as root, outside of a container");
         return;
     }
     assert_eq!(code, Some(2), "{out}{errors}");

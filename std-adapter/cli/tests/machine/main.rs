@@ -2,6 +2,8 @@
 //! process, and every port a real pty.
 #![cfg(target_os = "linux")]
 
+use rigline_test_support as _;
+
 #[path = "../../../tests/common/executable.rs"]
 mod executable;
 mod limits;
@@ -50,7 +52,9 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 
 /// A copy of the command. Another process makes it, for the reason that [`script`] gives.
 fn copy_command(to: &Path) {
-    assert!(Command::new("cp").arg(RIGLINE).arg(to).status().unwrap().success());
+    // Whoever built it may have kept it for itself, by the umask.
+    let copied = Command::new("sh").args(["-c", "cp \"$0\" \"$1\" && chmod 755 \"$1\""]).arg(RIGLINE).arg(to).status();
+    assert!(copied.unwrap().success());
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -95,7 +95,7 @@ impl<H> Fixture for Recorded<H> {
         let Some(folder) = &self.plan.transcripts else { return Ok(None) };
         let path = transcript(folder, self.case);
         let text: String = self.exchanges.iter().map(|exchange| exchange.event(&self.target)).collect();
-        crate::files::write(&path, text.as_bytes())?;
+        crate::files::write_private(&path, text.as_bytes())?;
         Ok(Some(path))
     }
 

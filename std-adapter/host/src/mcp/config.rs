@@ -192,7 +192,7 @@ impl Client {
             None => Edit::Created,
             Some(old) => {
                 let backup = free_name(path);
-                files::write(&backup, old.as_bytes()).map_err(failed)?;
+                files::write_like(&backup, old.as_bytes(), path).map_err(failed)?;
                 Edit::Changed { backup }
             }
         };
@@ -437,6 +437,18 @@ mod tests {
             ["\"z\"", "\"b\"", "\"rig\"", "\"a\""].iter().map(|name| text.find(name).unwrap()).collect();
         assert!(places.is_sorted() && !text.contains("old"), "{text}");
         assert_eq!(std::fs::read_to_string(path.with_extension("json.bak")).unwrap(), theirs);
+        // A file that others cannot read may have a token in it, and so has its copy.
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            Client::Cursor.write(&path, "third", &program()).unwrap();
+            for path in [path.clone(), path.with_extension("json.bak2")] {
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+            }
+            std::fs::remove_file(path.with_extension("json.bak2")).unwrap();
+        }
         // A second backup does not replace the first.
         Client::Cursor.write(&path, Name::Given("second"), &program()).unwrap();
         assert!(path.with_extension("json.bak2").exists());

@@ -69,6 +69,8 @@ impl Folder {
             Ok(_) => {}
             Err(_) => fs::create_dir_all(path).map_err(failed(path))?,
         }
+        // A recording that was killed leaves the folder as it finds it.
+        files::remove_unfinished(path);
         let names: Vec<_> =
             fs::read_dir(path).map_err(failed(path))?.flatten().map(|entry| entry.file_name()).collect();
         let old = written(&path.join(RUN));
@@ -98,7 +100,9 @@ impl Folder {
             about.insert("rigline".into(), "recording".into());
             about.insert("version".into(), 1.into());
             about.insert("state".into(), "recording".into());
-            about.insert("written".into(), json!([RUN]));
+            // The old files are the recording's until they are removed: it may be killed before that.
+            let kept = old.iter().map(String::as_str).filter(|name| *name != RUN && is_name(name));
+            about.insert("written".into(), [RUN].into_iter().chain(kept).collect());
         }
         // The file that identifies the recording is written first.
         folder.save().map_err(failed(&path.join(RUN)))?;
@@ -108,6 +112,7 @@ impl Folder {
                 fs::remove_file(&old).map_err(failed(&old))?;
             }
         }
+        folder.say("written", json!([RUN]));
         Ok(folder)
     }
 
@@ -127,7 +132,7 @@ impl Folder {
     /// It cannot be written, or is none of the names that a recording has.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.claim(name)?;
-        files::write(&self.path.join(name), bytes)
+        files::write_private(&self.path.join(name), bytes)
     }
 
     /// Begins a file that lines are added to. It is locked as long as it is open.
@@ -168,7 +173,7 @@ impl Folder {
 
     fn save(&self) -> io::Result<()> {
         let text = format!("{:#}\n", Value::Object(self.lock().clone()));
-        files::write(&self.path.join(RUN), terminal::json(&text).as_bytes())
+        files::write_private(&self.path.join(RUN), terminal::json(&text).as_bytes())
     }
 
     fn lock(&self) -> MutexGuard<'_, Map<String, Value>> {

@@ -112,7 +112,7 @@ impl Recorder {
             let text = "there is a file that is not a transcript; nothing was changed";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
-        files::write(path, transcript::header(target, started_ms).as_bytes())?;
+        files::write_private(path, transcript::header(target, started_ms).as_bytes())?;
         let file = files::open_with(OpenOptions::new().append(true), path)?;
         Ok(Self::new(file, started_ms))
     }

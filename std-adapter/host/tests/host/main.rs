@@ -2,6 +2,8 @@
 //!
 //! The program is its own fake extension: see `fake.rs`.
 
+use rigline_test_support as _;
+
 #[cfg(unix)]
 mod cases;
 #[cfg(unix)]

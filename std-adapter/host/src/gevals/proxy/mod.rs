@@ -69,7 +69,7 @@ use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::gevals;
 use rigline::rpc;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use callers::{CallState, Caller, Ticket};
@@ -80,7 +80,7 @@ use self::callers::{Callers, InCall};
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, NO_LIMIT, Options};
-use crate::lines::{Full, on_one_line, refusal_body};
+use crate::lines::{Entrance, on_one_line, refusal_body};
 use crate::target::Target;
 use crate::terminal::cut;
 use rigline_std::net::{Access, Listeners, Presence, Stream};
@@ -294,8 +294,7 @@ impl Proxy {
         callers: usize,
     ) -> io::Result<()> {
         let listeners = Listeners::new(listeners)?;
-        let places = Arc::new(Semaphore::new(callers.max(1)));
-        let mut full = Full::new(callers.max(1));
+        let mut entrance = Entrance::new(access.clone(), callers);
         let access = Arc::new(access);
         // What is dropped with it ends.
         let mut serving = JoinSet::new();
@@ -306,11 +305,7 @@ impl Proxy {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let Ok(place) = places.clone().try_acquire_owned() else {
-                full.refuse(stream);
-                continue;
-            };
-            full.is_over();
+            let Some(place) = entrance.admit(&stream) else { continue };
             let (proxy, access) = (Arc::clone(self), Arc::clone(&access));
             serving.spawn(async move {
                 proxy.serve_stream(stream, &access).await;

@@ -1,0 +1,53 @@
+//! Clients that are turned away: for whom there is no place, or who may not ask.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+
+use super::{NOT_ALLOWED, STALLED, error_line};
+use rigline_std::net::{self, Access, Arrival, Door, Place, Stream};
+use rigline_std::stderr::complain;
+
+/// Admits clients of a server of lines. Those that are turned away are told why, and the first of those for whom there is no place is
+/// reported on standard error.
+pub struct Entrance {
+    door: Door,
+    is_reported: bool,
+}
+
+impl Entrance {
+    /// Admits this many clients at a time, of those that may ask.
+    pub fn new(access: Access, limit: usize) -> Self {
+        Self { door: Door::new(access, limit), is_reported: false }
+    }
+
+    /// Gives a client a place, or tells it why it has none.
+    pub fn admit(&mut self, stream: &Stream) -> Option<Place> {
+        let (text, told) = match self.door.arrive(stream, false) {
+            Arrival::Admitted(place) => {
+                self.is_reported = false;
+                return Some(place);
+            }
+            Arrival::Refused(text, told) => (text, told),
+            Arrival::Full(text, told) => {
+                if !std::mem::replace(&mut self.is_reported, true) {
+                    complain(format_args!("{text}; others are refused"));
+                }
+                (text, told)
+            }
+            Arrival::Waits(_) | Arrival::Dropped => return None,
+        };
+        let mut stream = stream.clone();
+        tokio::spawn(async move {
+            let line = error_line(NOT_ALLOWED, &text);
+            let said = async {
+                stream.write_all(&line).await?;
+                stream.shutdown().await
+            };
+            if let Ok(Ok(())) = timeout(STALLED, said).await {
+                net::drain(&mut stream).await;
+            }
+            drop(told);
+        });
+        None
+    }
+}
