@@ -112,7 +112,9 @@ impl Folder {
                 fs::remove_file(&old).map_err(failed(&old))?;
             }
         }
+        // From here on, a file of one of their names is somebody else's.
         folder.say("written", json!([RUN]));
+        folder.save().map_err(failed(&path.join(RUN)))?;
         Ok(folder)
     }
 
