@@ -256,7 +256,21 @@ fn what_is_written_is_formatted() {
 #[test]
 fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let folder = empty_folder("new-refused");
-    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std", "rigline-host", "rigline-embassy", "tokio", "serde-json", "fn", "gen"] {
+    for name in [
+        "Power",
+        "1st",
+        "a b",
+        "test",
+        "../x",
+        "",
+        "rigline-std",
+        "rigline-host",
+        "rigline-embassy",
+        "tokio",
+        "serde-json",
+        "fn",
+        "gen",
+    ] {
         let refused = new(&folder, &[name]);
         assert_eq!(refused.status.code(), Some(2), "{name}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be a package's name"), "{name}");
