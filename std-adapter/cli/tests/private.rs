@@ -126,12 +126,17 @@ fn a_clients_configuration_is_whole_and_as_private_as_it_was() {
     });
 }
 
+/// A report says from the start that the run has not ended, so that one whose run was killed is no success.
 #[test]
-fn a_report_is_the_old_one_or_the_new_one() {
+fn a_report_is_whole_and_says_when_its_run_has_not_ended() {
     let writer = Writer::new("eval run e.yaml --runs runs --json-file report.json --junit report.xml");
     writer.is_killed(false, |folder| {
-        assert_eq!(json(&folder.join("report.json"))["success"], true);
-        assert!(fs::read_to_string(folder.join("report.xml")).unwrap().trim_end().ends_with("</testsuites>"));
+        let has_ended = |text: &str| !text.contains("has not ended");
+        let report = json(&folder.join("report.json"));
+        assert_eq!(report["success"], has_ended(&report.to_string()), "{report}");
+        let junit = fs::read_to_string(folder.join("report.xml")).unwrap();
+        assert!(junit.trim_end().ends_with("</testsuites>"), "{junit}");
+        assert_eq!(junit.contains("errors=\"0\""), has_ended(&junit), "{junit}");
     });
 }
 
