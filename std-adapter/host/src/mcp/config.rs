@@ -442,7 +442,7 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-            Client::Cursor.write(&path, "third", &program()).unwrap();
+            Client::Cursor.write(&path, Name::Given("third"), &program()).unwrap();
             for path in [path.clone(), path.with_extension("json.bak2")] {
                 let mode = std::fs::metadata(&path).unwrap().permissions().mode();
                 assert_eq!(mode & 0o777, 0o600, "{}", path.display());
