@@ -126,7 +126,8 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     let tested = cargo(&["test", "--offline"]);
     let text = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{text}{}", String::from_utf8_lossy(&tested.stderr));
-    assert!(text.contains("2 passed"), "{text}");
+    // The unit tests, and those that start the program.
+    assert_eq!(text.matches("2 passed").count(), 2, "{text}");
 
     if let Some((why, remedy)) = no_firmware_here(&cargo) {
         assert!(std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{why}: {remedy}");
@@ -255,7 +256,21 @@ fn what_is_written_is_formatted() {
 #[test]
 fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let folder = empty_folder("new-refused");
-    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std", "rigline-embassy", "fn", "gen"] {
+    for name in [
+        "Power",
+        "1st",
+        "a b",
+        "test",
+        "../x",
+        "",
+        "rigline-std",
+        "rigline-host",
+        "rigline-embassy",
+        "tokio",
+        "serde-json",
+        "fn",
+        "gen",
+    ] {
         let refused = new(&folder, &[name]);
         assert_eq!(refused.status.code(), Some(2), "{name}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be a package's name"), "{name}");

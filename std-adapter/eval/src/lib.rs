@@ -68,6 +68,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+pub mod attach;
 mod command;
 mod digits;
 mod expand;

@@ -77,6 +77,7 @@ impl Mask {
         texts.extend(record.output.as_mut());
         texts.extend(record.earlier.iter_mut().map(|attempt| &mut attempt.error));
         for step in &mut record.steps {
+            texts.extend(step.attachments.iter_mut().map(|attachment| &mut attachment.name));
             texts.extend([&mut step.id, &mut step.operation, &mut step.message]);
             texts.extend(step.outputs.iter_mut().flat_map(|(name, value)| [name, value]));
         }

@@ -6,6 +6,7 @@ use rigline::protocol::waza::{RunState, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::attach::Attachment;
 use super::digits::Digits;
 use super::records::{Class, EarlierAttempt, Grade, Measurement, StepRecord, TrialRecord};
 use super::run::{MetricResult, Outcome, TaskRecord};
@@ -43,7 +44,7 @@ pub struct Results {
     pub runs: Vec<Run>,
     /// Evals that could not be run.
     pub errors: Vec<Unusable>,
-    /// The folder with the recording of all that passed, from the folder of a report.
+    /// The folder with the recording of all that passed. In a page it is relative to the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<String>,
 }
@@ -296,6 +297,9 @@ pub struct Step {
     pub limit_ms: Option<u64>,
     /// How long it took.
     pub duration_ms: u64,
+    /// The files that it attached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
 
 /// An attempt that another one followed.
@@ -307,6 +311,9 @@ pub struct Attempt {
     pub verdict: String,
     /// Why.
     pub error: Option<String>,
+    /// The files that its steps attached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
 
 /// A grader of a trial.
@@ -549,6 +556,22 @@ impl Results {
     /// When the last run ended: the start and the duration, so that it is never before the start.
     pub fn ended_at_ms(&self) -> u64 {
         self.started_at_ms.saturating_add(self.duration_ms)
+    }
+
+    /// Writes the paths of attached files and of the recording as they are from this folder, so that a page there can be moved together with
+    /// them. Paths that share only the root with the folder stay.
+    pub fn relative_to(&mut self, folder: &std::path::Path) {
+        let trials = self.runs.iter_mut().flat_map(|run| run.tasks.iter_mut().flat_map(|task| &mut task.trials));
+        let attached = trials.flat_map(|trial| {
+            let earlier = trial.earlier.iter_mut().flat_map(|attempt| &mut attempt.attachments);
+            earlier.chain(trial.steps.iter_mut().flat_map(|step| &mut step.attachments))
+        });
+        let paths = attached.filter_map(|it| it.path.as_mut()).chain(self.recording.as_mut());
+        for path in paths {
+            if let Some(relative) = relative(std::path::Path::new(path), folder) {
+                *path = relative;
+            }
+        }
     }
 
     /// As JSON text of several lines.
@@ -798,7 +821,11 @@ impl Attempt {
     }
 
     fn of(attempt: &EarlierAttempt) -> Self {
-        Self { verdict: attempt.class.name().to_owned(), error: Some(attempt.error.clone()) }
+        Self {
+            verdict: attempt.class.name().to_owned(),
+            error: Some(attempt.error.clone()),
+            attachments: attempt.attachments.clone(),
+        }
     }
 }
 
@@ -819,6 +846,7 @@ impl Step {
             outputs: step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
             limit_ms: step.limit.map(millis),
             duration_ms: millis(step.duration),
+            attachments: step.attachments.clone(),
         }
     }
 }
@@ -1029,6 +1057,16 @@ impl Task {
         self.trials.iter().flat_map(|trial| trial.values().map(move |measured| (trial.trial, measured)))
     }
 
+    /// The files that steps attached in all attempts, each with its trial and its step.
+    pub fn attachments(&self) -> impl Iterator<Item = (u32, &str, &Attachment)> {
+        self.trials.iter().flat_map(|trial| {
+            let earlier =
+                trial.earlier.iter().flat_map(|attempt| &attempt.attachments).map(|it| ("earlier attempt", it));
+            let steps = trial.steps.iter().flat_map(|step| step.attachments.iter().map(|it| (step.id.as_str(), it)));
+            earlier.chain(steps).map(|(step, it)| (trial.trial, step, it))
+        })
+    }
+
     /// A task that was not come to.
     fn not_run(id: &str, name: &str) -> Self {
         let (id, name, status) = (id.to_owned(), name.to_owned(), "cancelled".to_owned());
@@ -1048,6 +1086,24 @@ impl Logs {
         }
         self.lines.push_back((ms, level, message(text)));
     }
+}
+
+/// A path from a folder, if both are absolute and share more than the root.
+fn relative(path: &std::path::Path, folder: &std::path::Path) -> Option<String> {
+    use std::path::Component;
+    let common = path
+        .components()
+        .zip(folder.components())
+        .take_while(|(a, b)| a == b)
+        .map(|(part, _)| part)
+        .collect::<Vec<_>>();
+    if !common.iter().any(|part| matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    let up = folder.components().skip(common.len()).map(|_| "..".to_owned());
+    let down = path.components().skip(common.len()).map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let parts: Vec<String> = up.chain(down).collect();
+    Some(if parts.is_empty() { ".".to_owned() } else { parts.join("/") })
 }
 
 /// A value as it is shown.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use rigline::Phase;
 use rigline::protocol::waza::Verdict;
 
+use super::attach::Attachment;
+
 /// What became of a trial.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -40,11 +42,13 @@ pub struct EarlierAttempt {
     pub class: Class,
     /// Why it did not pass.
     pub error: String,
+    /// The files that its steps attached.
+    pub attachments: Vec<Attachment>,
 }
 
 impl EarlierAttempt {
-    pub(super) fn new(class: Class, error: String) -> Self {
-        Self { class, error }
+    pub(super) fn new(class: Class, error: String, attachments: Vec<Attachment>) -> Self {
+        Self { class, error, attachments }
     }
 }
 
@@ -68,6 +72,8 @@ pub struct StepRecord {
     pub limit: Option<Duration>,
     /// How long it took.
     pub duration: Duration,
+    /// The files that it attached.
+    pub attachments: Vec<Attachment>,
 }
 
 impl StepRecord {
@@ -104,6 +110,7 @@ impl StepRecord {
             outputs: outputs.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             limit: None,
             duration: Duration::from_millis(1),
+            attachments: Vec::new(),
         }
     }
 }

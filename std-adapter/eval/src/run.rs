@@ -1,5 +1,6 @@
 //! A run: all trials of an eval's tasks, and what they come to.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::attach::Attachments;
 use super::grade::{Grade, Judgement};
 use super::mask::Mask;
 use super::measurement::Statistics;
@@ -202,6 +204,8 @@ pub struct Plan {
     pub executor: Executor,
     /// The directory that tasks run in.
     pub workdir: String,
+    /// The folder for the files that steps attach.
+    pub attachments: PathBuf,
     /// What opens targets.
     pub connect: Arc<dyn Connect>,
     /// Whether debug logs are wanted.
@@ -217,7 +221,7 @@ pub struct Plan {
 /// Runs an eval, from `run_start` to `eval.complete`.
 pub async fn run(plan: Plan) -> Arc<Outcome> {
     let started = Instant::now();
-    let Plan { spec, executor, workdir, connect, verbose, strict, cancel, on_event } = plan;
+    let Plan { spec, executor, workdir, attachments, connect, verbose, strict, cancel, on_event } = plan;
     let on_event: OnEvent = {
         // One at a time, so that a sink sees them in order.
         let turn = Mutex::new(());
@@ -246,6 +250,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         spec: spec.clone(),
         executor,
         workdir,
+        attachments: Arc::new(Attachments::new(attachments)),
         connect,
         log: log.clone(),
         cancel: cancel.clone(),
@@ -477,10 +482,11 @@ impl Shared {
                 record.earlier = earlier;
                 return record;
             }
+            let attachments = record.steps.into_iter().flat_map(|step| step.attachments).collect();
             let why = record.error.unwrap_or_default();
             let text = format!("{}, trial {number}, attempt {attempt}: {}: {why}", task.name, class.label());
             (self.log)(Level::Warn, &text);
-            earlier.push(EarlierAttempt::new(class, cut(&why)));
+            earlier.push(EarlierAttempt::new(class, cut(&why), attachments));
             attempt += 1;
             retries += 1;
             if class == Class::RigError {

@@ -465,7 +465,10 @@ impl Accepted {
                 () = cancel.cancelled() => None,
             };
             let connect = runs.inner.connect.clone();
-            let outcome = run::run(Plan { spec, executor, workdir, connect, verbose, strict, cancel, on_event }).await;
+            let attachments = runs.inner.store.files(&id);
+            let outcome =
+                run::run(Plan { spec, executor, workdir, attachments, connect, verbose, strict, cancel, on_event })
+                    .await;
             drop(turn);
             drop(end);
             done(outcome);

@@ -248,6 +248,8 @@ pub struct Step {
     pub timeout: Option<Duration>,
     /// The outputs that the executor `mock` makes up.
     pub mock: Vec<(String, String)>,
+    /// The files below the workdir that are kept with the run, as patterns.
+    pub attach: Vec<String>,
 }
 
 /// Something that is wrong with a file.

@@ -6,6 +6,8 @@
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 //!
+//! The files that a run's steps attach are in the folder `ID.files`, which is removed with the run.
+//!
 //! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
 //! of the run of that name. No other file is written to or removed, or read for long.
 
@@ -139,6 +141,11 @@ impl Store {
             let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             if excess > 0 && is_ours(&path, id) && is_ended(&path) && fs::remove_file(&path).is_ok() {
                 excess -= 1;
+                // A link is not followed.
+                let files = self.files(id);
+                if fs::symlink_metadata(&files).is_ok_and(|about| about.is_dir()) {
+                    let _ = fs::remove_dir_all(&files);
+                }
             }
         }
     }
@@ -188,6 +195,11 @@ impl Store {
         let path = self.path(id);
         let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
         file.into_iter().flat_map(|file| records_of(file).map_while(Result::ok))
+    }
+
+    /// The folder for the files that a run's steps attach.
+    pub fn files(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.files"))
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -430,13 +442,30 @@ mod tests {
             }
         }
         let is_there = |number| store.path(&name(number)).exists();
-        let count = || fs::read_dir(folder.path()).unwrap().count() - 1;
+        // Attached files go with their run; a link of such a name is not followed.
+        fs::create_dir(store.files(&name(2))).unwrap();
+        fs::write(store.files(&name(2)).join("1-x.png"), "x").unwrap();
+        #[cfg(unix)]
+        let elsewhere = {
+            let elsewhere = tempfile::tempdir().unwrap();
+            fs::write(elsewhere.path().join("kept"), "x").unwrap();
+            std::os::unix::fs::symlink(elsewhere.path(), store.files(&name(0))).unwrap();
+            elsewhere
+        };
+        let is_run = |name: &std::ffi::OsStr| name.to_string_lossy().ends_with(".jsonl");
+        let count = || {
+            let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
+            names.filter(|name| is_run(name)).count() - 1
+        };
         assert_eq!((count(), is_there(0)), (KEPT, true), "as many as there may be");
         for (number, gone) in [(KEPT, 0), (KEPT + 1, 2)] {
             store.create(&name(number), &json!({})).unwrap().end(&ended).unwrap();
             assert_eq!((count(), is_there(gone), is_there(1), is_there(number)), (KEPT, false, true, true));
         }
         assert!(folder.path().join("notes.jsonl").exists());
+        assert!(!store.files(&name(2)).exists());
+        #[cfg(unix)]
+        assert!(elsewhere.path().join("kept").exists());
         // What a process left unfinished ends when the folder is opened, and then it is one of the oldest.
         drop(unfinished);
         let copy = fs::read_to_string(store.path(&name(5))).unwrap().replace(&name(5), &name(KEPT + 2));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rigline::protocol::waza::Verdict;
 use rigline::{Level, Phase};
@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::against::{known_names, of_tasks};
+use super::attach::Attachments;
 use super::command;
 use super::grade::{Check, Evidence};
 use super::placeholders::{literal, substitute};
@@ -29,6 +30,8 @@ pub(super) struct RunContext {
     pub(super) spec: Arc<Spec>,
     pub(super) executor: Executor,
     pub(super) workdir: String,
+    /// Where files that steps attach are kept.
+    pub(super) attachments: Arc<Attachments>,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) log: OnLog,
     pub(super) cancel: CancellationToken,
@@ -130,6 +133,8 @@ impl Failed {
 struct Time {
     deadline: Instant,
     limit: Duration,
+    /// When the trial began.
+    began: SystemTime,
     /// What the agent has used of it.
     of_agent: Duration,
 }
@@ -213,14 +218,14 @@ impl Worker {
     pub(super) async fn run(&mut self, task: &Task, number: u32) -> TrialRecord {
         let context = self.context.clone();
         lock(&self.task).clone_from(&task.id);
-        let started = Instant::now();
+        let (started, began) = (Instant::now(), SystemTime::now());
         let limit = task.timeout.unwrap_or(context.spec.config.timeout);
-        let time = Time { deadline: started + limit, limit, of_agent: Duration::ZERO };
+        let time = Time { deadline: started + limit, limit, of_agent: Duration::ZERO, began };
         let mut steps = Vec::new();
         let mut output = None;
         let main = self.main(task, time, &mut steps, &mut output).await;
         let elapsed = started.elapsed();
-        let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
+        let cleanup = self.cleanup(task, &mut steps, output.as_deref(), began).await;
 
         let cancelled = context.cancel.is_cancelled();
         let main = main.err();
@@ -352,6 +357,7 @@ impl Worker {
         };
         let is_lost = answer.as_ref().is_err_and(|broken| broken.lost);
         let result = self.record(step, answer, started, limit_of_step, steps);
+        self.attach(step, steps, time.began).await;
         if is_lost
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
@@ -362,7 +368,13 @@ impl Worker {
     }
 
     /// Runs the cleanup steps, each whatever became of the others.
-    async fn cleanup(&self, task: &Task, steps: &mut Vec<StepRecord>, output: Option<&str>) -> Option<EarlyEnd> {
+    async fn cleanup(
+        &self,
+        task: &Task,
+        steps: &mut Vec<StepRecord>,
+        output: Option<&str>,
+        began: SystemTime,
+    ) -> Option<EarlyEnd> {
         let mut broken = None;
         for step in task.steps.iter().filter(|step| step.phase == Phase::Cleanup) {
             if self.session.is_none() && self.context.executor != Executor::Mock {
@@ -376,12 +388,27 @@ impl Worker {
                 Ok(answer) => answer,
                 Err(_) => Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "timeout")),
             };
-            if let Err(error) = self.record(step, answer, started, limit, steps) {
+            let result = self.record(step, answer, started, limit, steps);
+            self.attach(step, steps, began).await;
+            if let Err(error) = result {
                 (self.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
                 broken = broken.or(Some(error));
             }
         }
         broken
+    }
+
+    /// Keeps the files that a step attaches, whatever became of it.
+    async fn attach(&self, step: &Step, steps: &mut [StepRecord], began: SystemTime) {
+        let Some(record) = steps.last_mut().filter(|_| !step.attach.is_empty()) else { return };
+        let (attachments, workdir) = (self.context.attachments.clone(), self.context.workdir.clone());
+        let patterns = step.attach.clone();
+        let copying =
+            tokio::task::spawn_blocking(move || attachments.copy(Path::new(&workdir), &patterns, began)).await;
+        record.attachments = copying.unwrap_or_default();
+        for (name, error) in record.attachments.iter().filter_map(|it| Some((&it.name, it.error.as_ref()?))) {
+            (self.log)(Level::Warn, &format!("step {} ({}): attach {name}: {error}", step.id, step.operation));
+        }
     }
 
     async fn call(
@@ -464,6 +491,7 @@ impl Worker {
             outputs,
             limit: (self.context.executor != Executor::Mock).then_some(limit),
             duration: started.elapsed(),
+            attachments: Vec::new(),
         };
         steps.push(record);
         why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))

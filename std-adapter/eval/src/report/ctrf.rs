@@ -105,6 +105,8 @@ struct Test<'r> {
     retry_attempts: Vec<Value>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<&'static str, &'r str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Value>,
     extra: TestExtra<'r>,
 }
 
@@ -204,6 +206,7 @@ fn test<'r>(case: &Case<'r>) -> Test<'r> {
         flaky: task.map(|_| case.class == Class::Flaky),
         file_path: task.and_then(|task| task.file.as_deref()),
         retry_attempts: attempts.collect(),
+        attachments: task.map(attachments).unwrap_or_default(),
         labels: labels.filter(|(_, text)| !text.is_empty()).collect(),
         extra: TestExtra {
             class: case.class.name(),
@@ -213,4 +216,18 @@ fn test<'r>(case: &Case<'r>) -> Test<'r> {
             trials: trials.collect(),
         },
     }
+}
+
+/// The files that a task's steps attached.
+fn attachments(task: &super::Task) -> Vec<Value> {
+    let attachment = |(trial, step, it): (u32, &str, &super::Attachment)| {
+        let path = it.path.as_ref()?;
+        Some(json!({
+            "name": it.name,
+            "contentType": it.content_type,
+            "path": path,
+            "extra": { "trial": trial, "step": step, "bytes": it.bytes, "sha256": it.sha256, "isOlder": it.is_older },
+        }))
+    };
+    task.attachments().filter_map(attachment).collect()
 }

@@ -4,6 +4,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::super::attach::Attachment;
 use super::super::digits::Digits;
 use super::super::model::{
     Case, Logs, Mark, Measured, Past, Results, Run, Statistic, Task, Trial, class_of, message, name, output, percent,
@@ -24,6 +25,8 @@ const STEPS: usize = 50;
 const ROWS: usize = 5000;
 /// How many tasks of a run are shown in full.
 const TASKS: usize = 200;
+/// The most bytes of a path that is a link: no system has longer ones.
+const PATH: usize = 4096;
 
 /// The page.
 pub fn html(results: &Results) -> String {
@@ -92,7 +95,7 @@ fn about(results: &Results) -> Markup {
     html! {
         dl.facts { @for (key, value) in &facts { (fact(key, value)) } }
         @if let Some(folder) = &results.recording {
-            p.quiet { "Recording of all that passed: " (linked(folder)) }
+            p.quiet { "Recording of all that passed: " (linked(folder, folder)) }
         }
     }
 }
@@ -101,12 +104,38 @@ fn fact(key: &str, value: &str) -> Markup {
     html! { div { dt { bdi { (name(key)) } } dd { bdi { (name(value)) } } } }
 }
 
-/// A path from the page's folder. Only such a path is a link: one that begins with a name of its own could be a script.
-fn linked(path: &str) -> Markup {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-".contains(char);
-    let text = name(path);
-    let is_link = text == path && path.chars().all(is_plain) && !path.starts_with("//") && !path.is_empty();
-    html! { @if is_link { a href=(path) { code { (text) } } } @else { code { bdi { (text) } } } }
+/// A path as a link with this text. Nothing but a path can come of it: what could begin another kind of address, or a script, is encoded.
+fn linked(path: &str, text: &str) -> Markup {
+    use std::fmt::Write as _;
+    let mut address = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
+            address.push(char::from(byte));
+        } else {
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    let is_link = !address.is_empty() && !address.starts_with("//") && path.len() <= PATH;
+    html! { @if is_link { a href=(address) { code { bdi { (name(text)) } } } } @else { code { bdi { (name(text)) } } } }
+}
+
+/// The files that a step attached.
+fn attachments(of: &[Attachment]) -> Markup {
+    html! {
+        @for it in of.iter().take(STEPS) {
+            div.attached {
+                "attached "
+                @match &it.path {
+                    Some(path) => { (linked(path, &it.name)) }
+                    None => { code { bdi { (name(&it.name)) } } }
+                }
+                @if let Some(bytes) = it.bytes { " " span.quiet { (bytes) " bytes" } }
+                @if it.is_older { " " span.quiet { "older than the trial" } }
+                @if let Some(hash) = &it.sha256 { " " span.quiet { "SHA-256 " (name(hash)) } }
+                @if let Some(error) = &it.error { " " span.missing { (message(error)) } }
+            }
+        }
+    }
 }
 
 /// A line for each eval.
@@ -423,6 +452,7 @@ fn details(task: &Task, run_has_passed: bool) -> Markup {
                 }
                 @for (place, attempt) in of_trial.earlier.iter().enumerate().take(STEPS) {
                     p { "Attempt " (place + 1) ": " (badge(attempt.class())) " " bdi { (message(attempt.error.as_deref().unwrap_or_default())) } }
+                    (attachments(&attempt.attachments))
                 }
                 @if let Some(error) = of_trial.error.as_ref().filter(|error| task.error.as_ref() != Some(*error)) { pre { (message(error)) } }
                 (trial(of_trial))
@@ -451,6 +481,7 @@ fn trial(of: &Trial) -> Markup {
                                     @for (output_name, value) in step.outputs.iter().take(STEPS) {
                                         div { code { (name(output_name)) " = " (output(value)) } }
                                     }
+                                    (attachments(&step.attachments))
                                 }
                             }
                         }

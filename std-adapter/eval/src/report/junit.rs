@@ -275,6 +275,16 @@ fn output(task: &Task, attached: &[PathBuf]) -> String {
             lines.push(format!("[[PROPERTY|measurement.{}.{member}={value}]]", one_line(&statistic.name)));
         }
     }
+    for (trial, step, it) in task.attachments() {
+        let what = format!("trial {trial}, step {}: attached {}", one_line(step), one_line(&it.name));
+        match (&it.path, &it.error) {
+            (Some(path), _) => {
+                let older = if it.is_older { " (older than the trial)" } else { "" };
+                lines.extend([format!("{what}{older}"), format!("[[ATTACHMENT|{}]]", one_line(path))]);
+            }
+            (None, why) => lines.push(format!("{what}: {}", one_line(why.as_deref().unwrap_or_default()))),
+        }
+    }
     lines.extend(attached.iter().map(|path| format!("[[ATTACHMENT|{}]]", path.display())));
     lines.join("\n")
 }

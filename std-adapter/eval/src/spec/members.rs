@@ -105,7 +105,7 @@ pub(super) const TASK: Known = Known {
 
 pub(super) const STEP: Known = Known {
     what: "a step",
-    names: &["id", "phase", "operation", "args", "timeout", "mock", "measure"],
+    names: &["id", "phase", "operation", "args", "timeout", "mock", "measure", "attach"],
     elsewhere: &[],
     meant: &[
         ("params", "args"),
@@ -113,6 +113,7 @@ pub(super) const STEP: Known = Known {
         ("parameters", "args"),
         ("with", "args"),
         ("timeout_seconds", "timeout"),
+        ("attachments", "attach"),
     ],
     is_open: false,
 };

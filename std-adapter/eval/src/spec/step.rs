@@ -6,6 +6,7 @@ use super::Step;
 use super::members::Known;
 use super::reader::Reader;
 use super::texts::placeholders;
+use crate::attach::{self, PATTERN_LIMIT};
 use crate::node::{Kind, Node};
 
 pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> Vec<Step> {
@@ -42,7 +43,8 @@ pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> 
         let mock = reader.map(node, "mock").map(Node::members).unwrap_or_default();
         let mock =
             mock.iter().map(|(name, value)| (name.clone(), value.text().unwrap_or_else(|| value.json()))).collect();
-        steps.push(Step { id, phase, operation, args, line: node.line, timeout, mock });
+        let attach = node.get("attach").map(|attach| patterns(reader, attach)).unwrap_or_default();
+        steps.push(Step { id, phase, operation, args, line: node.line, timeout, mock, attach });
     }
     // Placeholders look back, in the order in which the steps run.
     let places: Vec<(String, (u8, usize))> =
@@ -56,6 +58,18 @@ pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> 
         });
     }
     steps
+}
+
+/// The files that a step attaches.
+fn patterns(reader: &mut Reader<'_>, member: &Node) -> Vec<String> {
+    let patterns = reader.texts("attach", member);
+    if patterns.len() > PATTERN_LIMIT {
+        reader.fault(member, format!("attach: at most {PATTERN_LIMIT} files or patterns, found {}", patterns.len()));
+    }
+    for fault in patterns.iter().filter_map(|pattern| attach::fault(pattern)) {
+        reader.fault(member, fault);
+    }
+    patterns
 }
 
 /// Setup, then verify, then cleanup.

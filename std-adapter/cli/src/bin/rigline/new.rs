@@ -145,7 +145,7 @@ fn is_package_name(name: &str) -> bool {
 }
 
 /// Names that cargo refuses: those of its own folders, of the standard library, and of packages that the project
-/// depends on by path.
+/// depends on.
 const TAKEN: &[&str] = &[
     "alloc",
     "build",
@@ -156,10 +156,13 @@ const TAKEN: &[&str] = &[
     "proc-macro",
     "rigline",
     "rigline-embassy",
+    "rigline-host",
     "rigline-macros",
     "rigline-std",
+    "serde-json",
     "std",
     "test",
+    "tokio",
 ];
 
 /// Of all editions, as `cargo new` has them.

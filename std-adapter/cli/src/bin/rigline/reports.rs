@@ -13,6 +13,7 @@ use rigline_std::clock::unix_millis;
 use rigline_std::sync::lock;
 use uuid::Uuid;
 
+use crate::files::is_stdout;
 use crate::out::complain;
 
 /// The requested reports.
@@ -42,12 +43,26 @@ impl ReportArguments {
 
     /// Calls `write` for each requested report.
     pub(crate) fn write(&self, results: &Results, mut write: impl FnMut(&Path, &str)) {
-        let kinds: [fn(&Results) -> String; 3] = [report::ctrf, report::tap, report::html];
+        let kinds: [fn(&Results, &Path) -> String; 3] =
+            [|results, _| report::ctrf(results), |results, _| report::tap(results), page];
         for ((_, path), render) in self.files().into_iter().zip(kinds) {
             if let Some(path) = path {
-                write(path, &render(results));
+                write(path, &render(results, path));
             }
         }
+    }
+}
+
+/// The page at a path, whose links begin at its folder.
+fn page(results: &Results, path: &Path) -> String {
+    let folder = (!is_stdout(path)).then(|| std::path::absolute(path).ok()).flatten();
+    match folder.as_deref().and_then(Path::parent) {
+        Some(folder) => {
+            let mut results = results.clone();
+            results.relative_to(folder);
+            report::html(&results)
+        }
+        None => report::html(results),
     }
 }
 

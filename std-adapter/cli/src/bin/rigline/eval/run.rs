@@ -160,6 +160,8 @@ impl Run {
         let mut results = Results::default();
         (results.started_at_ms, results.duration_ms) = (unix_millis(started), millis(began.elapsed()));
         (results.meta, results.host) = (meta, Some(reports::host()));
+        let recording = self.record.folder().and_then(|folder| std::path::absolute(folder).ok());
+        results.recording = recording.map(shown);
         let by = signal.map(signal_name);
         let has_hashes = self.reports.has_page() || recorder.is_some();
         for Done { path, run, watched } in &done {
@@ -370,8 +372,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn shown(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+fn shown(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().into_owned()
 }
 
 /// The name of the signal that an exit code stands for.
