@@ -86,6 +86,76 @@ fn exit_codes() {
     }
 }
 
+/// Command lines as somebody writes them who has not read the manual.
+#[test]
+fn a_wrong_command_line_is_told_with_the_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), "{}").unwrap();
+    let table: &[(&[&str], i32, &str)] = &[
+        // Commands.
+        (&["run", "evals"], 2, "there is `rigline eval run`"),
+        (&["validate"], 2, "there is `rigline eval validate`"),
+        (&["version"], 2, "there is `rigline --version`"),
+        (&["help", "tagets"], 2, "a similar subcommand exists: 'targets'"),
+        (&["sim"], 2, "`sim` is a target; `rigline describe sim` shows its operations"),
+        (&["serial:auto", "measure"], 2, "`rigline describe serial:auto` shows its operations"),
+        (&["call sim measure"], 2, "without the quotes it is: rigline call sim measure"),
+        (&["measure", "channel=3V3"], 2, "an operation is called by: rigline call TARGET measure channel=3V3"),
+        (&["describe"], 2, "`rigline targets` explains targets; the built-in rig is the target sim"),
+        (&["serve", "--tcp", "7000"], 2, "`rigline targets` explains targets"),
+        (&["call", "sim"], 2, "`rigline describe sim` lists the operations"),
+        // Targets.
+        (&["call", "mcp:sim", "measure"], 2, "did you mean sim --protocol mcp?"),
+        (&["call", "sim?baud=9600", "measure"], 2, "the target sim has no options"),
+        (&["call", "tcp:localhost:99999", "measure"], 2, "a port from 1 to 65535"),
+        (&["call", ".", "measure"], 3, "it is a folder, not a program"),
+        (&["call", "..", "measure"], 3, "it is a folder, not a program"),
+        // Arguments.
+        (&["call", "sim", "measure", "channel:3V3"], 2, "expected NAME=VALUE; did you mean `channel=3V3`?"),
+        (&["call", "sim", "measure", "channel"], 2, "expected NAME=VALUE; write `channel=VALUE`"),
+        (
+            &["call", "sim", "measure", "3V3"],
+            2,
+            "expected NAME=VALUE; `rigline describe sim measure` shows its arguments",
+        ),
+        (&["call", "sim", "measure", r#"{"channel":"3V3"}"#], 2, "a JSON object is given by --args"),
+        (&["call", "sim", "measure", "--channel", "3V3"], 2, "written without dashes: channel=VALUE"),
+        (&["call", "sim", "measure", "--args", "{channel: 3V3}"], 2, "names and texts are in double quotes"),
+        (&["call", "sim", "identify", "--config", "config.json"], 2, "write @config.json to read the file"),
+        (&["call", "sim", "identify", "--config", "fast"], 2, "write the JSON text itself, @FILE, or -"),
+        // Options.
+        (
+            &["call", "sim", "measure", "channel=3V3", "--timeout", "-5s"],
+            2,
+            "`-5s` is below 0, which --timeout cannot be",
+        ),
+        (&["eval", "run", "evals", "--trials", "3"], 2, "`rigline eval run --help` lists the options"),
+        (&["check", "sim", "--list"], 2, "`rigline check --help` lists the options"),
+        (
+            &["check", "sim", "--case", "initialise"],
+            2,
+            "no case begins with `initialise`; expected one of: handshake, ",
+        ),
+        // Files.
+        (&["mcp-config", "sim", "--client", "cursor", "--write", "--file", "."], 2, "a folder, not a file"),
+    ];
+    for (arguments, code, text) in table {
+        let output = command(arguments).current_dir(folder.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {errors}");
+        assert!(errors.contains(text), "{arguments:?}: {errors}");
+        assert!(!errors.contains("as a value, use"), "{arguments:?}: {errors}");
+    }
+    // Where clap knows a similar word, that is the tip.
+    let (_, errors) = texts(&rigline(&["call", "sim", "measure", "--jsn"]));
+    assert!(errors.contains("'--json'") && !errors.contains("without dashes"), "{errors}");
+    // With --json, the reason stays one sentence.
+    let output = rigline(&["describe", "--json"]);
+    let failure: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(failure["exit_code"], 2);
+    assert!(!failure["error"].as_str().unwrap().contains("explains targets"), "{failure}");
+}
+
 #[test]
 fn a_call_prints_its_outputs_and_its_logs_apart() {
     let output = rigline(&["call", "sim", "power", "rail=3V3", "on=true"]);
@@ -476,6 +546,32 @@ fn what_is_recorded_is_played_again() {
     assert_eq!(rigline(&["replay", file, "sim", "--ignore", "message"]).status.code(), Some(0));
     assert_eq!(rigline(&["replay", file, "/no/such/program"]).status.code(), Some(3));
     assert_eq!(rigline(&["replay", "/no/such/file", "sim"]).status.code(), Some(2));
+}
+
+/// An answer that comes twice, and a log behind the answer: whether the program ends then or waits for more.
+#[test]
+fn lines_behind_the_last_recorded_one_are_differences() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = |name: &str, more: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\nread -r line\necho '{{\"ok\":true}}'\n{more}\n")).unwrap();
+        format!("exec:sh {}", path.display())
+    };
+    let usual = program("usual.sh", "exit 0");
+    let file = folder.path().join("session.jsonl");
+    let file = file.to_str().unwrap();
+    rigline_with(&["monitor", &usual, "--record", file], "{\"op\":\"health\"}\n");
+    for (name, more, code, text) in [
+        ("same.sh", "exit 0", 0, "1 line the same, 0 different\n"),
+        ("waits.sh", "read -r more; echo late", 0, "1 line the same, 0 different\n"),
+        ("twice.sh", "echo '{\"ok\":true}'", 1, "- (no more lines)\n+ {\"ok\":true}\n1 line the same, 1 different\n"),
+        ("soon.sh", "sleep 0.1; echo one; echo two; read -r more", 1, "+ one\n- (no more lines)\n+ two\n"),
+    ] {
+        let played = rigline(&["replay", file, &program(name, more)]);
+        let (out, errors) = texts(&played);
+        assert_eq!(played.status.code(), Some(code), "{name}: {out}{errors}");
+        assert!(out.contains(text), "{name}: {out}{errors}");
+    }
 }
 
 /// An extension with these operations, which answers each call with the name that it got.

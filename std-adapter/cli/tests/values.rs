@@ -199,7 +199,7 @@ tasks:
         "output_contains: a task has no such member; it is one of expected (eval.yaml:14)",
         "expect: a step has no such member; it is one of a step of the preflight (eval.yaml:16)",
         "graders: a step has no such member; it is one of an eval, of a task (eval.yaml:16)",
-        "note: a step has no such member, so it has no effect; expected one of: id, phase, operation, args, timeout, mock, measure (eval.yaml:16)",
+        "note: a step has no such member, so it has no effect; expected one of: id, phase, operation, args, timeout, mock, measure, attach (eval.yaml:16)",
     ] {
         assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
     }

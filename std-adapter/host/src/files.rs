@@ -4,7 +4,7 @@
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
 //!   When the write fails, the file that was there before stays.
-//! - [`write_private`] does the same for what may hold a secret: only this user can read it. [`write_like`] makes a copy as private as the
+//! - `write_private` does the same for what may hold a secret: only this user can read it. `write_like` makes a copy as private as the
 //!   original.
 //! - [`first_line`] finds out what a file is before it is replaced or added to.
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.

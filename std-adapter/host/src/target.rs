@@ -154,11 +154,14 @@ pub enum TargetError {
     #[error("`{0}` is a device, not a program; write serial:{0}")]
     Device(String),
     /// Not HOST:PORT.
-    #[error("`{0}` is not an address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
+    #[error("`{0}` is not an address; write tcp:HOST:PORT with a port from 1 to 65535, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
     /// No folder after `replay:`.
     #[error("replay: names no recording; write replay:DIR")]
     NoRecording,
+    /// Options of the built-in rig, which has none.
+    #[error("`{0}`: the target sim has no options")]
+    NoOptions(String),
     /// An option that the kind of target does not have.
     #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
@@ -209,6 +212,7 @@ impl FromStr for Target {
             Some((kind, _)) if (is_kind(kind) || meant_by(text).is_some()) && !Path::new(text).exists() => {
                 Err(TargetError::UnknownKind { kind: kind.to_owned(), meant: meant_by(text) })
             }
+            _ if text.starts_with("sim?") && !Path::new(text).exists() => Err(TargetError::NoOptions(text.to_owned())),
             _ if text.starts_with("/dev/") => Err(TargetError::Device(text.to_owned())),
             _ => Ok(Self::Exec(Exec { program: text.to_owned(), args: Vec::new() })),
         }
@@ -219,8 +223,10 @@ impl FromStr for Target {
 pub(crate) fn meant_by(text: &str) -> Option<String> {
     if let Some((kind, rest)) = text.split_once(':') {
         let lower = kind.to_ascii_lowercase();
-        if let Some(known) = nearest(&lower, &["exec", "serial", "tcp", "http", "https", "replay"]) {
-            return Some(format!("{known}:{rest}"));
+        let known = nearest(&lower, &["exec", "serial", "tcp", "http", "https", "replay"]);
+        let meant = known.map(|known| format!("{known}:{rest}")).filter(|meant| meant.parse::<Target>().is_ok());
+        if meant.is_some() {
+            return meant;
         }
         if nearest(&lower, &["sim"]).is_some() {
             return Some("sim".to_owned());
@@ -511,6 +517,8 @@ mod tests {
             ("[::1]:7000", "did you mean tcp:[::1]:7000?"),
             ("my-rig.lan:7000", "did you mean tcp:my-rig.lan:7000?"),
             ("sim:", "did you mean sim?"),
+            ("tpc:sim", "`tpc:` is not a kind of target; expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT"),
+            ("sim?seed=1", "`sim?seed=1`: the target sim has no options"),
             ("ws://localhost", "expected exec:PROGRAM"),
             ("tcp:7000", "such as tcp:localhost:7000 or"),
             ("exec:", "exec: names no program"),
@@ -533,7 +541,7 @@ mod tests {
             ("replya:x", "did you mean replay:x?"),
             ("tcp:localhost", "is not an address"),
             ("tcp:localhost:", "is not an address"),
-            ("tcp:localhost:99999", "is not an address"),
+            ("tcp:localhost:99999", "is not an address; write tcp:HOST:PORT with a port from 1 to 65535"),
             ("tcp:localhost:0", "is not an address"),
             ("tcp::7000", "is not an address"),
             ("tcp:::1:7000", "is not an address"),

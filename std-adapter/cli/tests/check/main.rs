@@ -328,7 +328,13 @@ fn o_03_reports_go_to_files() -> Result<(), Failed> {
     let report: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
     assert_eq!((&report["failed"], &report["failed_by_standard"]), (&Value::from(1), &Value::from(1)));
     assert_eq!(report["cases"][0]["needed_by"], "standard");
-    assert!(std::fs::read_to_string(junit)?.contains("type=\"needed by standard\""));
+    // A report is red if and only if the command does not exit with 0.
+    let xml = std::fs::read_to_string(&junit)?;
+    assert!(xml.contains("failures=\"0\"") && xml.contains("<skipped>failed, and no real host needs it: "), "{xml}");
+    let strict = ["check", &target, "--case", "batch", "--strict", "--junit", &junit.to_string_lossy()];
+    let (code, _, errors) = rigline(&strict);
+    let xml = std::fs::read_to_string(&junit)?;
+    assert!(code == Some(1) && xml.contains("type=\"needed by standard\""), "{errors}{xml}");
     let (_, out, _) = rigline(&["check", &target, "--case", "batch", "--json-file", "-"]);
     assert_eq!(serde_json::from_str::<Value>(&out)?["failed"], 1, "{out}");
     // A folder cannot be made in the place of a file.

@@ -60,7 +60,11 @@ impl Settings {
         let cases: Vec<_> = all.iter().filter(is_chosen).collect();
         if cases.is_empty() {
             let names: Vec<&str> = all.iter().map(|case| case.name).collect();
-            return Err(ClientError::usage(format!("unknown case; expected one of: {}", names.join(", "))));
+            let wanted = self.prefixes.join("`, `");
+            return Err(ClientError::usage(format!(
+                "no case begins with `{wanted}`; expected one of: {}",
+                names.join(", ")
+            )));
         }
         Ok(cases)
     }

@@ -30,6 +30,8 @@ impl NotStarted {
             match which::which(program) {
                 Ok(path) => path,
                 Err(_) if error.kind() == io::ErrorKind::NotFound => return Self::Missing(hint(program)),
+                // Such as `.`, in which there is no separator.
+                Err(_) if Path::new(program).is_dir() => PathBuf::from(program),
                 Err(_) => return Self::Fault(error),
             }
         };

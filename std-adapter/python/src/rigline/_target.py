@@ -150,5 +150,6 @@ def _server(address: str, target: str) -> Server:
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]{1,5})", address)
     port = int(found.group(3)) if found else 0
     if found is None or not 0 < port < 65536:
-        raise TargetError(f"`{target}` is not an address; write tcp:HOST:PORT, such as tcp:localhost:7000")
+        form = "tcp:HOST:PORT with a port from 1 to 65535, such as tcp:localhost:7000"
+        raise TargetError(f"`{target}` is not an address; write {form}")
     return Server(found.group(1) or found.group(2), port)

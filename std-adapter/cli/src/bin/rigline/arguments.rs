@@ -42,7 +42,7 @@ impl Given<'_> {
         let mut paths: Vec<Vec<String>> = Vec::new();
         for text in self.values {
             let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-                return Err(Failure::usage(format!("`{}`: expected NAME=VALUE", word(text))));
+                return Err(self.not_a_pair(&root, text));
             };
             let path = path(&root, name);
             if paths.contains(&path) {
@@ -82,6 +82,25 @@ impl Given<'_> {
             Ok(_) => Err(Failure::usage("--args: expected a JSON object")),
             Err(error) => Err(Failure::usage(format!("--args: not JSON: {error}"))),
         }
+    }
+
+    /// A text that is no NAME=VALUE, with what may have been meant.
+    fn not_a_pair(&self, root: &Place<'_>, text: &str) -> Failure {
+        let (known, text) = (root.names(), word(text));
+        let pair = |(name, value): (&str, &str)| {
+            let value = value.trim_start();
+            known.iter().any(|known| known == name).then(|| format!("did you mean `{name}={value}`?"))
+        };
+        let hint = if text.trim_start().starts_with('{') {
+            "a JSON object is given by --args".to_owned()
+        } else if known.contains(&text.to_string()) {
+            format!("write `{text}=VALUE`")
+        } else if let Some(meant) = text.split_once(':').and_then(pair) {
+            meant
+        } else {
+            format!("`{}` shows its arguments", self.help)
+        };
+        Failure::usage(format!("`{text}`: expected NAME=VALUE; {hint}"))
     }
 
     /// Of two values for one name, one would be lost.

@@ -155,11 +155,26 @@ pub(crate) fn config(text: &str) -> Result<JsonObject, String> {
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.
-pub(crate) fn json_text(text: &str) -> Result<String, String> {
-    let text = text_of(text)?;
+pub(crate) fn json_text(argument: &str) -> Result<String, String> {
+    let text = text_of(argument)?;
     let text = text.trim_start_matches('\u{feff}').trim();
-    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("not JSON: {error}"))?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text)
+        .map_err(|error| format!("not JSON: {error}{}", json_hint(argument)))?;
     Ok(text.to_owned())
+}
+
+/// What to write instead of an argument that is not JSON.
+fn json_hint(argument: &str) -> String {
+    if argument.starts_with('@') || argument == "-" {
+        String::new()
+    } else if argument.trim_start().starts_with(['{', '[']) {
+        r#"; names and texts are in double quotes, and all of it is one word of the shell: '{"name":"text"}'"#
+            .to_owned()
+    } else if Path::new(argument).is_file() {
+        format!("; write @{argument} to read the file")
+    } else {
+        "; write the JSON text itself, @FILE, or - for standard input".to_owned()
+    }
 }
 
 /// The argument itself, the text of `@FILE`, or standard input (`-`).

@@ -33,6 +33,7 @@ mod replay;
 mod reports;
 mod rig;
 mod serve;
+mod tips;
 mod web;
 
 use failure::Failure;
@@ -118,17 +119,18 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {
-    let error = match parse(&words) {
+    let mut error = match parse(&words) {
         Ok(Arguments { command: Some(command) }) => return command.run().unwrap_or_else(|failure| failure.tell()),
         Ok(Arguments { command: None }) => return describe::the_only_one().unwrap_or_else(|failure| failure.tell()),
         Err(error) => error,
     };
     let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_host::terminal::is_control));
     if error.kind() == ErrorKind::DisplayHelp
-        && let Some(call) = call_with_help(words)
+        && let Some(call) = call_with_help(&words)
     {
         return call.describe().unwrap_or_else(|failure| failure.tell());
     }
+    tips::add(&mut error, &command(), &words);
     refuse(&error, is_plain)
 }
 
@@ -156,8 +158,8 @@ fn with_exit_codes(command: clap::Command) -> clap::Command {
 }
 
 /// `rigline call TARGET OPERATION --help`, which is about that operation.
-fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
-    let words: Vec<OsString> = words.into_iter().filter(|word| word != "--help" && word != "-h").collect();
+fn call_with_help(words: &[OsString]) -> Option<call::Arguments> {
+    let words: Vec<OsString> = words.iter().filter(|word| *word != "--help" && *word != "-h").cloned().collect();
     match parse(&words).ok()?.command {
         Some(Command::Call(call)) => Some(*call),
         _ => None,

@@ -11,17 +11,22 @@ use rigline_host::check::{Bench, CaseFailure, Peer};
 use rigline_host::record::Recording;
 use rigline_host::record::transcript::{self, Entry, Transcript, What};
 use rigline_host::target::Target;
+use tokio::time::{Instant, timeout_at};
 
 use crate::connect::{self, Connection, Failure};
 use crate::files;
 use crate::monitor::View;
 use crate::out;
 
+/// How long lines that were not recorded are waited for, behind the last one that was.
+const BEHIND: Duration = Duration::from_millis(500);
+
 /// Show a recording, or play it to an extension and compare the answers
 ///
 /// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`. With a target, it sends the recorded requests again:
 /// each one after as many lines have arrived as in the recording. JSON is compared by its values; --ignore NAME leaves out a
-/// member that differs from run to run, such as a time or a reading. It exits with 1 if the answers differ.
+/// member that differs from run to run, such as a time or a reading. A line that comes within half a second behind the last recorded one
+/// is a difference too. It exits with 1 if the answers differ.
 ///
 /// In every other command, the target replay:DIR answers as the recorded extension did.
 #[derive(Debug, clap::Args)]
@@ -80,7 +85,8 @@ impl Arguments {
             let lines: Vec<(Direction, &[u8])> = entries.filter_map(Entry::line).collect();
             if !lines.is_empty() {
                 let peer = bench.connect().await.map_err(no_answer)?;
-                self.connection(peer, &lines, &mut compared).await?;
+                let knows_end = !transcript.is_cut;
+                self.connection(peer, &lines, knows_end, &mut compared).await?;
             }
         }
         let Compared { same, different } = compared;
@@ -92,6 +98,7 @@ impl Arguments {
         &self,
         mut peer: Peer,
         lines: &[(Direction, &[u8])],
+        knows_end: bool,
         compared: &mut Compared,
     ) -> Result<(), Failure> {
         for (place, (direction, bytes)) in lines.iter().enumerate() {
@@ -116,13 +123,21 @@ impl Arguments {
                 Ok(None) => {
                     compared.different += 1;
                     connect::print(&format!("- {expected}\n+ (the end)\n"));
-                    break;
+                    return Ok(());
                 }
                 Err(_) => {
                     compared.different += 1;
                     connect::print(&format!("- {expected}\n+ (nothing in {:?})\n", self.patience));
-                    break;
+                    return Ok(());
                 }
+            }
+        }
+        // After a request that was the last line, nobody has waited for what followed.
+        if knows_end && lines.last().is_some_and(|(direction, _)| *direction == Direction::Received) {
+            let until = Instant::now() + BEHIND.min(self.patience);
+            while let Ok(Ok(Some(line))) = timeout_at(until, peer.line()).await {
+                compared.different += 1;
+                connect::print(&format!("- (no more lines)\n+ {line}\n"));
             }
         }
         Ok(())

@@ -158,6 +158,7 @@ impl ConfigArguments {
             }
         };
         let edit = client.write(&path, name, &server).map_err(|error| match error {
+            EditError::Io(error) if error.kind() == std::io::ErrorKind::IsADirectory => Failure::usage(error),
             EditError::Io(error) => Failure::failed(error),
             error => Failure::usage(error),
         })?;
