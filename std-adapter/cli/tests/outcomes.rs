@@ -361,6 +361,12 @@ fn check(name: &str, expected: &Value, written: &Written) {
             assert!(reason.contains(text), "{name}: {text} in {reason}");
         }
         assert!(unescaped(&page).contains(reason), "{name}: {reason}");
+        // What the page of `rigline web` and `results.runs` read. The record does not know which signal ended the command.
+        let kept = written.text(&format!("runs/{}.jsonl", found["runId"].as_str().unwrap()));
+        let end: Value = serde_json::from_str(kept.lines().last().unwrap()).unwrap();
+        let without_signal = reason.replace(" by SIGTERM", "").replace(" by SIGINT", "");
+        assert_eq!(end["end"]["verdict"], verdict, "{name}: {end}");
+        assert_eq!(end["end"]["reason"].as_str().unwrap_or_default(), without_signal, "{name}: {end}");
         // The sentence of people's reports.
         let label = verdict.replace('_', " ").replace("pass", "passed").replace("fail", "failed");
         for (of, text) in [("table", &written.table), ("TAP", &tap_text), ("GitHub", &summary)] {

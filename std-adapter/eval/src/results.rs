@@ -31,7 +31,7 @@ fn list(runs: &Runs, limit: usize) -> io::Result<Value> {
 }
 
 /// A run, without its tasks.
-pub(super) fn row((id, head, Stored { state, summary, error }): &(String, Value, Stored)) -> Value {
+pub(super) fn row((id, head, Stored { state, summary, error, result }): &(String, Value, Stored)) -> Value {
     json!({
             "runId": id,
             "name": head["name"],
@@ -44,6 +44,8 @@ pub(super) fn row((id, head, Stored { state, summary, error }): &(String, Value,
             "passed": summary.passed,
             "failed": summary.failed,
             "error": error,
+            "verdict": result.as_ref().map(|result| &result.verdict),
+            "reason": result.as_ref().and_then(|result| result.reason.as_ref()),
     })
 }
 

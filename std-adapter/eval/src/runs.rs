@@ -15,11 +15,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::against::against;
-use super::model::Trial;
+use super::model::{Run, Trial};
 use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
 use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
-use super::store::{RunFile, Store, Stored};
+use super::store::{Ended, RunFile, Store, Stored};
 use rigline_host::by_schema::Schema;
 use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
@@ -223,8 +223,12 @@ impl Runs {
             "startedAtMs": unix_millis(SystemTime::now()),
         }))?;
         let cancel = CancellationToken::new();
-        let mut stored =
-            Stored { state: RunState::Running, summary: Summary { total, ..Summary::default() }, error: None };
+        let mut stored = Stored {
+            state: RunState::Running,
+            summary: Summary { total, ..Summary::default() },
+            error: None,
+            result: None,
+        };
         {
             let mut table = self.lock();
             if table.is_closed {
@@ -538,8 +542,16 @@ impl Runs {
                 file.append(&json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } }))
             }
             Event::Complete(outcome) => {
-                let mut stored =
-                    Stored { state: outcome.state, summary: outcome.summary, error: outcome.error.clone() };
+                let of_outcome = |outcome: &Outcome| {
+                    let Run { verdict, reason, .. } = Run::of(spec, id, outcome, None);
+                    Some(Ended { verdict, reason })
+                };
+                let mut stored = Stored {
+                    state: outcome.state,
+                    summary: outcome.summary,
+                    error: outcome.error.clone(),
+                    result: of_outcome(outcome),
+                };
                 let mut table = self.lock();
                 let Some(entry) = table.runs.get_mut(id) else { return event };
                 // It was cancelled when all was done already: what was answered stays true.
@@ -547,6 +559,8 @@ impl Runs {
                 if is_late {
                     stored.state = RunState::Cancelled;
                     stored.error = Some("Eval execution cancelled".into());
+                    let (state, error) = (stored.state, stored.error.clone());
+                    stored.result = of_outcome(&Outcome { state, error, passed: false, ..(**outcome).clone() });
                 }
                 entry.stored = stored.clone();
                 drop(table);

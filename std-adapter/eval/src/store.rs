@@ -45,6 +45,18 @@ pub struct Stored {
     pub summary: Summary,
     /// Why it failed.
     pub error: Option<String>,
+    /// What it came to, as reports say it. `None` of one that has not ended, or whose process was killed.
+    pub result: Option<Ended>,
+}
+
+/// The verdict of a run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// `pass`, `fail`, `rig_error` or `cancelled`.
+    pub verdict: String,
+    /// Why it did not pass, or which failures its threshold allows.
+    pub reason: Option<String>,
 }
 
 impl Store {
@@ -229,7 +241,7 @@ fn settle(path: &Path) -> io::Result<Stored> {
         "Eval execution failed: its process ended in the middle, with {} of {total} tasks done",
         passed + failed
     );
-    let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
+    let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error), result: None };
     let mut run = RunFile { file, has_failed: false, logs: 0 };
     run.append(&end(&stored))?;
     Ok(stored)
@@ -268,6 +280,8 @@ fn end(stored: &Stored) -> Value {
         "state": stored.state.as_str(),
         "summary": { "total": total, "passed": passed, "failed": failed },
         "error": stored.error,
+        "verdict": stored.result.as_ref().map(|result| &result.verdict),
+        "reason": stored.result.as_ref().and_then(|result| result.reason.as_ref()),
     } })
 }
 
@@ -343,7 +357,7 @@ fn is_ended(path: &Path) -> bool {
 
 fn replay(mut file: &File) -> io::Result<Stored> {
     file.seek(SeekFrom::Start(0))?;
-    let mut stored = Stored { state: RunState::Running, summary: Summary::default(), error: None };
+    let mut stored = Stored { state: RunState::Running, summary: Summary::default(), error: None, result: None };
     for value in records_of(file) {
         let value = value?;
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
@@ -363,6 +377,8 @@ fn replay(mut file: &File) -> io::Result<Stored> {
                 failed: number(&summary["failed"]),
             };
             stored.error = end["error"].as_str().map(str::to_owned);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            stored.result = text(&end["verdict"]).map(|verdict| Ended { verdict, reason: text(&end["reason"]) });
             stored.state = match end["state"].as_str() {
                 Some("completed") => RunState::Completed,
                 Some("cancelled") => RunState::Cancelled,
@@ -428,7 +444,7 @@ mod tests {
     fn the_oldest_runs_that_have_ended_make_room() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
-        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
+        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None, result: None };
         let name = |number: usize| format!("{number:011x}-000000");
         // The second is unfinished, and the file with notes is not a run.
         let mut unfinished = None;
@@ -510,7 +526,7 @@ mod tests {
         }
         let _ = (store.look("18c-a"), store.look("18c-c"), store.look("notes"));
         // The oldest runs make room; theirs, which are older still, do not.
-        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
+        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None, result: None };
         for number in 0..KEPT + 3 {
             store.create(&format!("{number:011x}-000000"), &json!({})).unwrap().end(&ended).unwrap();
         }

@@ -16,6 +16,35 @@ async function evals(t, server) {
 
 const statuses = (page) => page.locator('[data-task]').evaluateAll((tasks) => tasks.map((task) => `${task.dataset.task} ${task.dataset.status}`));
 
+test('the verdicts and reasons of runs are those of the reports', async (t) => {
+  const folder = scratch();
+  const write = (name, text) => {
+    mkdirSync(join(folder, name));
+    writeFileSync(join(folder, name, 'eval.yaml'), `name: ${name}\nconfig: { executor: mock }\n${text}`);
+  };
+  write('tolerated', 'metrics: { pass_threshold: 0.5 }\ntasks: [{ id: a, prompt: p, mock: { fail: true } }, { id: b, prompt: p }]\n');
+  write('other-rig', 'health: [{ operation: identify, mock: { serial: "1" }, expect: { serial: "2" } }]\ntasks: [{ id: a, prompt: p }]\n');
+  write('red', 'tasks: [{ id: a, prompt: p, mock: { fail: true } }, { id: b, prompt: p }]\n');
+  const server = await web('sim', '--evals', folder, '--runs', scratch());
+  const page = await evals(t, server);
+  const runs = page.getByRole('region', { name: 'Earlier runs' });
+  for (const [name, verdict, words, why] of [
+    ['tolerated', 'pass', 'passed', '1 task that did not pass is tolerated'],
+    ['other-rig', 'rig_error', 'rig error', 'preflight'],
+    ['red', 'fail', 'failed', '1 of 2 tasks passed, 100.0 % needed'],
+  ]) {
+    await page.getByRole('button', { name: `Run ${name}` }).click();
+    const row = runs.getByRole('row').filter({ hasText: name });
+    await row.getByText(why).waitFor();
+    for (const badge of [row.locator('.badge'), page.locator('#run-title .badge')]) {
+      await until(async () => (await badge.getAttribute('data-verdict')) === verdict, `${name}: ${verdict}`);
+      assert.equal(await badge.textContent(), words, name);
+    }
+    await page.locator('section.run').getByText(why).waitFor();
+  }
+  sound(page);
+});
+
 test('j_02_evals_are_listed_and_run_and_tasks_go_green_or_red', async (t) => {
   const server = await web('sim', '--evals', EVALS, '--runs', scratch());
   const page = await evals(t, server);

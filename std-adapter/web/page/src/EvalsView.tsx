@@ -73,17 +73,42 @@ function TaskBadge({ status }: { status: string }) {
   return <span class={`badge ${known}`}>{oneLine(status, 40)}</span>;
 }
 
+/** The words and colors of the reports' verdicts. */
+const VERDICTS: Record<string, [string, string]> = {
+  pass: ['passed', 'passed'],
+  fail: ['failed', 'failed'],
+  rig_error: ['rig error', 'error'],
+  flaky: ['flaky', 'skipped'],
+  skipped: ['skipped', 'skipped'],
+  cancelled: ['cancelled', 'cancelled'],
+};
+
+/** A verdict of the reports, or the status where there is none. */
+function VerdictBadge({ verdict, status }: { verdict: string | null | undefined; status: string }) {
+  const known = typeof verdict === 'string' && Object.hasOwn(VERDICTS, verdict) ? VERDICTS[verdict] : undefined;
+  if (!known) return <TaskBadge status={status} />;
+  return (
+    <span class={`badge ${known[1]}`} data-verdict={verdict}>
+      {known[0]}
+    </span>
+  );
+}
+
 function Current({ run }: { run: evals.Running }) {
   const panel = useRef<HTMLElement>(null);
   // A run comes into sight of the button that started it, however long the list of evals is.
   useEffect(() => {
     if (run.status === 'starting') panel.current?.scrollIntoView({ block: 'nearest' });
   }, [run.status === 'starting', run.name]);
+  const kept = evals.runs.value?.find((one) => one.runId === run.runId);
+  const reason = (!isActive(run) && kept?.reason) || null;
+  // The reason of a run that failed as a whole begins with its error.
+  const isSame = run.error !== null && reason?.startsWith(run.error) === true;
   return (
     <section class="panel run" aria-labelledby="run-title" ref={panel}>
       <div class="bar">
         <h2 id="run-title">
-          {oneLine(run.name, 80)} <TaskBadge status={run.status} />
+          {oneLine(run.name, 80)} <VerdictBadge verdict={isActive(run) ? null : kept?.verdict} status={run.status} />
         </h2>
         {isActive(run) && (
           <button type="button" disabled={run.runId === null || run.status === 'cancelling'} onClick={() => void evals.stop()}>
@@ -93,10 +118,11 @@ function Current({ run }: { run: evals.Running }) {
       </div>
       {run.error && (
         <p class="error" role="alert">
-          {shown(run.error)}
+          {shown((isSame && reason) || run.error)}
         </p>
       )}
       <p role="status">{run.summary ? `${run.summary.passed} of ${plural(run.summary.total, 'task')} passed.` : isActive(run) ? 'The run goes on.' : ''}</p>
+      {reason && !isSame && <p class="quiet">{shown(reason)}</p>}
       <ul class="tasks">
         {run.tasks.slice(0, 1000).map((task) => (
           <li key={task.id} class={`task ${task.status}`} data-task={task.id} data-status={task.status}>
@@ -245,8 +271,8 @@ function Runs({ runs }: { runs: evals.Run[] }) {
                   </th>
                   <td>{new Date(run.startedAtMs).toLocaleString()}</td>
                   <td>
-                    <TaskBadge status={run.status === 'completed' ? (run.total > 0 && run.passed === run.total ? 'passed' : 'failed') : run.status} />
-                    {run.error && <span class="bad"> {oneLine(run.error, 160)}</span>}
+                    <VerdictBadge verdict={run.verdict} status={run.status === 'completed' ? (run.total > 0 && run.passed === run.total ? 'passed' : 'failed') : run.status} />
+                    {run.error ? <span class="bad"> {oneLine(run.error, 160)}</span> : run.reason && <span class="quiet"> {oneLine(run.reason, 160)}</span>}
                   </td>
                   <td class="number">
                     {run.passed} of {run.total}
@@ -282,7 +308,7 @@ function RunDetail({ run }: { run: evals.Detail | { runId: string; why: string }
       {run.trials.slice(0, 200).map((trial, at) => (
         <details key={at} open={run.trials.length === 1 || trial.status !== 'passed'}>
           <summary>
-            <TaskBadge status={trial.status} /> {oneLine(trial.task, 100)}, trial {trial.trial} <span class="quiet">{milliseconds(trial.durationMs)}</span>
+            <VerdictBadge verdict={trial.verdict} status={trial.status} /> {oneLine(trial.task, 100)}, trial {trial.trial} <span class="quiet">{milliseconds(trial.durationMs)}</span>
           </summary>
           {trial.error && <p class="error">{shown(trial.error)}</p>}
           <div class="scroll" tabIndex={0} role="group" aria-label={`Steps of ${oneLine(trial.task, 60)}, trial ${trial.trial}`}>

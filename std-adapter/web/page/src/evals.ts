@@ -42,6 +42,10 @@ export interface Run {
   passed: number;
   failed: number;
   error: string | null;
+  /** `pass`, `fail`, `rig_error` or `cancelled`, as the reports of the run say it; none of a run that goes on, or whose process was killed. */
+  verdict?: string | null;
+  /** Why it did not pass, or which failures its threshold allows. */
+  reason?: string | null;
   tasks?: { id: string; status: string; durationMs?: number; values?: Record<string, number> }[];
 }
 
@@ -60,6 +64,8 @@ export interface Trial {
   trial: number;
   attempts: number;
   status: string;
+  /** What the status means: also `flaky` and `rig_error`. */
+  verdict?: string;
   error: string | null;
   steps: Step[];
   graders: { name: string; status: string; message: string | null }[];
