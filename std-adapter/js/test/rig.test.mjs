@@ -2,6 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test from 'node:test';
 
@@ -41,9 +44,11 @@ test('cutting a call off switches outputs off', { skip }, async (context) => {
 });
 
 test('a board that is not plugged in is an error at once', { skip }, async () => {
-  process.env.RIGLINE_ROOT = '/nonexistent';
+  const root = mkdtempSync(join(tmpdir(), 'rigline-'));
+  process.env.RIGLINE_ROOT = root;
   await assert.rejects(connect('serial:auto'), /no rigline device is plugged in/);
   delete process.env.RIGLINE_ROOT;
+  rmSync(root, { recursive: true });
 });
 
 test('a program that cannot be started, and one that dies', { skip: process.platform === 'win32' }, async () => {

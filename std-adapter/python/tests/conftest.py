@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from typing import Iterator, List
@@ -12,6 +13,9 @@ import rigline
 from rigline import _target
 
 pytest_plugins = ["pytester"]
+
+# A shell that starts the tests in the background has SIGINT ignored, and a program that a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def volts(target: str, *, wait: float = 0.0) -> float:
