@@ -474,7 +474,7 @@ fn trial(of: &Trial) -> Markup {
                             tr {
                                 td { bdi { (name(&step.id)) } @if step.phase != "verify" { " " span.quiet { (name(&step.phase)) } } }
                                 td { bdi { (name(&step.operation)) } }
-                                td { (class_of(&step.status).label()) }
+                                td.status { (class_of(&step.status).label()) }
                                 td.number { (took(step.duration_ms)) }
                                 td.why {
                                     @if !step.message.is_empty() { div { bdi { (message(&step.message)) } } }
@@ -515,7 +515,7 @@ fn trial(of: &Trial) -> Markup {
             }
             @if of.graders.len() > STEPS { p.quiet { (of.graders.len() - STEPS) " more graders are left out." } }
         }
-        @if let Some(answer) = &of.output { pre { (message(answer)) } }
+        @if let Some(answer) = of.output.as_ref().filter(|answer| !answer.is_empty()) { pre { (message(answer)) } }
     }
 }
 

@@ -86,11 +86,12 @@ const NAMED: Record<string, string> = {
 
 /** The style of a piece on the page: a colour that can be read on its ground. `null`: the page's own. */
 export function styleOf(piece: Piece, isDark: boolean): { color: string | null; background: string | null } {
-  const [ground, ink] = isDark ? ['#0f141b', '#e6ebf2'] : ['#ffffff', '#1a1f26'];
+  const [ground, ink, tint] = isDark ? ['#0f141b', '#e6ebf2', '#1b2c45'] : ['#ffffff', '#1a1f26', '#fce8e6'];
   const real = (color: string) => (color === 'ground' ? ground : color === 'ink' ? ink : (NAMED[color] ?? color));
   const background = piece.ground === null ? null : real(piece.ground);
   if (piece.color === null && background === null) return { color: piece.isDim ? (isDark ? '#a3b0be' : '#525c69') : null, background };
-  return { color: readable(piece.color === null ? ink : real(piece.color), background ?? ground), background };
+  // The text may stand on each of the page's surfaces. What can be read on this tint can be read on all of them.
+  return { color: readable(piece.color === null ? ink : real(piece.color), background ?? tint), background };
 }
 
 /** A colour, moved towards white or black until it can be read on this ground (WCAG 2.2, 1.4.3). */
