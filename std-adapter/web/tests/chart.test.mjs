@@ -145,7 +145,15 @@ test('lines of two units have two axes, each with its own marks and its unit, wh
       const { written } = await page.evaluate(([series, width, step]) => globalThis.draw(series, width, step), [series, width, step]);
       const times = written.filter((one) => one.top > plot.top + plot.height && /^\d+[:-]\d\d/.test(one.text));
       assert.ok(times.length >= 2 && times.every((one) => one.left >= 0 && one.right <= canvas.width), `${times.length} times in ${20 * step} s at ${width} px`);
-      assert.equal(new Set(times.map((one) => one.text)).size, times.length, `${20 * step} s: ${times.map((one) => one.text)}`);
+      // A time of the next day is written as the same time of this one: the date stands below midnight.
+      const days = [[]];
+      for (const { text } of times.toSorted((one, other) => one.left - other.left)) {
+        if (/^00:00(:00)?$/.test(text)) days.push([]);
+        if (!/-/.test(text)) days.at(-1).push(text);
+      }
+      const all = `${20 * step} s: ${times.map((one) => one.text)}`;
+      for (const day of days) assert.equal(new Set(day).size, day.length, all);
+      assert.ok(times.filter((one) => /-/.test(one.text)).length >= days.length - 1, all);
     }
   }
   sound(page);
