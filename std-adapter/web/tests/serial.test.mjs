@@ -158,7 +158,7 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   await page.getByLabel('Timeout').fill('60');
   await page.getByRole('button', { name: 'Run wait-for' }).click();
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
-  await page.getByText('The call was cancelled.').first().waitFor();
+  await page.getByText('The call was cancelled, and its session with the rig was ended.').first().waitFor();
   await until(async () => (await control({ cmd: 'gpio', pin: 2 })).high === false, 'the rail is off');
   // A new session has begun.
   await page.getByText('Connected by Web Serial').waitFor();
