@@ -1,18 +1,24 @@
 //! What was skipped for want of a program, an image or a right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs, io};
 
 /// Says that a part of the tests is skipped, why, and the command that brings what is missing.
 ///
 /// The line is printed at once, also where the test passes, and [`summary`] has it again.
 pub fn skipped(what: &str, why: &str, remedy: &str) {
-    // Not by eprintln!, which the test harness keeps to itself when a test passes.
-    let _ = writeln!(io::stderr(), "skipped: {what}: {why}: {remedy}");
-    List::of_this_run().add(what, why, remedy);
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("skipped: {what}: {why}: {remedy}");
+    // Once a program, in which dozens of tests may skip for the same reason.
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        // Not by eprintln!, which the test harness keeps to itself when a test passes.
+        let _ = writeln!(io::stderr(), "{line}");
+        List::of_this_run().add(what, why, remedy);
+    }
 }
 
 /// What has been skipped by the test programs of this run of cargo, with how to bring what is missing; nothing where nothing has.
