@@ -20,6 +20,7 @@
 //! extension is the judge.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
@@ -262,7 +263,14 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
 }
 
 /// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
-pub struct Schemas(BTreeMap<String, Schema>);
+pub struct Schemas(BTreeMap<String, Described>);
+
+/// The schema of an operation. It is read when the operation is called for the first time: a validator takes time and memory, and of
+/// thousands of operations few are called.
+struct Described {
+    text: String,
+    schema: OnceLock<Schema>,
+}
 
 impl Schemas {
     pub fn of(operations: &[Operation]) -> Self {
@@ -271,29 +279,38 @@ impl Schemas {
 
     /// Names, and the texts of their schemas.
     pub fn new<'s>(schemas: impl Iterator<Item = (&'s str, &'s str)>) -> Self {
-        Self(schemas.map(|(name, text)| (name.to_owned(), Schema::read(text))).collect())
+        let described = |text: &str| Described { text: text.to_owned(), schema: OnceLock::new() };
+        Self(schemas.map(|(name, text)| (name.to_owned(), described(text))).collect())
     }
 
     /// The operation that a name means, in either spelling, if there is one.
     pub(crate) fn spelled(&self, operation: &str) -> Option<&str> {
+        if let Some((same, _)) = self.0.get_key_value(operation) {
+            return Some(same);
+        }
         let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
         spelled(operation, &names).ok().flatten()
     }
 
     /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
     pub fn with_numbers(&self, operation: &str, args: &str) -> String {
-        self.0.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
+        self.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
     }
 
     /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
     pub fn refusal(&self, operation: &str, args: &str) -> Option<String> {
-        let checked = self.0.get(operation)?.check(args);
+        let checked = self.get(operation)?.check(args);
         let faults = checked.misfits.iter().map(|Misfit { path, text, .. }| match path.as_str() {
             "" => text.clone(),
             path => format!("{path}: {text}"),
         });
         let text = faults.collect::<Vec<_>>().join("; ");
         (!text.is_empty()).then(|| format!("{operation}: {text}"))
+    }
+
+    fn get(&self, operation: &str) -> Option<&Schema> {
+        let described = self.0.get(operation)?;
+        Some(described.schema.get_or_init(|| Schema::read(&described.text)))
     }
 }
 

@@ -444,14 +444,9 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 /// The description as a manifest, which lasts as long as the process: a relay has one.
 fn lasting(described: Described) -> &'static Manifest {
     let Described { manifest, kind, has_typed_outputs, .. } = &described;
-    // From the text, whose numbers have all their digits.
-    let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
-    let schema = |operation: &str, member: &str| {
-        let schema = json.get("operations")?.get(operation)?.get(member)?;
-        (!schema.is_null()).then(|| Schema::text(leak(on_one_line(schema.as_str()).into_owned())))
-    };
-    let effects_of = |name: &str| {
-        let annotations = manifest.raw.get("operations")?.get(name)?.get("annotations")?.as_object()?;
+    let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
+    let effects_of = |operation: &crate::host::Operation| {
+        let annotations = operation.annotations.as_ref()?.as_object()?;
         let is = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
         Some(match is("readOnlyHint", false) {
             true => Effects::READ_ONLY,
@@ -464,13 +459,12 @@ fn lasting(described: Described) -> &'static Manifest {
         .iter()
         .map(|operation| {
             // Arguments are an object anyway.
-            let params = schema(&operation.name, "params").filter(|_| operation.params != true);
-            let params = params.unwrap_or(Schema::OBJECT);
-            let outputs = schema(&operation.name, "outputs").filter(|_| *has_typed_outputs);
+            let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params_text) };
+            let outputs = operation.outputs_text.as_deref().filter(|_| *has_typed_outputs).map(schema);
             let lasting = Operation::new(leak(operation.name.clone()), params)
                 .description(leak(operation.description.clone()))
                 .optional_outputs(outputs);
-            match effects_of(&operation.name) {
+            match effects_of(operation) {
                 Some(effects) => lasting.effects(effects),
                 None => lasting,
             }

@@ -3,6 +3,7 @@
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
@@ -71,14 +72,16 @@ impl<'s> Place<'s> {
 
     /// The names of its members, in the schema's order.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for (name, _) in self.each("properties").flat_map(|properties| properties.members()) {
-            let name = name.to_string();
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        let members = self.each("properties").flat_map(|properties| properties.members());
+        let mut known = HashSet::new();
+        members.map(|(name, _)| name.to_string()).filter(|name| known.insert(name.clone())).collect()
+    }
+
+    /// The names of the members that it must have, in the schema's order.
+    pub fn required_names(&self) -> Vec<String> {
+        let required = self.each("required").flat_map(|required| required.elements());
+        let required: HashSet<String> = required.filter_map(|name| Some(name.text()?.to_string())).collect();
+        self.names().into_iter().filter(|name| required.contains(name)).collect()
     }
 
     /// Whether it must have this member.

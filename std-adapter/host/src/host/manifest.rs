@@ -46,6 +46,10 @@ pub struct Operation {
     pub params: Value,
     /// Its text, in which numbers have all their digits.
     pub params_text: String,
+    /// The text of the schema of its outputs, if the extension reports one.
+    pub outputs_text: Option<String>,
+    /// What a host may know about its effects, as MCP spells it, if the extension reports any.
+    pub annotations: Option<Value>,
 }
 
 impl Operation {
@@ -64,9 +68,9 @@ pub fn spelled<'n>(name: &str, names: &[&'n str]) -> Result<Option<&'n str>, Str
     if let Some(same) = names.iter().find(|known| **known == name) {
         return Ok(Some(same));
     }
-    let dashed = |name: &str| name.replace('_', "-");
-    let wanted = dashed(name);
-    let alike: Vec<&'n str> = names.iter().copied().filter(|known| dashed(known) == wanted).collect();
+    let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let is_alike = |known: &&str| known.len() == name.len() && known.bytes().map(dashed).eq(name.bytes().map(dashed));
+    let alike: Vec<&'n str> = names.iter().copied().filter(is_alike).collect();
     match alike.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one)),
@@ -133,6 +137,8 @@ impl Manifest {
                     description: description.unwrap_or_default(),
                     params: params.map_or(Value::Bool(true), value),
                     params_text: params.map_or("true", |params| params.as_str()).to_owned(),
+                    outputs_text: member(operation, "outputs").map(|outputs| outputs.as_str().to_owned()),
+                    annotations: member(operation, "annotations").map(value),
                 }
             })
             .collect();

@@ -88,8 +88,7 @@ impl Arguments {
         let Some(operation) = manifest.operation(name) else {
             return Err(Failure::usage(format!("there is no operation `{name}`")));
         };
-        let text = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
-        let outputs = outputs(text, name);
+        let outputs = outputs(operation);
         let protocol = protocol::option_of(self.peer.protocol);
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
@@ -168,9 +167,8 @@ fn as_text(manifest: &Manifest) -> String {
     for fault in &manifest.faults {
         let _ = writeln!(text, "fault in the manifest: {fault}");
     }
-    let written = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
     for operation in &manifest.operations {
-        text.push_str(&describe(operation, outputs(written, &operation.name)));
+        text.push_str(&describe(operation, outputs(operation)));
     }
     text
 }
@@ -198,8 +196,9 @@ fn describe(operation: &Operation, outputs: Option<Json<'_>>) -> String {
 }
 
 /// The schema of an operation's outputs, where the extension reports it.
-fn outputs<'m>(manifest: Json<'m>, operation: &str) -> Option<Json<'m>> {
-    manifest.get("operations")?.get(operation)?.get("outputs").filter(|outputs| outputs.kind() == Kind::Object)
+fn outputs(operation: &Operation) -> Option<Json<'_>> {
+    let outputs = Json::parse(operation.outputs_text.as_deref()?.as_bytes()).ok()?;
+    (outputs.kind() == Kind::Object).then_some(outputs)
 }
 
 /// How deep objects are shown. A schema may refer to itself.
@@ -211,7 +210,11 @@ const ROWS: usize = 200;
 /// accepts.
 fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
     for name in place.names() {
-        let Some(member) = place.member(&name).filter(|_| table.len() < ROWS) else { continue };
+        // Each look at a member searches the schema.
+        if table.len() >= ROWS {
+            break;
+        }
+        let Some(member) = place.member(&name) else { continue };
         let default = match member.keyword("default") {
             Some(default) => default.as_str().to_owned(),
             None if place.requires(&name) => "(required)".to_owned(),
@@ -236,7 +239,7 @@ fn example(target: &Target, operation: &Operation) -> String {
 }
 
 fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
-    for name in place.names().into_iter().filter(|name| place.requires(name)) {
+    for name in place.required_names() {
         let Some(member) = place.member(&name) else { continue };
         let path = format!("{prefix}{name}");
         if depth < DEPTH && !member.names().is_empty() {
