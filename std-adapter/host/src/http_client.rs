@@ -4,12 +4,12 @@
 //! with the token, uses proxies of the environment, keeps connections for later calls, and brings a TLS library.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Bytes};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode, Uri, header};
@@ -144,7 +144,7 @@ pub(crate) async fn exchange(
         }
         judge(head.status, &head.headers, text)
     };
-    beside(connection, exchange).await
+    beside(pin!(connection), &mut false, exchange).await
 }
 
 /// Sends a request with the caller's headers, and returns the head of the answer, whatever its status. `received` gets
@@ -156,21 +156,53 @@ pub(crate) async fn request(
     body: Vec<u8>,
     mut received: impl FnMut(&Parts, &[u8]) -> bool,
 ) -> Result<Parts, HttpError> {
+    let mut response = response(url, method, headers, body).await?;
+    while let Some(data) = response.next().await? {
+        if !received(&response.head, &data) {
+            break;
+        }
+    }
+    Ok(response.head)
+}
+
+/// Sends a request with the caller's headers, and waits for the head of the answer.
+pub(crate) async fn response(
+    url: &str,
+    method: Method,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Result<Response, HttpError> {
     let (uri, mut sender, connection) = open(url).await?;
     let request = head(&uri, method, headers, body)?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        let (head, mut body) = response.into_parts();
-        while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data()
-                && !received(&head, &data)
-            {
-                break;
+    let mut connection = Box::pin(connection);
+    let mut is_over = false;
+    let sent = async { sender.send_request(request).await.map_err(|error| broken(&error)) };
+    let (head, body) = beside(connection.as_mut(), &mut is_over, sent).await?.into_parts();
+    Ok(Response { head, body, connection, is_over })
+}
+
+/// An answer whose body is read as its reader wants it: what is not read waits with the server.
+pub(crate) struct Response {
+    pub(crate) head: Parts,
+    body: Incoming,
+    connection: Pin<Box<Moving>>,
+    is_over: bool,
+}
+
+impl Response {
+    /// The next part of the body; none at its end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, HttpError> {
+        let Self { body, connection, is_over, .. } = self;
+        let next = async {
+            while let Some(frame) = body.frame().await {
+                if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
+                    return Ok(Some(data));
+                }
             }
-        }
-        Ok(head)
-    };
-    beside(connection, exchange).await
+            Ok(None)
+        };
+        beside(connection.as_mut(), is_over, next).await
+    }
 }
 
 /// Where a redirect leads that keeps method and body, and stays with the server: the token is for that one.
@@ -229,16 +261,19 @@ pub(crate) async fn reach(url: &str) -> Result<(), HttpError> {
 type Moving = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
 
 /// Does an exchange while its connection moves the bytes.
-async fn beside<T>(connection: Moving, exchange: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
+async fn beside<T>(
+    mut connection: Pin<&mut Moving>,
+    is_over: &mut bool,
+    exchange: impl Future<Output = Result<T, HttpError>>,
+) -> Result<T, HttpError> {
     // When it has ended, what it has read may still wait.
-    let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
-    let mut is_over = false;
+    let mut exchange = pin!(exchange);
     poll_fn(|task| {
         if let Poll::Ready(result) = exchange.as_mut().poll(task) {
             return Poll::Ready(result);
         }
-        if !is_over && connection.as_mut().poll(task).is_ready() {
-            is_over = true;
+        if !*is_over && connection.as_mut().poll(task).is_ready() {
+            *is_over = true;
         }
         exchange.as_mut().poll(task)
     })

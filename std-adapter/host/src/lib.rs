@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amplifier;
+mod backlog;
 #[doc(hidden)]
 pub mod by_schema;
 pub mod check;

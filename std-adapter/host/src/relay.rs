@@ -33,6 +33,7 @@ use std::fmt;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operatio
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::backlog;
 use crate::by_schema::Schemas;
 use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
 use crate::host::{Event, EventKind, Log, Options};
@@ -60,6 +62,10 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an event may take.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How many log lines, and how many bytes of them, wait for the caller of a call. Further ones are dropped, and counted.
+const LOGS: usize = 4096;
+const LOG_BYTES: usize = 4 << 20;
+
 /// The number of distinct failure codes that a relay preserves. Further ones are replaced by the
 /// code of their kind.
 const CODES: usize = 64;
@@ -72,7 +78,9 @@ pub struct Relay {
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
     /// Logs for the caller.
-    logs: mpsc::UnboundedReceiver<Log>,
+    logs: backlog::Receiver<Log>,
+    /// A caller waits, who gets the logs. Without one they go to the listener.
+    is_calling: Arc<AtomicBool>,
 }
 
 /// Why there is no relay.
@@ -142,11 +150,15 @@ impl Relay {
         first: Option<&'static Protocol>,
     ) -> Result<Self, RelayError> {
         options.reconnect = true;
-        let (log, logs) = mpsc::unbounded_channel();
+        let (log, logs) = backlog::backlog(LOGS, LOG_BYTES);
         let others = options.listener.take();
         let takes_logs = first.is_some();
+        let is_calling = Arc::new(AtomicBool::new(false));
+        let has_caller = is_calling.clone();
         options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
-            EventKind::Log(line) if takes_logs => drop(log.send(line.clone())),
+            EventKind::Log(line) if takes_logs && has_caller.load(Ordering::Relaxed) => {
+                log.send(line.clone(), size_of(line));
+            }
             _ => others.iter().for_each(|listener| listener(event)),
         }));
         let target = target.clone();
@@ -170,7 +182,7 @@ impl Relay {
         let described = told.recv().map_err(io::Error::other)??;
         let schemas = Schemas::of(&described.manifest.operations);
         let manifest = lasting(described);
-        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs, is_calling })
     }
 
     /// Ends the connection, so that another program may have the target. The next call opens it again.
@@ -205,6 +217,36 @@ async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
         Some(jobs) if jobs.send(Job::Call { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
         _ => gone(),
     }
+}
+
+/// While it is there, a caller waits.
+struct Calling<'c>(&'c AtomicBool);
+
+impl<'c> Calling<'c> {
+    fn begin(is_calling: &'c AtomicBool) -> Self {
+        is_calling.store(true, Ordering::Relaxed);
+        Self(is_calling)
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// About how many bytes a log takes while it waits.
+fn size_of(log: &Log) -> usize {
+    fn of(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(elements) => elements.iter().map(of).sum(),
+            Value::Object(members) => members.iter().map(|(name, value)| name.len() + of(value) + 64).sum(),
+            _ => 0,
+        }
+        .saturating_add(32)
+    }
+    log.message.len() + log.data.as_ref().map_or(0, of) + 128
 }
 
 /// Gives a log to the caller; one that reports progress, as such.
@@ -260,20 +302,36 @@ impl Extension for Relay {
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
         };
-        while self.logs.try_recv().is_ok() {
-            // It was about a call that was given up.
-        }
+        // They are about a call that was given up.
+        self.logs.clear();
         let Answer { outputs, end } = {
-            let Self { jobs, logs, .. } = &mut *self;
+            let Self { jobs, logs, is_calling, .. } = &mut *self;
+            let _calling = Calling::begin(is_calling);
             let mut answer = pin!(ask(jobs.as_ref(), request));
+            // A target that logs without end does not keep its own reply from being seen.
+            let mut passed = 0;
             loop {
                 tokio::select! {
                     biased;
-                    Some(log) = logs.recv() => pass_log_on(&log, cx),
+                    Some(log) = logs.recv(), if passed < LOGS => {
+                        passed += 1;
+                        pass_log_on(&log, cx);
+                    }
                     answer = &mut answer => break answer,
+                    () = std::future::ready(()), if passed >= LOGS => passed = 0,
                 }
             }
         };
+        for _ in 0..LOGS {
+            let Some(log) = self.logs.try_recv() else { break };
+            pass_log_on(&log, cx);
+        }
+        match self.logs.take_dropped() {
+            0 => {}
+            dropped => {
+                cx.warn(format_args!("{dropped} log lines were dropped: they came faster than they could be passed on"))
+            }
+        }
         for (name, value) in outputs {
             // The other end may have written it on many lines.
             let mut value = value.into_bytes();

@@ -12,6 +12,10 @@ use rigline_std::stdio::HOST_LINE_LIMIT;
 
 /// How many requests without an id are remembered.
 const REMEMBERED: usize = 256;
+/// How many requests with an id are remembered. A reply to an earlier one is one to no request.
+const REMEMBERED_IDS: usize = 65_536;
+/// The longest id that is remembered, and how much of what was asked, in bytes.
+const LONGEST_ID: usize = 256;
 
 /// How the lines of a protocol are read. It is part of the protocol's entry in the registry.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub struct Requests {
     at: Option<Duration>,
     /// By their ids, as JSON text: what was asked, and when.
     by_id: HashMap<String, (String, Duration)>,
+    /// These ids, in their order, and some that were answered.
+    ids: VecDeque<String>,
     /// Of protocols that have no ids: replies keep the order of the requests.
     in_order: VecDeque<Asked>,
 }
@@ -128,7 +134,7 @@ impl Decoder {
 
 impl Requests {
     fn new() -> Self {
-        Self { began: Instant::now(), at: None, by_id: HashMap::new(), in_order: VecDeque::new() }
+        Self { began: Instant::now(), at: None, by_id: HashMap::new(), ids: VecDeque::new(), in_order: VecDeque::new() }
     }
 
     /// The time of the current line, since the beginning.
@@ -138,6 +144,27 @@ impl Requests {
 
     fn took(&self, since: Duration) -> String {
         format!(" after {:.1} ms", self.now().saturating_sub(since).as_secs_f64() * 1000.0)
+    }
+
+    /// A request with an id. Returns false if the id is in use.
+    fn asked(&mut self, id: &str, what: &str) -> bool {
+        if id.len() > LONGEST_ID {
+            return true;
+        }
+        if self.by_id.len() >= REMEMBERED_IDS {
+            while let Some(oldest) = self.ids.pop_front() {
+                if self.by_id.remove(&oldest).is_some() {
+                    break;
+                }
+            }
+        }
+        if self.ids.len() >= 2 * REMEMBERED_IDS {
+            let Self { ids, by_id, .. } = self;
+            ids.retain(|id| by_id.contains_key(id));
+        }
+        let asked = (what.chars().take(LONGEST_ID).collect(), self.now());
+        self.ids.push_back(id.to_owned());
+        self.by_id.insert(id.to_owned(), asked).is_none()
     }
 
     /// A request without an id. `form` is that of the reply.
@@ -177,8 +204,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         (Some(method), Some(id)) => {
             let operation = json.get("params").and_then(|params| params.get("operation")?.text());
             let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
-            let now = requests.now();
-            if requests.by_id.insert(id.clone(), (what.clone(), now)).is_some() {
+            if !requests.asked(&id, &what) {
                 fault.is(format!("the id {id} is in use"));
             }
             format!("request {id}: {what}")
@@ -195,11 +221,14 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         (Some(method), None) => format!("notification {method}"),
         (None, id) => {
             let asked = id.as_ref().and_then(|id| requests.by_id.remove(id));
+            let is_known = asked.is_some() || id.as_ref().is_some_and(|id| id.len() > LONGEST_ID);
             let name = id.unwrap_or_else(|| "without an id".to_owned());
             let (what, took) = if let Some((what, when)) = asked {
                 (what, requests.took(when))
             } else {
-                fault.is("no pending request has this id");
+                if !is_known {
+                    fault.is("no pending request has this id");
+                }
                 ("?".to_owned(), String::new())
             };
             let how = match (json.get("error").filter(|error| !error.is_null()), json.get("result")) {

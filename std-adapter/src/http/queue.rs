@@ -13,7 +13,7 @@ use std::future::{Future as _, poll_fn};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{self, Poll};
 use std::thread;
@@ -23,7 +23,7 @@ use rigline::engine::LEAST_REPLY;
 use rigline::exchange::{Exchange, Next, Served, Session};
 use rigline::protocol::{self, Protocol};
 use rigline::serve::whole::Runner;
-use rigline::{Context, Extension, FailureKind, LogSink, Manifest};
+use rigline::{Context, Extension, FailureKind, Level, LogSink, Manifest};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -138,6 +138,18 @@ struct Ticket {
     cancelled: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
+    /// How many notifications were dropped, since more would have waited.
+    dropped: AtomicU64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let dropped = *self.dropped.get_mut();
+        if dropped > 0 {
+            let text = format!("{dropped} logs of a call were dropped, since its client reads too slowly");
+            crate::stderr::log(Level::Warn, &text);
+        }
+    }
 }
 
 /// What the two threads have in common.
@@ -249,9 +261,14 @@ impl Shared {
     /// Brings a log or progress, unless too much of it waits.
     fn notify(&self, client: &mpsc::UnboundedSender<Line>, ticket: &Ticket, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        if !client.is_closed() && ticket.backlog.load(Ordering::Relaxed).saturating_add(line.len()) <= BACKLOG {
+        if client.is_closed() {
+            return;
+        }
+        if ticket.backlog.load(Ordering::Relaxed).saturating_add(line.len()) <= BACKLOG {
             ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
             self.tell(client, Line::Notification(line.to_vec()));
+        } else {
+            ticket.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -474,6 +491,7 @@ impl Queue {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             backlog: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
         });
         let turn = match asker.session {
             Some(name) => Turn::Session(name.to_owned()),

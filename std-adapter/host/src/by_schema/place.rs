@@ -3,7 +3,7 @@
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
@@ -77,11 +77,33 @@ impl<'s> Place<'s> {
         members.map(|(name, _)| name.to_string()).filter(|name| known.insert(name.clone())).collect()
     }
 
-    /// The names of the members that it must have, in the schema's order.
-    pub fn required_names(&self) -> Vec<String> {
+    /// Its members with their names, in the schema's order. One pass finds them all, where [`member`](Self::member) searches for each.
+    pub fn members(&self) -> Vec<(String, Self)> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut found: Vec<(String, Vec<Json<'s>>)> = Vec::new();
+        for part in &self.parts {
+            let Some(properties) = part.get("properties") else { continue };
+            // Of a name that stands twice in one object, the first counts, as for `member`.
+            let mut known = HashSet::new();
+            for (name, schema) in properties.members() {
+                let name = name.to_string();
+                if !known.insert(name.clone()) {
+                    continue;
+                }
+                let place = *places.entry(name.clone()).or_insert(found.len());
+                match found.get_mut(place) {
+                    Some((_, schemas)) => schemas.push(schema),
+                    None => found.push((name, vec![schema])),
+                }
+            }
+        }
+        found.into_iter().map(|(name, schemas)| (name, Self::at(self.root, schemas))).collect()
+    }
+
+    /// The names of the members that it must have.
+    pub fn required_names(&self) -> HashSet<String> {
         let required = self.each("required").flat_map(|required| required.elements());
-        let required: HashSet<String> = required.filter_map(|name| Some(name.text()?.to_string())).collect();
-        self.names().into_iter().filter(|name| required.contains(name)).collect()
+        required.filter_map(|name| Some(name.text()?.to_string())).collect()
     }
 
     /// Whether it must have this member.

@@ -94,6 +94,14 @@ struct Waits {
     again: Instant,
 }
 
+/// How many requests, and how many bytes of them, wait for the one that is out. The host waits with further ones.
+const QUEUE: usize = 1024;
+const QUEUE_BYTES: usize = 16 << 20;
+
+fn has_room(queue: &VecDeque<Vec<u8>>) -> bool {
+    queue.len() < QUEUE && queue.iter().map(Vec::len).sum::<usize>() < QUEUE_BYTES
+}
+
 /// The link is over: the connection failed, or the session has ended.
 struct Over;
 
@@ -135,7 +143,7 @@ impl Link {
                     }
                     _ => break,
                 },
-                read = lines.read_until(b'\n', &mut line), if !ended => {
+                read = lines.read_until(b'\n', &mut line), if !ended && has_room(&queue) => {
                     ended = !matches!(read, Ok(read) if read > 0);
                     let text = line.trim_ascii();
                     if !text.is_empty() {

@@ -87,9 +87,12 @@ struct Session {
     is_lost: bool,
 }
 
+/// How many messages of a server's wait to be passed on. Its streams are not read meanwhile.
+const MESSAGES: usize = 16;
+
 async fn pass(server: Arc<Server>, stream: DuplexStream) {
     let (reader, mut writer) = split(stream);
-    let (send, mut received) = mpsc::unbounded_channel::<Vec<u8>>();
+    let (send, mut received) = mpsc::channel::<Vec<u8>>(MESSAGES);
     let mut lines = BufReader::new(reader).split(b'\n');
     let (mut open, mut answers) = (JoinSet::new(), JoinSet::new());
     let mut requests = Requests::default();
@@ -232,7 +235,7 @@ fn encoded(value: &str) -> String {
 }
 
 /// Posts a line, and brings what comes back.
-async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Vec<u8>>) {
+async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::Sender<Vec<u8>>) {
     let json = Json::parse(&line).unwrap_or(Json::NULL);
     // An answer to a request of the server's gets none.
     let id = json.get("method").and_then(|_| json.get("id")).map(|id| id.as_str().to_owned());
@@ -243,14 +246,22 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Ve
     let (mut url, mut redirects) = (server.url.clone(), 0);
     let (answered, body) = loop {
         let mut body = Answer::new(server.limit);
-        let answered = http_client::request(&url, Method::POST, &headers, line.clone(), |head, bytes| {
-            let is_stream = is_stream(&head.headers);
-            body.take(is_stream, bytes, |message| {
-                let _ = send.send([message, b"\n"].concat());
-            });
+        let answered = async {
+            let mut response = http_client::response(&url, Method::POST, &headers, line.clone()).await?;
+            let is_stream = is_stream(&response.head.headers);
             // The rest of an answer that is too long may never end.
-            !body.is_too_long
-        });
+            while !body.is_too_long
+                && let Some(bytes) = response.next().await?
+            {
+                let mut messages = Vec::new();
+                body.take(is_stream, &bytes, |message| messages.push([message, b"\n"].concat()));
+                for message in messages {
+                    // The server waits for the one who reads.
+                    let _ = send.send(message).await;
+                }
+            }
+            Ok::<_, http_client::HttpError>(response.head)
+        };
         match answered.await {
             // Servers have `/mcp/` where `/mcp` was asked for.
             Ok(head) if head.status.is_redirection() => match http_client::redirected(&url, &head) {
@@ -281,7 +292,7 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Ve
             json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": text } }).to_string().into_bytes()
         }
     };
-    let _ = send.send([&*message, b"\n"].concat());
+    let _ = send.send([&*message, b"\n"].concat()).await;
 }
 
 pub(super) fn is_stream(headers: &HeaderMap) -> bool {

@@ -209,15 +209,14 @@ const ROWS: usize = 200;
 /// A row for each member. The members of an object, and of a list's elements, follow it with the names that `call`
 /// accepts.
 fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
-    for name in place.names() {
-        // Each look at a member searches the schema.
+    let required = place.required_names();
+    for (name, member) in place.members() {
         if table.len() >= ROWS {
             break;
         }
-        let Some(member) = place.member(&name) else { continue };
         let default = match member.keyword("default") {
             Some(default) => default.as_str().to_owned(),
-            None if place.requires(&name) => "(required)".to_owned(),
+            None if required.contains(&name) => "(required)".to_owned(),
             None => String::new(),
         };
         let path = format!("{prefix}{name}");
@@ -239,8 +238,8 @@ fn example(target: &Target, operation: &Operation) -> String {
 }
 
 fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
-    for name in place.required_names() {
-        let Some(member) = place.member(&name) else { continue };
+    let required = place.required_names();
+    for (name, member) in place.members().into_iter().filter(|(name, _)| required.contains(name)) {
         let path = format!("{prefix}{name}");
         if depth < DEPTH && !member.names().is_empty() {
             examples(&member, &format!("{path}."), words, depth + 1);

@@ -56,25 +56,39 @@ impl Arguments {
         // On a terminal the view alone is enough.
         let passes = !std::io::stdout().is_terminal();
         let (mut input, mut output) = (tokio::io::stdin(), tokio::io::stdout());
-        let (mut sent, mut got) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+        let (mut sent, mut chunk, mut got) = (vec![0; 64 * 1024], vec![0; 64 * 1024], vec![0; 64 * 1024]);
         let (mut to, mut from) = (Lines::new(Direction::Sent), Lines::new(Direction::Received));
+        // What was read from standard input and the target has not taken yet. The target is read meanwhile: it may take no more
+        // before its output is read.
+        let mut untaken = 0..0;
         let mut input_ended = false;
         let mut unread = pin!(stdio::unread());
         let mut code = connect::SUCCESS;
         loop {
             tokio::select! {
-                read = input.read(&mut sent), if !input_ended => match read {
-                    Ok(read) if read > 0 => {
-                        let bytes = sent.get(..read).unwrap_or_default();
-                        to.take(bytes, &mut view);
-                        let passed = async {
-                            wire.writer.write_all(bytes).await?;
+                written = async {
+                    match wire.writer.write(sent.get(untaken.clone()).unwrap_or_default()).await {
+                        Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
+                        written => written,
+                    }
+                }, if !untaken.is_empty() => {
+                    let flushed = match written {
+                        Ok(written) => {
+                            untaken.start += written;
                             wire.writer.flush().await
-                        };
-                        if let Err(error) = passed.await {
-                            view.fault(&format!("nothing more can be sent: {error}"));
-                            input_ended = true;
                         }
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = flushed {
+                        view.fault(&format!("nothing more can be sent: {error}"));
+                        (untaken, input_ended) = (0..0, true);
+                    }
+                }
+                read = input.read(&mut chunk), if !input_ended && untaken.is_empty() => match read {
+                    Ok(read) if read > 0 => {
+                        std::mem::swap(&mut sent, &mut chunk);
+                        to.take(sent.get(..read).unwrap_or_default(), &mut view);
+                        untaken = 0..read;
                     }
                     _ => {
                         to.end(&mut view);

@@ -20,6 +20,8 @@ use crate::host::transport::Reader;
 const LAST_LINES: Duration = Duration::from_millis(300);
 /// How much beyond the limit is read before a line that does not end fails the call.
 const SLACK: u64 = 64 * 1024;
+/// How many bytes are read before others have their turn.
+const IN_A_ROW: usize = 64 * 1024;
 /// The length of the longest frame that is recognised, and of the beginning of the stream that is
 /// searched for one, in bytes.
 const FRAME: usize = 2048;
@@ -33,12 +35,19 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
     let (mut since_newline, mut told) = (0_u64, false);
     let mut memory = [0; FRAME];
     let mut frames = Suspicion { collector: Collector::new(&mut memory), bytes: 0 };
+    let mut in_a_row = 0;
     let why = loop {
+        // A peer that writes without end does not keep what it is to be asked from being sent.
+        if in_a_row >= IN_A_ROW {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
         let space = framer.space();
         match reader.read(space).await {
             Ok(0) => break "the connection was closed".to_owned(),
             Ok(read) => {
                 shared.heard.store(true, Ordering::Relaxed);
+                in_a_row += read;
                 let chunk = space.get(..read).unwrap_or_default();
                 if let (None, Some(hint)) = (&child, frames.look(chunk)) {
                     shared.lock().hint = Some(hint.to_owned());

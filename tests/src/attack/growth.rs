@@ -1,0 +1,100 @@
+//! How time grows with size. Processor time of the command is compared between a size and a larger one, so that other programs hardly
+//! change the result.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Stdio;
+
+use super::{Attack, Outcome};
+
+/// The larger size is so many times the smaller.
+const FACTOR: usize = 8;
+/// What costs the square would take 64 times as long.
+const LIMIT: f64 = 20.0;
+
+pub(super) fn operations(attack: &Attack) -> Outcome {
+    let mut all = Vec::new();
+    let large = attack.operations.max(FACTOR);
+    let paths: [(&str, &str, fn(&str) -> Vec<String>); 5] = [
+        ("describe", "many", |target| words(&["describe", target, "--protocol", "gevals"])),
+        ("describe --json", "many", |target| words(&["describe", target, "--protocol", "gevals", "--json"])),
+        ("call", "many", |target| words(&["call", target, "op-0", "--protocol", "gevals"])),
+        ("mcp", "many", |target| words(&["mcp", target])),
+        ("describe an operation of as many arguments", "wide", |target| {
+            words(&["describe", target, "op-0", "--protocol", "gevals"])
+        }),
+    ];
+    for (name, peer, args) in paths {
+        let time = |count: usize| {
+            let args = args(&attack.target(&format!("{peer} {count}")));
+            processor_time(attack, &args.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let (small, large) = (time(large / FACTOR)?, time(large)?);
+        all.push(compare(name, small, large)?);
+    }
+    Ok(all.join(", "))
+}
+
+pub(super) fn transcript(attack: &Attack) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("rigline-attack-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let time = |lines: usize| {
+        let path = folder.join(format!("{lines}.jsonl"));
+        fs::write(&path, recording(lines)).map_err(|error| error.to_string())?;
+        processor_time(attack, &["replay", &path.to_string_lossy()])
+    };
+    let outcome = time(5 * attack.operations / FACTOR)
+        .and_then(|small| Ok((small, time(5 * attack.operations)?)))
+        .and_then(|(small, large)| compare("replay", small, large));
+    let _ = fs::remove_dir_all(&folder);
+    outcome
+}
+
+/// A transcript of so many lines.
+fn recording(lines: usize) -> String {
+    let mut text =
+        String::from("{\"rigline\":\"transcript\",\"version\":2,\"target\":\"x\",\"started_ms\":1795941516930}\n");
+    for number in 0..lines / 2 {
+        let call = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"execute","params":{{"operation":"op"}}}}"#);
+        let reply = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"success":true}}}}"#);
+        for (name, line) in [("sent", call), ("got", reply)] {
+            let _ = writeln!(text, "{{\"ms\":{number},\"{name}\":{}}}", serde_json::Value::from(line));
+        }
+    }
+    text
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn compare(name: &str, small: f64, large: f64) -> Outcome {
+    let ratio = large / small.max(0.01);
+    let text = format!("{name}: {FACTOR} times as much takes {ratio:.1} times as long ({large:.2} s)");
+    if ratio > LIMIT { Err(text) } else { Ok(text) }
+}
+
+/// Runs the command to its end, and returns the seconds of processor time that it took itself, without the programs that it started.
+fn processor_time(attack: &Attack, args: &[&str]) -> Result<f64, String> {
+    let mut command = attack.rigline(args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().map_err(|error| error.to_string())?;
+    let id = child.id();
+    // A process that has ended and was not waited for is still in /proc, with its times.
+    let stat = loop {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).map_err(|error| error.to_string())?;
+        if stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')) {
+            break stat;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let ended = { child }.wait().map_err(|error| error.to_string())?;
+    if !ended.success() {
+        return Err(format!("{}: {ended}", args.join(" ")));
+    }
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    // proc(5): utime and stime are the fields 14 and 15, in hundredths of a second.
+    let ticks: f64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(ticks / 100.0)
+}
