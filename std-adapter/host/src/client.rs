@@ -2,6 +2,7 @@
 //!
 //! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`ClientFactory`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::FailureKind;
+use rigline::json::Json;
 use rigline::manifest::Kind as ModuleKind;
 use serde_json::Value;
 
@@ -130,6 +132,9 @@ pub struct Answer {
     pub message: Option<String>,
     /// The JSON text of the outputs: an object, or, in protocols whose results may be any value, any value.
     pub outputs: String,
+    /// What is there beside outputs, in protocols that have such blocks, as the other end has written it: the JSON text of each, an object with
+    /// its `type`. The text of the message is one of them.
+    pub content: Vec<String>,
     /// Whether [`message`](Self::message) is a member of the outputs too.
     pub is_message_output: bool,
     /// Why the call failed, if it did.
@@ -141,9 +146,30 @@ pub struct Answer {
 impl Answer {
     /// Success with a result of any type; its member `message`, if it is a text, is the message too.
     pub fn of_result(result: String, stderr: String) -> Self {
-        let json = rigline::json::Json::parse(result.as_bytes()).ok();
+        let json = Json::parse(result.as_bytes()).ok();
         let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));
-        Self { message, outputs: result, is_message_output: true, failure: None, stderr }
+        Self { message, outputs: result, content: Vec::new(), is_message_output: true, failure: None, stderr }
+    }
+
+    /// The blocks that are no text.
+    pub fn media(&self) -> impl Iterator<Item = &str> {
+        self.content.iter().map(String::as_str).filter(|block| {
+            let kind = Json::parse(block.as_bytes()).ok().and_then(|block| block.get("type")?.text());
+            kind.is_none_or(|kind| kind != "text")
+        })
+    }
+
+    /// The outputs, with the blocks that are no text as a further member `content`, unless there is one of that name.
+    pub fn outputs_with_content(&self) -> Cow<'_, str> {
+        let media = self.media().collect::<Vec<_>>().join(",");
+        let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
+        match self.outputs.trim_end().strip_suffix('}') {
+            Some(members) if !media.is_empty() && known.get("content").is_none() => {
+                let comma = if known.members().next().is_some() { "," } else { "" };
+                format!("{members}{comma}\"content\":[{media}]}}").into()
+            }
+            _ => self.outputs.as_str().into(),
+        }
     }
 }
 

@@ -116,7 +116,14 @@ fn failure(error: ModuleError) -> Answer {
     let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
     let failure =
         CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message, is_invalid: false };
-    Answer { message: None, outputs, is_message_output: true, failure: Some(failure), stderr: String::new() }
+    Answer {
+        message: None,
+        outputs,
+        content: Vec::new(),
+        is_message_output: true,
+        failure: Some(failure),
+        stderr: String::new(),
+    }
 }
 
 impl From<CallError> for ClientError {

@@ -141,6 +141,7 @@ fn answer(result: CallResult) -> Answer {
     Answer {
         message: result.message,
         outputs: Value::Object(outputs).to_string(),
+        content: Vec::new(),
         is_message_output: false,
         failure,
         stderr: String::new(),

@@ -147,7 +147,7 @@ fn failure(error: ToolError, stderr: String) -> Answer {
         error.reason_code.map_or_else(|| "{}".to_owned(), |reason| json!({ "reason_code": reason }).to_string());
     let code = Some(error.error_type.into());
     let failure = CallFailure { kind, code, custom_code: None, message: error.message, is_invalid: false };
-    Answer { message: None, outputs, is_message_output: true, failure: Some(failure), stderr }
+    Answer { message: None, outputs, content: Vec::new(), is_message_output: true, failure: Some(failure), stderr }
 }
 
 impl From<RunError> for ClientError {

@@ -292,7 +292,7 @@ fn as_json(answer: &Answer) -> String {
     let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
     let error = failure.map(|failure| failure.message.as_str());
     let code = failure.and_then(|failure| failure.code.clone());
-    to_json(failure.is_none(), message, error, code, &answer.outputs)
+    to_json(failure.is_none(), message, error, code, &answer.outputs_with_content())
 }
 
 /// The same shape for a call without an answer.
@@ -311,7 +311,8 @@ fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Opti
 
 /// An answer for people: its message, and a table of the outputs.
 fn as_text(answer: &Answer) -> String {
-    let json = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+    let outputs = answer.outputs_with_content();
+    let json = Json::parse(outputs.as_bytes()).unwrap_or(Json::NULL);
     let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
     let mut text = answer.message.as_ref().map(|message| format!("{message}\n")).unwrap_or_default();
     if json.kind() != Kind::Object {

@@ -26,8 +26,9 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// ends only its own session. The extension is started, or the port opened, at the first request, and stays until the server ends.
 /// A client with a different config is refused while another client has a session.
 ///
-/// HTTP clients speak the protocol that --protocol selects. The extension is asked by Amplifier's protocol, in which results keep their
-/// types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
+/// HTTP clients speak the protocol that --protocol selects. For MCP's clients, the extension is asked by MCP if it answers that, so that they
+/// get descriptions, annotations, progress, logs and content as it gives them. Otherwise it is asked by Amplifier's protocol, in which
+/// results keep their types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
 /// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
@@ -79,7 +80,10 @@ impl Arguments {
             return rig::serve_http(&self.http, address, protocol, 1);
         }
         let server = self.http.bind(address, protocol)?;
-        let relay = Relay::connect(&self.connection.target, self.connection.options()).map_err(relay_failure)?;
+        // Agents get what `rigline mcp` gives them.
+        let first = protocols::named("mcp").filter(|mcp| *mcp == protocol);
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
+        let relay = relay.map_err(relay_failure)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
