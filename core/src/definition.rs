@@ -116,6 +116,11 @@ impl Protocol {
         Self { numeric_strings: true, ..self }
     }
 
+    /// Whether its requests have ids, so that replies need not come in their order.
+    pub const fn has_ids(&self) -> bool {
+        self.busy.is_some()
+    }
+
     /// Its name.
     pub const fn name(&self) -> &'static str {
         self.name

@@ -488,7 +488,7 @@ fn fault(kind: FailureKind, message: String) -> Answer {
     Answer { outputs: Vec::new(), content: Vec::new(), end: Err(Fault { kind, code: None, message }) }
 }
 
-fn relayed(answer: client::Answer) -> Answer {
+fn relayed(answer: client::CallOutcome) -> Answer {
     let outputs = match Json::parse(answer.outputs.as_bytes()) {
         Ok(outputs) => members(outputs),
         Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),

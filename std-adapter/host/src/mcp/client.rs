@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{
-    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
@@ -288,7 +288,7 @@ impl Client for McpClient {
         })
     }
 
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         Box::pin(async move {
             self.open(self.options.start_timeout).await?;
             let limit = match request.timeout {
@@ -357,7 +357,7 @@ fn message_of(error: &str) -> String {
 }
 
 /// The result of a tool: its first text is the message, unless that is the JSON of the structured content.
-fn answer(result: &str) -> Answer {
+fn answer(result: &str) -> CallOutcome {
     let result = view(result);
     let structured = result.get("structuredContent");
     let text_of = |block: &Json<'_>| {
@@ -380,14 +380,8 @@ fn answer(result: &str) -> Answer {
         message: text.clone(),
         is_invalid: false,
     });
-    Answer {
-        message: (!is_error && !text.is_empty()).then_some(text),
-        outputs,
-        content,
-        is_message_output: false,
-        failure,
-        stderr: String::new(),
-    }
+    let message = (!is_error && !text.is_empty()).then_some(text);
+    CallOutcome { message, outputs, content, failure, ..CallOutcome::default() }
 }
 
 /// Whether two texts are the same JSON: also with numbers that only a [`JsonObject`] holds, or that are not written alike.
@@ -397,7 +391,7 @@ fn is_same(one: &str, other: &str) -> bool {
     value(one).is_some_and(|one| Some(one) == value(other)) || object(one).is_some_and(|one| Some(one) == object(other))
 }
 
-fn refused(error: &str) -> Answer {
+fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
     let kind = match code.as_ref().and_then(Value::as_i64) {
         Some(-32601) => FailureKind::UnknownOperation,
@@ -407,13 +401,5 @@ fn refused(error: &str) -> Answer {
         _ => FailureKind::Unreachable,
     };
     let failure = CallFailure { kind, code, custom_code: None, message: message_of(error), is_invalid: false };
-    let failure = Some(failure);
-    Answer {
-        message: None,
-        outputs: "{}".into(),
-        content: Vec::new(),
-        is_message_output: false,
-        failure,
-        stderr: String::new(),
-    }
+    CallOutcome { outputs: "{}".into(), failure: Some(failure), ..CallOutcome::default() }
 }
