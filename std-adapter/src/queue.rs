@@ -75,6 +75,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// This process's own streams, which are there as long as it runs.
+    pub fn of_process() -> Self {
+        Self { stream: None, is_patient: true }
+    }
+
     /// The peer of a connection, which is gone once it is not known to read.
     pub fn of(stream: Stream) -> Self {
         Self { stream: Some(stream), is_patient: false }

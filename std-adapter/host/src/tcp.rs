@@ -20,12 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::Extension;
-use rigline::protocol::{self, Protocol};
+use rigline::json::Json;
+use rigline::protocol::{self, Protocol, gevals};
 
 use crate::lines;
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::queue::{Queue, Settings};
+use rigline_std::queue::{Asker, Client, Line, Queue, Received, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.
@@ -95,6 +96,7 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     access: Access,
     clients: usize,
+    config: Option<String>,
 }
 
 impl Server {
@@ -103,7 +105,7 @@ impl Server {
     /// # Errors
     /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
-        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS })
+        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS, config: None })
     }
 
     /// Clients must send this token as their first line:
@@ -122,6 +124,11 @@ impl Server {
     /// How many clients are served at once: 64 by default. Others are told so, and refused.
     pub fn clients(self, clients: usize) -> Self {
         Self { clients, ..self }
+    }
+
+    /// The configuration that the extension has before the first client, a JSON object.
+    pub fn config(self, config: impl Into<String>) -> Self {
+        Self { config: Some(config.into()), ..self }
     }
 
     /// Where it listens.
@@ -171,6 +178,12 @@ impl Server {
         let (queue, working) = Queue::over(extension, settings, clock);
         let queue = Arc::new(queue);
         let mut working = pin!(working);
+        if let Some(config) = &self.config {
+            tokio::select! {
+                configured = configure(&queue, config) => configured?,
+                ended = &mut working => return ended,
+            }
+        }
         let served = tokio::select! {
             served = lines::serve_tcp(&queue, self.listeners, self.access, self.clients) => served,
             () = stop => Ok(()),
@@ -181,4 +194,27 @@ impl Server {
         let _ = tokio::time::timeout(SAFE_STATE, working).await;
         served
     }
+}
+
+/// Configures the extension as the first session of a gevals host does, and ends that session.
+async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
+    let request = format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{}","config":{config}}}}}"#,
+        gevals::VERSION
+    );
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let asker = Asker { client: &Client::of_process(), session: None, cancels: true };
+    let reply = match queue.receive(request.into_bytes(), &asker) {
+        Received::Reply(reply) => reply,
+        Received::Waits(mut incoming) => loop {
+            match incoming.line().await {
+                Some(Line::Reply(reply)) => break reply,
+                Some(Line::Notification(_)) => {}
+                None => return Err(invalid("the configuration was not answered".into())),
+            }
+        },
+        _ => return Err(invalid("the configuration was not answered".into())),
+    };
+    let error = Json::parse(&reply).ok().and_then(|reply| reply.get("error")?.get("message")?.text());
+    error.map_or(Ok(()), |message| Err(invalid(format!("the configuration was refused: {message}"))))
 }

@@ -1,9 +1,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rigline::Extension;
-use rigline_host::local::in_process;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::proxy::{Limits, Proxy};
@@ -14,14 +12,10 @@ use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress};
-use tokio::task::LocalSet;
 
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
-
-/// How long the built-in rig has to bring about its safe state at the end.
-const SAFE_STATE: Duration = Duration::from_secs(2);
 
 /// Serve an extension to several clients, over TCP or HTTP
 ///
@@ -65,9 +59,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
-            (Some(address), _, protocol)
-                if self.connection.target == Target::Sim && self.connection.config.is_none() =>
-            {
+            (Some(address), _, protocol) if self.connection.target == Target::Sim => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
                 self.serve_lines(&address, protocol, clock, rig)
@@ -124,12 +116,19 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             server = server.token(connect::token(path)?);
         }
+        // Another target has got it already.
+        if let Some(config) = self.connection.config.as_ref().filter(|_| self.connection.target == Target::Sim) {
+            server = server.config(config.as_str());
+        }
         self.announce(tcp, server.addresses().map_err(failed)?);
         let first = protocol.lines.into_iter();
         let protocols = first.chain(rigline::protocol::ALL.iter().copied()).collect();
         connect::run_alone(async {
             let stop = async { drop(connect::interrupted().await) };
-            server.run_with(clock, protocols, extension, stop).await.map_err(failed)?;
+            server.run_with(clock, protocols, extension, stop).await.map_err(|error| match error.kind() {
+                std::io::ErrorKind::InvalidInput => Failure::usage(error),
+                _ => failed(error),
+            })?;
             Ok(connect::SUCCESS)
         })
     }
@@ -160,32 +159,14 @@ impl Arguments {
         let listeners = tcp.bind().map_err(failed)?;
         let addresses: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::local_addr).collect();
         self.announce(&tcp, addresses.map_err(failed)?);
-        // The built-in rig needs no other process.
-        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
-        let (target, options) = (self.connection.target.clone(), self.connection.options());
-        let proxy = match target {
-            Target::Sim => Proxy::over(move |_| Ok(Box::new(sim.clone())), options, Limits::default()),
-            target => {
-                drop(sim);
-                Proxy::new(target, options, Limits::default())
-            }
+        let proxy = Proxy::new(self.connection.target.clone(), self.connection.options(), Limits::default());
+        // Its clients end with it.
+        let served = tokio::select! {
+            served = proxy.serve_tcp(listeners, access, self.clients) => served,
+            _ = connect::interrupted() => Ok(()),
         };
-        let local = LocalSet::new();
-        local.spawn_local(rigs);
-        let serving = local
-            .run_until(async {
-                // Its clients end with it.
-                tokio::select! {
-                    served = proxy.serve_tcp(listeners, access, self.clients) => served,
-                    _ = connect::interrupted() => Ok(()),
-                }
-            })
-            .await;
-        local.run_until(proxy.abandon()).await;
-        // A rig without connections ends, in its safe state.
-        drop(proxy);
-        let _ = tokio::time::timeout(SAFE_STATE, local).await;
-        serving.map_err(failed)?;
+        proxy.abandon().await;
+        served.map_err(failed)?;
         Ok(connect::SUCCESS)
     }
 }
