@@ -121,6 +121,11 @@ impl Protocol {
         self.busy.is_some()
     }
 
+    /// Whether its results have [content](crate::Context::content) beside outputs.
+    pub const fn has_content(&self) -> bool {
+        self.phrases.content.is_some()
+    }
+
     /// Its name.
     pub const fn name(&self) -> &'static str {
         self.name

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use rigline::Extension;
 use rigline::json::Json;
-use rigline::protocol::{self, Protocol, gevals};
+use rigline::protocol::{self, Protocol};
 
-use crate::lines;
+use crate::{lines, protocols};
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
 use rigline_std::queue::{Asker, Client, Line, Queue, Received, Settings};
@@ -196,12 +196,10 @@ impl Server {
     }
 }
 
-/// Configures the extension as the first session of a gevals host does, and ends that session.
+/// Configures the extension as a session does that begins with settings, and ends that session.
 async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
-    let request = format!(
-        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{}","config":{config}}}}}"#,
-        gevals::VERSION
-    );
+    let request = protocols::ALL.iter().find_map(|protocol| protocol.configuration);
+    let request = request.map(|request| request(config)).unwrap_or_default();
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let asker = Asker { client: &Client::of_process(), session: None, cancels: true };
     let reply = match queue.receive(request.into_bytes(), &asker) {

@@ -81,7 +81,7 @@ impl Arguments {
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> Result<ExitCode, Failure> {
+    fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1);
@@ -94,9 +94,9 @@ impl Arguments {
     }
 
     /// Connects to the target, for clients of this protocol.
-    fn relay(&self, protocol: &Protocol) -> Result<Relay, Failure> {
-        // Agents get what `rigline mcp` gives them.
-        let first = protocols::named("mcp").filter(|mcp| *mcp == protocol);
+    fn relay(&self, protocol: &'static Protocol) -> Result<Relay, Failure> {
+        // Where results have content, it passes as it is only if the target is asked by that protocol too.
+        let first = Some(protocol).filter(|protocol| protocol.lines.is_some_and(|lines| lines.has_content()));
         Relay::connect_by(&self.connection.target, self.connection.options(), first).map_err(relay_failure)
     }
 
