@@ -13,7 +13,7 @@ use super::{Attack, Outcome};
 /// How much memory a flood may cost, in KiB: two queues of some MiB, what is being written, and what the allocator keeps of it.
 const LIMIT: u64 = 64 << 10;
 /// How long a flood lasts.
-const FLOOD: Duration = Duration::from_secs(3);
+const FLOOD: Duration = Duration::from_secs(2);
 
 const INITIALIZE: &str = r#""method":"initialize","params":{"protocolVersion":"0.0.1"}"#;
 const EXECUTE: &str = r#""method":"execute","params":{"operation":"op-0","args":{},"context":{}}"#;
@@ -54,10 +54,6 @@ fn on_every_path(attack: &Attack, peer: &str) -> Outcome {
     all.push(on_tcp(attack, &target)?);
     all.push(on_http(attack, &target)?);
     all.push(on_command(attack, &["call", &target, "op-0", "--protocol", "gevals"])?);
-    // Each of its cases would last as long as a call.
-    if peer != "during" {
-        all.push(on_command(attack, &["check", &target, "--protocol", "gevals", "--call", "op-0"])?);
-    }
     Ok(all.join(", "))
 }
 

@@ -1,6 +1,6 @@
 //! What comes over HTTP.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -210,7 +210,7 @@ pub(super) fn websocket(attack: &Attack) -> Outcome {
     let many = frame(0x81, line).repeat(100);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) && deaf.write_all(&many).is_ok() {}
-    let _ = stream.read(&mut [0; 10]);
+    drop(deaf);
     open().map_err(|error| format!("afterwards: {error}"))?;
     program.took(&format!("given up after {} MB of fragments;", sent >> 20), before, LIMIT)
 }

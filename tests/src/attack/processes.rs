@@ -59,23 +59,25 @@ pub(super) fn descendants(attack: &Attack) -> Outcome {
     let name = format!("sleep 86{:05}", std::process::id() % 100_000);
     let peer = format!("{} peer quiet", attack.peers.display());
     let mut all = Vec::new();
-    for (what, script) in [
-        ("in the group", format!("{name} & exec {peer}")),
-        ("after setsid", format!("setsid {name} & exec {peer}")),
-        ("after two forks and setsid", format!("(setsid setsid {name} >/dev/null 2>&1 </dev/null &) ; exec {peer}")),
+    for (what, script, stays) in [
+        ("in the group: ended", format!("{name} & exec {peer}"), false),
+        ("after setsid: ended", format!("setsid {name} & exec {peer}"), false),
+        ("after setsid with one pipe: ended", format!("setsid {name} >/dev/null </dev/null & exec {peer}"), false),
+        ("a daemon without our pipes: stays", format!("setsid {name} >/dev/null 2>&1 </dev/null & exec {peer}"), true),
     ] {
         let target = format!("exec:sh -c '{script}'");
         let mut program = attack.start(&["call", &target, "op-0", "--protocol", "gevals"])?;
         program.wait(PATIENCE)?;
         let begun = Instant::now();
         let mut left = processes_with(&name);
-        while !left.is_empty() && begun.elapsed() < Duration::from_secs(3) {
+        // What is ended is ended within two seconds of the command's end.
+        while begun.elapsed() < Duration::from_secs(4) && (stays || !left.is_empty()) {
             thread::sleep(Duration::from_millis(50));
             left = processes_with(&name);
         }
         left.iter().for_each(|id| signal_to(*id, Signal::KILL));
-        if !left.is_empty() {
-            return Err(format!("{what}: {} still run", left.len()));
+        if left.is_empty() == stays {
+            return Err(format!("{what}? {} run", left.len()));
         }
         all.push(what);
     }

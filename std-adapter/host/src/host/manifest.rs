@@ -48,6 +48,8 @@ pub struct Operation {
     pub params_text: String,
     /// The text of the schema of its outputs, if the extension reports one.
     pub outputs_text: Option<String>,
+    /// Further members of its entry in a list of MCP's tools, as the text of an object, if there are any.
+    pub tool_text: Option<String>,
     /// What a host may know about its effects, as MCP spells it, if the extension reports any.
     pub annotations: Option<Value>,
 }
@@ -138,6 +140,7 @@ impl Manifest {
                     params: params.map_or(Value::Bool(true), value),
                     params_text: params.map_or("true", |params| params.as_str()).to_owned(),
                     outputs_text: member(operation, "outputs").map(|outputs| outputs.as_str().to_owned()),
+                    tool_text: member(operation, "tool").map(|tool| tool.as_str().to_owned()),
                     annotations: member(operation, "annotations").map(value),
                 }
             })

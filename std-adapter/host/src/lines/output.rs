@@ -16,6 +16,9 @@ use rigline_std::sync::lock;
 /// While more bytes than this wait for a client, log lines for it are dropped, and counted.
 pub const LOG_BACKLOG: usize = 4 << 20;
 
+/// So many bytes of lines that wait are written at once.
+const JOINED: usize = 32 << 10;
+
 /// Where a client's lines go. The clones are the same output.
 #[derive(Clone)]
 pub struct Output {
@@ -189,7 +192,19 @@ impl State {
 /// Writes the lines of a queue, until its end or until the client is gone.
 async fn write(writer: SharedWriter, mut queue: Queue, state: Arc<State>) {
     let lines = async {
-        while let Some(Some(line)) = queue.recv().await {
+        let mut has_ended = false;
+        while !has_ended && let Some(Some(mut line)) = queue.recv().await {
+            // Many short lines are written at once: a write for each costs more than what is in it.
+            while line.len() < JOINED {
+                match queue.try_recv() {
+                    Ok(Some(next)) => line.extend_from_slice(&next),
+                    Ok(None) => {
+                        has_ended = true;
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
             if !whole(&mut *writer.lock().await, &line).await {
                 state.gone.send_replace(true);
                 return;

@@ -6,6 +6,10 @@
 //!
 //! A program that was started in the very moment of this process's end is not known to the shell yet: on Linux it finds it by a variable in its
 //! environment.
+//!
+//! On Linux it ends, too, what has left its group, by setsid(2) for example, and did not detach itself: one of its three standard streams
+//! is a pipe or a socket. A daemon that has replaced all three, such as adb's server, is meant to stay, and stays. Other systems do not tell
+//! who has which variables, so that what has left its group is not found there.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -56,12 +60,30 @@ each() {
     done
     return $some
 }
-each TERM || exit 0
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    sleep 0.1 || sleep 1
-    each 0 || exit 0
+if each TERM; then
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.1 || sleep 1
+        each 0 || break
+    done
+    each KILL
+fi
+strays=
+for file in $(grep -lsF "=$mark" /proc/[0-9]*/environ); do
+    stray=${file#/proc/}
+    stray=${stray%/environ}
+    for stream in 0 1 2; do
+        case $(readlink "/proc/$stray/fd/$stream") in
+        pipe:* | socket:*)
+            kill -s TERM "$stray" && strays="$strays $stray"
+            break
+            ;;
+        esac
+    done
 done
-each KILL
+if [ -n "$strays" ]; then
+    sleep 1
+    kill -s KILL $strays
+fi
 "#;
 
 static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { shell: None, groups: BTreeSet::new() });

@@ -21,7 +21,7 @@ const LAST_LINES: Duration = Duration::from_millis(300);
 /// How much beyond the limit is read before a line that does not end fails the call.
 const SLACK: u64 = 64 * 1024;
 /// How many bytes are read before others have their turn.
-const IN_A_ROW: usize = 64 * 1024;
+const IN_A_ROW: usize = 16 * 1024;
 /// The length of the longest frame that is recognised, and of the beginning of the stream that is
 /// searched for one, in bytes.
 const FRAME: usize = 2048;
