@@ -127,7 +127,7 @@ fn tools_are_listed_while_a_call_runs() {
     for target in ["sim", &*format!("exec:{RIGLINE} rig")] {
         let mut server = Server::start(&["mcp", target]);
         let wait =
-            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 600_000}});
+            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
         server.wait_for_log("waiting for AUX");
         assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9, "{target}");
