@@ -62,8 +62,6 @@ pub trait Client {
 pub struct ClientOptions {
     /// The connection's options.
     pub host: Options,
-    /// The bearer token, over HTTP.
-    pub token: Option<String>,
     /// Options of the protocol's own.
     pub own: OptionValues,
 }

@@ -79,7 +79,9 @@ impl Guard {
         if let Some(origin) = origin {
             let headers = response.headers_mut();
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+            // The star does not count for requests with credentials.
+            let exposed = "*, mcp-session-id, www-authenticate, retry-after";
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         response
@@ -191,16 +193,21 @@ fn is_preflight(request: &Request) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// What pages may send. Which of them a path answers, the request itself learns.
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+/// What MCP over HTTP and the other protocols have in their requests.
+const HEADERS: &str =
+    "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
+
 /// It may: the request itself is checked when it comes.
 fn preflight(asked: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    for (wanted, allowed) in [
-        (header::ACCESS_CONTROL_REQUEST_METHOD, header::ACCESS_CONTROL_ALLOW_METHODS),
-        (header::ACCESS_CONTROL_REQUEST_HEADERS, header::ACCESS_CONTROL_ALLOW_HEADERS),
-    ] {
-        if let Some(value) = asked.get(wanted) {
-            response.headers_mut().insert(allowed, value.clone());
-        }
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(HEADERS));
+    // Those of a page's own do no harm. There may be many, so that they stand in a field of their own.
+    if let Some(value) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, value.clone());
     }
     response
 }

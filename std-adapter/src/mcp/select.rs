@@ -24,7 +24,7 @@ impl<E: Extension> Selected<E> {
     /// The extension with the operations that are chosen. Its manifest lasts as long as the process.
     ///
     /// # Errors
-    /// There is no operation of one of the names.
+    /// There is no operation of one of the names, or none is left.
     pub fn new(inner: E, selection: &Selection) -> Result<Self, String> {
         let all = inner.manifest();
         let is = |place: usize, name: &str| {
@@ -54,6 +54,16 @@ impl<E: Extension> Selected<E> {
                 !selection.read_only || effects.is_some_and(|effects| effects.read_only)
             })
             .collect();
+        if places.is_empty() && selection.read_only && !all.operations.is_empty() {
+            return Err(match allowed.as_slice() {
+                [] => format!("{} marks no operation as read-only, so that none is left", all.name),
+                names => format!(
+                    "{} does not mark {} as read-only, so that no operation is left",
+                    all.name,
+                    names.join(", ")
+                ),
+            });
+        }
         let operations: Vec<_> = places.iter().filter_map(|place| all.operations.get(*place)).copied().collect();
         let manifest = Box::leak(Box::new(all.operations(Vec::leak(operations))));
         Ok(Self { inner, manifest, places })

@@ -54,7 +54,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let dialer: Box<dyn Connect> = match target {
             Target::Http(url) => {
                 let (url, limit) = (url.clone(), options.host.line_limit);
-                Box::new(super::stream::HttpDialer { url, token: options.token, limit })
+                Box::new(super::stream::HttpDialer { url, credentials: options.host.credentials.clone(), limit })
             }
             _ => wire::dialer(target, &options.host)?,
         };

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rigline_host::local::in_process;
+use rigline_host::local::{in_process, in_process_once};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::proxy::{Limits, Proxy};
@@ -10,9 +10,12 @@ use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
+use rigline_std::mcp::Selected;
 use rigline_std::net::{Access, ListenAddress};
 use tokio::task::LocalSet;
 
+use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
@@ -34,6 +37,9 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
+/// With --read-only or --allow, clients are offered a part of the operations, and cannot call the others. A target says which operations are
+/// read-only if it speaks MCP, as rigline's own do; it is asked at the start then, so that a wrong name is told at once.
+///
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -50,6 +56,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
     http: HttpArguments,
     /// How many TCP clients are served at the same time
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -60,7 +68,12 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
-            (Some(address), _, protocol) if protocol.has_proxy => connect::run_alone(self.serve_tcp(address)),
+            (Some(address), _, protocol) if protocol.has_proxy => {
+                // It blocks until the target has answered.
+                let is_all = self.choice.is_all() || self.connection.target == Target::Sim;
+                let selected = if is_all { None } else { Some(self.selected()?) };
+                connect::run_alone(self.serve_tcp(address, selected))
+            }
             (Some(_), ..) => Err(Failure::usage(format!(
                 "{} is not served over TCP, only {} is: use --http",
                 protocol.title,
@@ -76,16 +89,30 @@ impl Arguments {
     fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
-            return rig::serve_http(&self.http, address, protocol, 1);
+            return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
         }
         let server = self.http.bind(address, protocol)?;
+        if !self.choice.is_all() {
+            let selected = self.selected()?;
+            rig::announce(&server, &self.http, protocol)?;
+            server.run(move |_| selected).map_err(Failure::failed)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let relay = Relay::connect(&self.connection.target, self.connection.options()).map_err(relay_failure)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
+    /// The chosen operations of the target, which is asked for what it has.
+    fn selected(&self) -> Result<Selected<Relay>, Failure> {
+        let mcp = protocols::named("mcp");
+        let relay =
+            Relay::connect_by(&self.connection.target, self.connection.options(), mcp).map_err(relay_failure)?;
+        Selected::new(relay, &self.choice.selection()).map_err(Failure::usage)
+    }
+
+    async fn serve_tcp(self, tcp: ListenAddress, selected: Option<Selected<Relay>>) -> Result<u8, Failure> {
         let mut access = Access::same_user();
         if self.http.any_user {
             access = access.with_any_user();
@@ -107,17 +134,26 @@ impl Arguments {
             );
         }
         // The built-in rig needs no other process.
-        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
+        let selection = self.choice.selection();
+        let rig = move |clock: TokioClock, limits| Selected::new(Rig::new(SimBoard::new(clock, 1), limits), &selection);
         let (target, options) = (self.connection.target.clone(), self.connection.options());
-        let proxy = match target {
-            Target::Sim => Proxy::over(move |_| Ok(Box::new(sim.clone())), options, Limits::default()),
-            target => {
-                drop(sim);
-                Proxy::new(target, options, Limits::default())
-            }
-        };
         let local = LocalSet::new();
-        local.spawn_local(rigs);
+        let proxy = match (target, selected) {
+            (Target::Sim, _) => {
+                rig(TokioClock::new(), (usize::MAX, usize::MAX)).map_err(Failure::usage)?;
+                // The same choice was possible just now.
+                let make = move |clock, limits| rig(clock, limits).unwrap_or_else(|why| unreachable!("{why}"));
+                let (sim, rigs) = in_process("sim", make);
+                local.spawn_local(rigs);
+                Proxy::over(move |_| Ok(Box::new(sim.clone())), options, Limits::default())
+            }
+            (target, Some(selected)) => {
+                let (served, calls) = in_process_once(target.to_string(), selected);
+                local.spawn_local(calls);
+                Proxy::over(move |_| Ok(Box::new(served.clone())), options, Limits::default())
+            }
+            (target, None) => Proxy::new(target, options, Limits::default()),
+        };
         let serving = local
             .run_until(async {
                 // Its clients end with it.

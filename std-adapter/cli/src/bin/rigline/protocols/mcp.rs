@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
-use rigline_host::mcp::config::{Client, Edit, EditError, Name, Server};
+use rigline_host::mcp::config::{Client, Edit, EditError, Header, Name, Server};
 use rigline_host::protocols;
 use rigline_host::relay::Relay;
 use rigline_host::target::Target;
@@ -16,12 +16,14 @@ use rigline_host::wire;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::mcp::{Selected, Selection};
+use rigline_std::mcp::Selected;
 use rigline_std::stdio::Stdio;
 use tokio::sync::watch;
 
 use super::shim::{anywhere, this};
+use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
 use crate::{jsonrpc, serve};
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
@@ -44,18 +46,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
-    selected: Choice,
+    selected: Tools,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
-/// Which operations are tools.
+/// What are tools.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Choice {
-    /// Offer only operations that are marked as read-only
-    #[arg(long)]
-    read_only: bool,
-    /// Offer only these operations
-    #[arg(long, value_name = "OP", num_args = 1..)]
-    allow: Vec<String>,
+pub(crate) struct Tools {
+    #[command(flatten)]
+    choice: Choice,
     /// Offer tools that list and run the evals in this folder, too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     evals: Option<PathBuf>,
@@ -64,15 +64,9 @@ pub(crate) struct Choice {
     runs: Option<PathBuf>,
 }
 
-impl Choice {
-    fn selection(&self) -> Selection {
-        Selection { read_only: self.read_only, allowed: self.allow.clone() }
-    }
-}
-
 impl Arguments {
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
-        let selection = self.selected.selection();
+        let selection = self.selected.choice.selection();
         if let Some(folder) = &self.selected.evals {
             self.connection.target = anywhere(&self.connection.target)?;
             let (input_end, ended) = watch::channel(false);
@@ -91,8 +85,9 @@ impl Arguments {
     }
 
     fn relay(&self) -> Result<Relay, Failure> {
-        Relay::connect_by(&self.connection.target, self.connection.options(), protocols::named("mcp"))
-            .map_err(serve::relay_failure)
+        let mut options = self.connection.options();
+        options.credentials = self.credentials.read(&self.connection.target)?;
+        Relay::connect_by(&self.connection.target, options, protocols::named("mcp")).map_err(serve::relay_failure)
     }
 
     fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
@@ -111,10 +106,15 @@ impl Arguments {
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
-/// With --write, everything else in the file stays as it is, and a copy of the old file is kept beside it. Links are not followed.
+/// The token of such a server is best kept in an environment variable of the client (--token-env NAME), or in a file (--token-file FILE):
+/// then the client starts `rigline mcp URL --token-file FILE`, which it also does where its own file cannot name a URL (Claude Desktop).
+/// In --header, ${NAME} stands for an environment variable, which the entry names in the client's own way.
+///
+/// With --write, every other byte of the file stays as it is, comments too. What the entry of this target has beside the members that are
+/// written stays. A copy of the old file is kept beside it. Links are not followed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor"
+    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor\n  rigline mcp-config http://127.0.0.1:8080/mcp --client vscode --token-env RIG_TOKEN --write"
 )]
 pub(crate) struct ConfigArguments {
     /// The target, as for `rigline mcp`
@@ -126,7 +126,9 @@ pub(crate) struct ConfigArguments {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    selected: Choice,
+    selected: Tools,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Write it into the client's file
     #[arg(long)]
     write: bool,
@@ -140,11 +142,12 @@ impl ConfigArguments {
         let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
             return Err(Failure::usage(format!("unknown client {}", self.client)));
         };
-        let server = self.server()?;
+        let server = self.server(client)?;
         let derived = name_of(&self.target);
         let name = self.name.as_deref().map_or(Name::Derived(&derived), Name::Given);
         if !self.write {
-            connect::print(&client.snippet(self.name.as_deref().unwrap_or(&derived), &server));
+            let snippet = client.snippet(self.name.as_deref().unwrap_or(&derived), &server);
+            connect::print(&snippet.map_err(Failure::usage)?);
             return Ok(ExitCode::SUCCESS);
         }
         let path = match &self.file {
@@ -171,30 +174,72 @@ impl ConfigArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn server(&self) -> Result<Server, Failure> {
+    fn server(&self, client: Client) -> Result<Server, Failure> {
+        let mut own = Vec::new();
         if let Target::Http(url) = &self.target {
-            return match &self.selected.evals {
-                Some(_) => Err(Failure::usage("--evals: a server that runs already offers what it was started with")),
-                None => Ok(Server::Url(url.clone())),
-            };
+            if self.selected.evals.is_some() {
+                return Err(Failure::usage("--evals: a server that runs already offers what it was started with"));
+            }
+            if client.takes_urls() && self.credentials.token_file.is_none() && self.selected.choice.is_all() {
+                return Ok(Server::Url { url: url.clone(), headers: self.headers()? });
+            }
+            own = self.words()?;
+        } else {
+            self.credentials.read(&self.target)?;
         }
         // A client starts it in another folder, perhaps.
         let target = anywhere(&self.target)?;
         let mut args = vec!["mcp".to_owned(), target.to_string()];
-        if self.selected.read_only {
-            args.push("--read-only".to_owned());
-        }
-        if !self.selected.allow.is_empty() {
-            args.push("--allow".to_owned());
-            args.extend(self.selected.allow.iter().cloned());
-        }
+        args.extend(self.selected.choice.words());
         for (option, folder) in [("--evals", &self.selected.evals), ("--runs", &self.selected.runs)] {
             let Some(folder) = folder else { continue };
             let path = std::path::absolute(folder);
             let path = path.map_err(|error| Failure::usage(format!("{option} {}: {error}", folder.display())))?;
             args.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
+        args.extend(own);
         Ok(Server::Program { command: this()?, args })
+    }
+
+    /// What the client itself sends.
+    fn headers(&self) -> Result<Vec<Header>, Failure> {
+        let lines = self.credentials.lines()?;
+        let headers = lines.iter().map(|line| line.parse::<Header>().map_err(|error| format!("--header: {error}")));
+        let bearer = self
+            .credentials
+            .token_env
+            .iter()
+            .map(|name| Header::bearer(name).map_err(|error| format!("--token-env: {error}")));
+        headers.chain(bearer).collect::<Result<_, _>>().map_err(Failure::usage)
+    }
+
+    /// The options for the command, which sends it instead of the client.
+    fn words(&self) -> Result<Vec<String>, Failure> {
+        // What is wrong with them is said now.
+        self.headers()?;
+        let mut words = Vec::new();
+        let absolute = |option: &str, path: &Path| {
+            let path = std::path::absolute(path);
+            path.map_err(|error| Failure::usage(format!("{option}: {error}")))
+        };
+        if let Some(path) = &self.credentials.token_file {
+            connect::token(path)?;
+            words.extend(["--token-file".to_owned(), absolute("--token-file", path)?.to_string_lossy().into_owned()]);
+        }
+        words.extend(self.credentials.token_env.iter().flat_map(|name| ["--token-env".to_owned(), name.clone()]));
+        for header in &self.credentials.headers {
+            let header = match header.strip_prefix('@') {
+                Some(file) => format!("@{}", absolute("--header", Path::new(file))?.display()),
+                None if header.contains("${") => header.clone(),
+                None => {
+                    return Err(Failure::usage(
+                        "--header: a client that starts a command would show this value to every user; use ${NAME}, or @FILE",
+                    ));
+                }
+            };
+            words.extend(["--header".to_owned(), header]);
+        }
+        Ok(words)
     }
 }
 
