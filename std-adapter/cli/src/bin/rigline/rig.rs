@@ -140,11 +140,13 @@ pub(crate) fn serve_http(
     selection: &Selection,
 ) -> Result<ExitCode, Failure> {
     let server = http.bind(address, protocol)?;
-    let rig = |clock, limits| Selected::new(Rig::new(SimBoard::new(clock, seed), limits), selection);
+    let selection = selection.clone();
+    let rig = move |clock, limits| Selected::new(Rig::new(SimBoard::new(clock, seed), limits), &selection);
     // What cannot be chosen is said before the server is there.
     rig(TokioClock::new(), (usize::MAX, usize::MAX)).map_err(Failure::usage)?;
     announce(&server, http, protocol)?;
-    let make = |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|why| unreachable!("{why}"));
+    let make =
+        move |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|why| unreachable!("{why}"));
     server.run(make).map_err(Failure::failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,29 +2,44 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use rigline::Extension;
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
 use rigline_host::mcp::config::{Client, Edit, EditError, Header, Name, Server};
 use rigline_host::protocols;
-use rigline_host::relay::Relay;
+use rigline_host::relay::{OnSeen, Relay, Seen};
 use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::mcp::Selected;
+use rigline_std::mcp::{Selected, Selection};
 use rigline_std::stdio::Stdio;
 use tokio::sync::watch;
 
+use self::calls::Calls;
+use self::gate::{Gate, Parts};
+use self::library::Library;
+use self::limited::Limited;
+use self::policy::{Policy, PolicyArguments};
 use super::shim::{anywhere, this};
 use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
 use crate::credentials::Credentials;
-use crate::{jsonrpc, serve};
+use crate::record::RecordArguments;
+use crate::{jsonrpc, out, serve};
+
+mod calls;
+mod gate;
+mod last_seen;
+mod library;
+mod limited;
+mod policy;
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -37,16 +52,24 @@ use crate::{jsonrpc, serve};
 /// all operations, not only those that --allow names. Calls that come in during a run wait until it has ended. When the
 /// client cancels, or input ends, the run is cancelled and its cleanup steps run.
 ///
+/// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
+/// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
+///
+/// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
+/// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
+///
 /// `rigline mcp-config TARGET --client NAME` prints the configuration for a client.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals"
+    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals\n  rigline mcp serial:auto --limit power=20/h --confirm power --record runs/agent"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
     selected: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
 }
@@ -66,28 +89,85 @@ pub(crate) struct Tools {
 
 impl Arguments {
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
-        let selection = self.selected.choice.selection();
-        if let Some(folder) = &self.selected.evals {
+        let mut choice = self.selected.choice.clone();
+        let policy = Arc::new(self.policy.read(&mut choice)?);
+        let recorder = RecordArguments::of(policy.record.as_deref()).begin(&self.connection.target.to_string())?;
+        self.connection.recorder.clone_from(&recorder);
+        let calls = match &policy.record {
+            Some(folder) => {
+                let calls = Calls::create(folder);
+                let fault = |error| Failure::usage(format!("--record {}: {error}", folder.display()));
+                Some(Arc::new(calls.map_err(fault)?))
+            }
+            None => None,
+        };
+        let parts = Parts {
+            policy: Arc::clone(&policy),
+            calls: calls.clone(),
+            library: Library { calls, evals: None },
+            can_change: true,
+            tells_failures: choice.is_all(),
+        };
+        let served = self.serve(parts, &choice.selection());
+        if let Some(recorder) = recorder
+            && let Err(error) = recorder.finish(0)
+        {
+            out::complain_of_failure(&format!("the recording is not complete: {error}"));
+        }
+        served
+    }
+
+    fn serve(mut self, mut parts: Parts, selection: &Selection) -> Result<ExitCode, Failure> {
+        let policy = Arc::clone(&parts.policy);
+        if let Some(folder) = self.selected.evals.clone() {
             self.connection.target = anywhere(&self.connection.target)?;
             let (input_end, ended) = watch::channel(false);
-            let settings = self.evals(folder, ended)?;
-            let evals = Evals::new(self.relay()?, settings).map_err(Failure::usage)?;
-            let evals = Selected::new(evals, &selection).map_err(Failure::usage)?;
-            return Ok(Stdio::new().input_end(input_end).serve(evals));
+            let settings = self.evals(&folder, ended)?;
+            parts.library.evals = Some((settings.root.clone(), settings.store.clone()));
+            let gate = Arc::new(Gate::new(parts));
+            let relay = self.relay(&gate)?;
+            let is_there = relay.absence().is_none();
+            let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
+            let limited = limited(evals, is_there, selection, policy)?;
+            return Ok(Stdio::new().input_end(input_end).between(gate).serve(limited));
         }
-        if self.connection.target == Target::Sim && self.connection.config.is_none() {
+        let is_own = self.connection.target == Target::Sim && self.connection.config.is_none();
+        if is_own && self.connection.recorder.is_none() {
             let clock = TokioClock::new();
             let stdio = Stdio::new().clock(clock.clone());
             let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
-            return Ok(stdio.serve(Selected::new(rig, &selection).map_err(Failure::usage)?));
+            parts.can_change = false;
+            let limited = limited(rig, true, selection, policy)?;
+            return Ok(stdio.between(Arc::new(Gate::new(parts))).serve(limited));
         }
-        Ok(Stdio::new().serve(Selected::new(self.relay()?, &selection).map_err(Failure::usage)?))
+        let gate = Arc::new(Gate::new(parts));
+        let relay = self.relay(&gate)?;
+        let is_there = relay.absence().is_none();
+        let limited = limited(relay, is_there, selection, policy)?;
+        Ok(Stdio::new().between(gate).serve(limited))
     }
 
-    fn relay(&self) -> Result<Relay, Failure> {
+    /// Reaches the target, or waits for it. The gate learns when it comes and goes.
+    fn relay(&self, gate: &Arc<Gate>) -> Result<Relay, Failure> {
         let mut options = self.connection.options();
         options.credentials = self.credentials.read(&self.connection.target)?;
-        Relay::connect_by(&self.connection.target, options, protocols::named("mcp")).map_err(serve::relay_failure)
+        let target = self.connection.target.clone();
+        let (gate, known) = (Arc::downgrade(gate), target.clone());
+        let told: OnSeen = Arc::new(move |seen| {
+            if let Seen::Present(described) = seen {
+                last_seen::keep(&known, described);
+            }
+            if let Some(gate) = gate.upgrade() {
+                gate.changed();
+            }
+        });
+        let last = last_seen::load(&target);
+        let relay =
+            Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
+        if let Some(why) = relay.absence() {
+            connect::complain(format_args!("rigline: {why}; it is looked for until it comes"));
+        }
+        Ok(relay)
     }
 
     fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
@@ -100,6 +180,23 @@ impl Arguments {
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
     }
+}
+
+/// The operations that are chosen, and counted.
+fn limited<E: Extension>(
+    extension: E,
+    is_there: bool,
+    selection: &Selection,
+    policy: Arc<Policy>,
+) -> Result<Limited<Selected<E>>, Failure> {
+    let selected = match is_there {
+        true => {
+            policy.check(extension.manifest()).map_err(Failure::usage)?;
+            Selected::new(extension, selection).map_err(Failure::usage)?
+        }
+        false => Selected::of_what_comes(extension, selection),
+    };
+    Ok(Limited::new(selected, policy, false))
 }
 
 /// Print the configuration of TARGET for an MCP client, or write it into the client's file
@@ -127,6 +224,8 @@ pub(crate) struct ConfigArguments {
     name: Option<String>,
     #[command(flatten)]
     selected: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
     /// Write it into the client's file
@@ -180,7 +279,8 @@ impl ConfigArguments {
             if self.selected.evals.is_some() {
                 return Err(Failure::usage("--evals: a server that runs already offers what it was started with"));
             }
-            if client.takes_urls() && self.credentials.token_file.is_none() && self.selected.choice.is_all() {
+            let is_plain = self.selected.choice.is_all() && self.policy.words()?.is_empty();
+            if client.takes_urls() && self.credentials.token_file.is_none() && is_plain {
                 return Ok(Server::Url { url: url.clone(), headers: self.headers()? });
             }
             own = self.words()?;
@@ -190,7 +290,10 @@ impl ConfigArguments {
         // A client starts it in another folder, perhaps.
         let target = anywhere(&self.target)?;
         let mut args = vec!["mcp".to_owned(), target.to_string()];
+        // What is wrong with it is said now.
+        self.policy.read(&mut self.selected.choice.clone())?;
         args.extend(self.selected.choice.words());
+        args.extend(self.policy.words()?);
         for (option, folder) in [("--evals", &self.selected.evals), ("--runs", &self.selected.runs)] {
             let Some(folder) = folder else { continue };
             let path = std::path::absolute(folder);
