@@ -333,7 +333,9 @@ impl Stdio {
         let (_, line_limit) = self.limits();
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
         let input = Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone());
-        let mut input = Gate::new(input, self.between.clone(), output, self.request_limit);
+        let wire = output.clone();
+        let own = move |line: &[u8]| wire.send_own(line);
+        let mut input = Gate::new(input, self.between.clone(), own, self.request_limit);
         loop {
             let serving = Server::new(&mut *extension)
                 .protocols(self.protocols)

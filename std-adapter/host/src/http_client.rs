@@ -167,8 +167,8 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = (name.trim(), value.trim());
     header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not the name of a header"))?;
     let lower = name.to_ascii_lowercase();
-    if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") {
-        return Err(format!("header {name}: it is set by the connection or the protocol, and cannot be chosen"));
+    if OURS.contains(&lower.as_str()) {
+        return Err(format!("header {name}: it is set by the connection, and cannot be chosen"));
     }
     if header::HeaderValue::from_str(value).is_err() {
         return Err(format!("header {name}: its value has characters that a header cannot have"));

@@ -79,9 +79,7 @@ impl Guard {
         if let Some(origin) = origin {
             let headers = response.headers_mut();
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            // The star does not count for requests with credentials.
-            let exposed = "*, mcp-session-id, www-authenticate, retry-after";
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         response
@@ -195,9 +193,8 @@ fn is_preflight(request: &Request) -> bool {
 
 /// What pages may send. Which of them a path answers, the request itself learns.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
-/// What MCP over HTTP and the other protocols have in their requests.
-const HEADERS: &str =
-    "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
+/// What requests have in every protocol. A browser names those that it will send beside these.
+const HEADERS: &str = "authorization, content-type, accept, last-event-id";
 
 /// It may: the request itself is checked when it comes.
 fn preflight(asked: &HeaderMap) -> Response {
@@ -205,7 +202,7 @@ fn preflight(asked: &HeaderMap) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(HEADERS));
-    // Those of a page's own do no harm. There may be many, so that they stand in a field of their own.
+    // There may be many, so that they stand in a field of their own.
     if let Some(value) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, value.clone());
     }

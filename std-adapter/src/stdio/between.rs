@@ -7,8 +7,6 @@ use std::sync::Arc;
 use embedded_io_async::{ErrorType, Read};
 use tokio::sync::mpsc;
 
-use super::output::Output;
-
 /// What is read at once, in bytes.
 const CHUNK: usize = 64 * 1024;
 
@@ -38,11 +36,20 @@ pub enum Passing {
     Kept,
 }
 
+/// Sends bytes to the client.
+type Post = dyn Fn(&[u8]) + Send + Sync;
+
 /// How lines are sent that nobody else has sent.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Wires {
-    output: Arc<Output>,
+    output: Arc<Post>,
     input: mpsc::UnboundedSender<Own>,
+}
+
+impl fmt::Debug for Wires {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wires").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +61,7 @@ enum Own {
 impl Wires {
     /// Sends a line, without its end, to the client. A client that is gone gets none.
     pub fn to_client(&self, line: &[u8]) {
-        self.output.send_own(&[line, b"\n"].concat());
+        (self.output)(&[line, b"\n"].concat());
     }
 
     /// Sends a line, without its end, to the extension, as if the client had sent it.
@@ -87,10 +94,15 @@ pub(super) struct Gate<R> {
 }
 
 impl<R> Gate<R> {
-    pub(super) fn new(reader: R, between: Option<Arc<dyn Between>>, output: &Arc<Output>, longest: usize) -> Self {
+    pub(super) fn new(
+        reader: R,
+        between: Option<Arc<dyn Between>>,
+        output: impl Fn(&[u8]) + Send + Sync + 'static,
+        longest: usize,
+    ) -> Self {
         let (input, own) = mpsc::unbounded_channel();
         if let Some(between) = &between {
-            between.begin(Wires { output: Arc::clone(output), input });
+            between.begin(Wires { output: Arc::new(output), input });
         }
         Self {
             reader,

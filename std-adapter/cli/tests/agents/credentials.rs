@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::support::{Listening, RIGLINE, Server, refused, run};
 
+/// Variables of the environment.
+type Env<'e> = &'e [(&'e str, &'e str)];
+
 fn secret(folder: &std::path::Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("token");
@@ -22,7 +25,7 @@ fn every_client_of_ours_sends_a_token_from_a_file_or_from_the_environment() {
     let serve = ["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "mcp", "--token-file", &file];
     let server = Listening::start(&serve, "on ");
     let url = server.address.as_str();
-    let ways: [(&[&str], &[(&str, &str)]); 4] = [
+    let ways: [(&[&str], Env<'_>); 4] = [
         (&["--token-file", &file], &[]),
         (&["--token-env", "RIG_TOKEN"], &[("RIG_TOKEN", "s3cret")]),
         (&["--header", "Authorization: Bearer ${RIG_TOKEN}"], &[("RIG_TOKEN", "s3cret")]),

@@ -195,7 +195,7 @@ impl Host {
             Place::Http { url, credentials } => {
                 let url = format!("{}/{path}", url.trim_end_matches('/'));
                 let bounds = Bounds { timeout: limit, limit: most };
-                let answer = http_client::post(&url, Some(&credentials), text.as_bytes().to_vec(), bounds).await;
+                let answer = http_client::post(&url, Some(credentials), text.as_bytes().to_vec(), bounds).await;
                 match answer {
                     Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {

@@ -129,6 +129,9 @@ impl std::str::FromStr for Header {
     /// Reads `NAME: VALUE`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) = crate::http_client::header(text)?;
+        if name.to_ascii_lowercase().starts_with("mcp-") {
+            return Err(format!("header {name}: it is set by the protocol, and cannot be chosen"));
+        }
         Ok(Self { name, value })
     }
 }
@@ -601,7 +604,7 @@ mod tests {
             let path = folder.path().join(format!("{is_private}"));
             Client::Cursor.write(&path, Name::Given("rig"), &url("http://h/mcp", headers)).unwrap();
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o077 == 0, is_private, "{mode:o}");
+            assert_eq!(mode & 0o777 == 0o600, is_private, "{mode:o}");
         }
     }
 

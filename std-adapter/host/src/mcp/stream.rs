@@ -206,7 +206,9 @@ pub(super) fn standard(credentials: &Credentials) -> Vec<(String, String)> {
         ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
         ("content-type".to_owned(), "application/json".to_owned()),
     ];
-    headers.extend(credentials.headers().map(|(name, value)| (name.to_owned(), value.to_owned())));
+    // The protocol's own are set where they are known.
+    let given = credentials.headers().filter(|(name, _)| !name.starts_with("mcp-"));
+    headers.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
     headers
 }
 

@@ -1,6 +1,6 @@
 //! Which operations of a target are offered to others.
 
-use rigline_std::mcp::Selection;
+use rigline_std::Selection;
 
 /// The options of the commands that serve a target.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -5,11 +5,10 @@ use clap::Args;
 use rigline_host::protocol::Protocol;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::TokioClock;
 use rigline_std::http::{Options, Server, ServerInfo};
-use rigline_std::mcp::{Selected, Selection};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
+use rigline_std::{Selected, Selection, TokioClock};
 
 use crate::connect::{self, Failure};
 use crate::protocol::{self, names};

@@ -10,9 +10,8 @@ use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::TokioClock;
-use rigline_std::mcp::Selected;
 use rigline_std::net::{Access, ListenAddress};
+use rigline_std::{Selected, TokioClock};
 use tokio::task::LocalSet;
 
 use crate::choice::Choice;
@@ -106,9 +105,8 @@ impl Arguments {
 
     /// The chosen operations of the target, which is asked for what it has.
     fn selected(&self) -> Result<Selected<Relay>, Failure> {
-        let mcp = protocols::named("mcp");
-        let relay =
-            Relay::connect_by(&self.connection.target, self.connection.options(), mcp).map_err(relay_failure)?;
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), protocols::of_agents())
+            .map_err(relay_failure)?;
         Selected::new(relay, &self.choice.selection()).map_err(Failure::usage)
     }
 

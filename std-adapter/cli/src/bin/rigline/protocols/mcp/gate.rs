@@ -210,10 +210,10 @@ impl Gate {
                 state.open.insert(key, Open::Other);
             }
             "tools/list" => drop(state.open.insert(key, Open::List)),
-            "subscriptions/listen" if is_fit => {
-                if self.parts.can_change && params["notifications"]["toolsListChanged"] == true {
-                    state.open.insert(key, Open::Listening(id.clone()));
-                }
+            "subscriptions/listen"
+                if is_fit && self.parts.can_change && params["notifications"]["toolsListChanged"] == true =>
+            {
+                state.open.insert(key, Open::Listening(id.clone()));
             }
             "tools/call" if is_fit => {
                 let client = match is_modern {
@@ -482,8 +482,8 @@ fn send(wires: &Wires, message: &Value) {
 
 /// The first text of a tool's result.
 fn text_of(result: &Value) -> String {
-    let texts = result["content"].as_array().into_iter().flatten();
-    texts.filter_map(|block| block["text"].as_str()).next().unwrap_or_default().to_owned()
+    let mut texts = result["content"].as_array().into_iter().flatten();
+    texts.find_map(|block| block["text"].as_str()).unwrap_or_default().to_owned()
 }
 
 impl Between for Gate {
