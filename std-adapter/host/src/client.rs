@@ -1,8 +1,8 @@
-//! A connection to an extension by any of the protocols, for callers that need not know by which: the command and the relay.
+//! A connection to an extension by any of the protocols, for callers that need not know by which.
 //!
 //! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`ClientFactory`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::FailureKind;
+use rigline::json::{Json, Kind};
 use rigline::manifest::Kind as ModuleKind;
 use serde_json::Value;
 
@@ -24,11 +25,11 @@ use rigline_std::sync::lock;
 /// Makes a client for a target.
 pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
 
-/// A future on the thread that it was made on.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// A future, which may move to another thread.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A connection to an extension.
-pub trait Client {
+pub trait Client: Send {
     /// What the extension says about itself, within `limit`. `about` names an operation, for protocols that describe one at a time.
     fn describe<'a>(
         &'a mut self,
@@ -36,8 +37,8 @@ pub trait Client {
         limit: Duration,
     ) -> Pending<'a, Result<Description, ClientError>>;
 
-    /// Runs an operation. The operation's own failure is an [`Answer`].
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>>;
+    /// Runs an operation. The operation's own failure is in the [`CallOutcome`].
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>>;
 
     /// Why the record of the call that the caller asked for is not whole, if it is not.
     fn record_fault(&mut self) -> Option<String> {
@@ -123,27 +124,83 @@ pub struct Page {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The answer to a call.
-#[derive(Debug, Clone)]
-pub struct Answer {
+/// The outcome of a call: the same in every protocol, as far as the protocol has it.
+#[derive(Debug, Clone, Default)]
+pub struct CallOutcome {
     /// The summary, if there is one.
     pub message: Option<String>,
-    /// The JSON text of the outputs: an object, or, in protocols whose results may be any value, any value.
+    /// The JSON text of the outputs: an object, or, in protocols whose results may be any value, any value. Numbers have the digits
+    /// that the extension wrote. In protocols without types each output is a string.
     pub outputs: String,
     /// Whether [`message`](Self::message) is a member of the outputs too.
     pub is_message_output: bool,
+    /// The blocks of the result's content, in their order and as they came: JSON texts of objects. Protocols without such have none. Texts
+    /// among them are also in [`message`](Self::message), or in the failure's message, unless they repeat the outputs.
+    pub content: Vec<String>,
     /// Why the call failed, if it did.
     pub failure: Option<CallFailure>,
     /// The end of the standard error of a process that ran only for this call.
     pub stderr: String,
 }
 
-impl Answer {
+impl CallOutcome {
     /// Success with a result of any type; its member `message`, if it is a text, is the message too.
     pub fn of_result(result: String, stderr: String) -> Self {
-        let json = rigline::json::Json::parse(result.as_bytes()).ok();
+        let json = Json::parse(result.as_bytes()).ok();
         let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));
-        Self { message, outputs: result, is_message_output: true, failure: None, stderr }
+        Self { message, outputs: result, is_message_output: true, stderr, ..Self::default() }
+    }
+
+    /// Whether it succeeded.
+    pub fn is_success(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// The outputs, each with its JSON text. Of several with one name the last one counts. A result that is not an object is the output
+    /// `value`.
+    pub fn members(&self) -> Vec<(String, String)> {
+        let json = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
+        match json.kind() {
+            Kind::Object => {
+                let mut members: Vec<(String, String)> = Vec::new();
+                let mut places = HashMap::new();
+                for (name, value) in json.members() {
+                    let (name, value) = (name.to_string(), value.as_str().to_owned());
+                    match places.get(&name).and_then(|place: &usize| members.get_mut(*place)) {
+                        Some(known) => known.1 = value,
+                        None => {
+                            places.insert(name.clone(), members.len());
+                            members.push((name, value));
+                        }
+                    }
+                }
+                members
+            }
+            Kind::Null => Vec::new(),
+            _ => vec![("value".to_owned(), json.as_str().to_owned())],
+        }
+    }
+
+    /// The content that is not text, such as images: JSON texts.
+    pub fn blocks(&self) -> impl Iterator<Item = &str> {
+        let is_text = |block: &str| {
+            let kind = Json::parse(block.as_bytes()).ok().and_then(|block| block.get("type")?.text());
+            kind.is_some_and(|kind| kind == *"text")
+        };
+        self.content.iter().map(String::as_str).filter(move |block| !is_text(block))
+    }
+
+    /// The outputs with the content that is not text as a further one, `content`, for programs that know outputs only.
+    pub fn outputs_and_blocks(&self) -> String {
+        let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
+        let blocks = self.blocks().collect::<Vec<_>>().join(",");
+        match self.outputs.trim_end().strip_suffix('}') {
+            Some(members) if !blocks.is_empty() && known.kind() == Kind::Object && known.get("content").is_none() => {
+                let comma = if known.members().next().is_some() { "," } else { "" };
+                format!("{members}{comma}\"content\":[{blocks}]}}")
+            }
+            _ => self.outputs.clone(),
+        }
     }
 }
 

@@ -420,8 +420,8 @@ fn fault(kind: FailureKind, message: String) -> Answer {
     Answer { outputs: Vec::new(), end: Err(Fault { kind, code: None, message }) }
 }
 
-fn relayed(answer: client::Answer) -> Answer {
-    let outputs = match Json::parse(answer.outputs.as_bytes()) {
+fn relayed(answer: client::CallOutcome) -> Answer {
+    let outputs = match Json::parse(answer.outputs_and_blocks().as_bytes()) {
         Ok(outputs) => members(outputs),
         Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
     };

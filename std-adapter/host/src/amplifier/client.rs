@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{CallError, EventLog, Host, HttpError, ModuleError};
 use crate::client::{
-    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
     Record,
 };
 use crate::host::{Manifest, NO_LIMIT};
@@ -68,7 +68,7 @@ impl Client for AmplifierClient {
         })
     }
 
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         Box::pin(async move {
             if request.session_id.is_some() {
                 self.host.session_id.clone_from(&request.session_id);
@@ -79,7 +79,7 @@ impl Client for AmplifierClient {
                 None => rigline::protocol::amplifier::TIMEOUT,
             };
             match self.host.invoke(&request.operation, &request.args).await? {
-                Ok(result) => Ok(Answer::of_result(result, String::new())),
+                Ok(result) => Ok(CallOutcome::of_result(result, String::new())),
                 Err(error) => Ok(failure(error)),
             }
         })
@@ -101,7 +101,7 @@ impl Client for AmplifierClient {
     }
 }
 
-fn failure(error: ModuleError) -> Answer {
+fn failure(error: ModuleError) -> CallOutcome {
     let kind = match error.code.as_str() {
         "timeout" => FailureKind::Timeout,
         "oom" => FailureKind::TooLarge,
@@ -116,7 +116,7 @@ fn failure(error: ModuleError) -> Answer {
     let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
     let failure =
         CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message, is_invalid: false };
-    Answer { message: None, outputs, is_message_output: true, failure: Some(failure), stderr: String::new() }
+    CallOutcome { outputs, is_message_output: true, failure: Some(failure), ..CallOutcome::default() }
 }
 
 impl From<CallError> for ClientError {

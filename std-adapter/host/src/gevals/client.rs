@@ -6,7 +6,8 @@ use rigline::{FailureKind, Phase};
 use serde_json::{Map, Value, json};
 
 use crate::client::{
-    Answer, CallFailure, CallRequest, Client, ClientError, ClientOptions, Described, Description, OptionValues, Pending,
+    CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description, OptionValues,
+    Pending,
 };
 use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
 use crate::target::Target;
@@ -75,7 +76,7 @@ impl Client for GevalsClient {
         })))))
     }
 
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         let context = CallContext { timeout: request.timeout, ..self.context.clone() };
         Box::pin(async move {
             let result = self.host.call_json(&request.operation, &request.args, context).await?;
@@ -126,7 +127,7 @@ fn unclean(end: &Shutdown) -> String {
     format!("the extension did not end cleanly: {why}")
 }
 
-fn answer(result: CallResult) -> Answer {
+fn answer(result: CallResult) -> CallOutcome {
     let failure = result.failure().map(|message| {
         let (kind, code) = match &result.outcome {
             Outcome::Refused(refused) => (kind(refused.code), refused.code.map(Value::from)),
@@ -138,13 +139,8 @@ fn answer(result: CallResult) -> Answer {
     });
     let outputs: Map<String, Value> =
         result.outputs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-    Answer {
-        message: result.message,
-        outputs: Value::Object(outputs).to_string(),
-        is_message_output: false,
-        failure,
-        stderr: String::new(),
-    }
+    let outputs = Value::Object(outputs).to_string();
+    CallOutcome { message: result.message, outputs, failure, ..CallOutcome::default() }
 }
 
 /// gevals "Standard Error Codes".

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{
-    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
@@ -283,7 +283,7 @@ impl Client for McpClient {
         })
     }
 
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         Box::pin(async move {
             self.open(self.options.start_timeout).await?;
             let limit = match request.timeout {
@@ -352,7 +352,7 @@ fn message_of(error: &str) -> String {
 }
 
 /// The result of a tool: its first text is the message, unless that is the JSON of the structured content.
-fn answer(result: &str) -> Answer {
+fn answer(result: &str) -> CallOutcome {
     let result = view(result);
     let structured = result.get("structuredContent");
     let blocks: Vec<Json<'_>> = result.get("content").unwrap_or(Json::NULL).elements().collect();
@@ -360,17 +360,7 @@ fn answer(result: &str) -> Answer {
     let texts = blocks.iter().filter_map(|block| Some(block.get("text")?.text()?.to_string()));
     let text = texts.filter(|text| !is_structured(text)).collect::<Vec<_>>().join("\n");
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
-    let others = blocks.iter().filter(|block| string(block.get("type")) != "text").map(Json::as_str);
-    let others = others.collect::<Vec<_>>().join(",");
-    let outputs = structured.map_or("{}", |structured| structured.as_str());
-    let known = view(outputs);
-    let outputs = match outputs.strip_suffix('}') {
-        Some(members) if !others.is_empty() && known.kind() == Kind::Object && known.get("content").is_none() => {
-            let comma = if known.members().next().is_some() { "," } else { "" };
-            format!("{members}{comma}\"content\":[{others}]}}")
-        }
-        _ => outputs.to_owned(),
-    };
+    let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
     let failure = is_error.then(|| CallFailure {
         kind: FailureKind::Failed,
         code: None,
@@ -378,13 +368,9 @@ fn answer(result: &str) -> Answer {
         message: text.clone(),
         is_invalid: false,
     });
-    Answer {
-        message: (!is_error && !text.is_empty()).then_some(text),
-        outputs,
-        is_message_output: false,
-        failure,
-        stderr: String::new(),
-    }
+    let content = blocks.iter().map(|block| block.as_str().to_owned()).collect();
+    let message = (!is_error && !text.is_empty()).then_some(text);
+    CallOutcome { message, outputs, content, failure, ..CallOutcome::default() }
 }
 
 /// Whether two texts are the same JSON: also with numbers that only a [`JsonObject`] holds, or that are not written alike.
@@ -394,7 +380,7 @@ fn is_same(one: &str, other: &str) -> bool {
     value(one).is_some_and(|one| Some(one) == value(other)) || object(one).is_some_and(|one| Some(one) == object(other))
 }
 
-fn refused(error: &str) -> Answer {
+fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
     let kind = match code.as_ref().and_then(Value::as_i64) {
         Some(-32601) => FailureKind::UnknownOperation,
@@ -404,6 +390,5 @@ fn refused(error: &str) -> Answer {
         _ => FailureKind::Unreachable,
     };
     let failure = CallFailure { kind, code, custom_code: None, message: message_of(error), is_invalid: false };
-    let failure = Some(failure);
-    Answer { message: None, outputs: "{}".into(), is_message_output: false, failure, stderr: String::new() }
+    CallOutcome { outputs: "{}".into(), failure: Some(failure), ..CallOutcome::default() }
 }

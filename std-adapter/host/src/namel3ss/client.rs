@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Host, HttpError, Project, RunError, Runner, ToolCall, ToolError};
 use crate::client::{
-    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending, Record,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending,
+    Record,
 };
 use crate::process;
 use crate::target::{Exec, Target};
@@ -87,7 +88,7 @@ impl Client for Namel3ssClient {
         })
     }
 
-    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         Box::pin(async move {
             if !self.required.is_empty() {
                 let settings = &mut self.host.project.settings;
@@ -115,7 +116,7 @@ impl Client for Namel3ssClient {
             }
             let called = result?;
             Ok(match called.result {
-                Ok(result) => Answer::of_result(result, called.stderr),
+                Ok(result) => CallOutcome::of_result(result, called.stderr),
                 Err(error) => failure(error, called.stderr),
             })
         })
@@ -135,7 +136,7 @@ impl Client for Namel3ssClient {
     }
 }
 
-fn failure(error: ToolError, stderr: String) -> Answer {
+fn failure(error: ToolError, stderr: String) -> CallOutcome {
     let kind = match error.error_type.as_str() {
         // A ValueError may be the tool's own: it ran.
         "UnknownTool" => FailureKind::UnknownOperation,
@@ -147,7 +148,7 @@ fn failure(error: ToolError, stderr: String) -> Answer {
         error.reason_code.map_or_else(|| "{}".to_owned(), |reason| json!({ "reason_code": reason }).to_string());
     let code = Some(error.error_type.into());
     let failure = CallFailure { kind, code, custom_code: None, message: error.message, is_invalid: false };
-    Answer { message: None, outputs, is_message_output: true, failure: Some(failure), stderr }
+    CallOutcome { outputs, is_message_output: true, failure: Some(failure), stderr, ..CallOutcome::default() }
 }
 
 impl From<RunError> for ClientError {

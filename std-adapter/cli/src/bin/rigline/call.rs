@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
 use rigline_host::by_schema::{Schema, operation_named};
-use rigline_host::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
+use rigline_host::client::{CallFailure, CallOutcome, CallRequest, Client, Command, Described, Description};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use semver::{Version, VersionReq};
@@ -257,7 +257,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn answer(&mut self, operation: &str, answer: &Answer) {
+    fn answer(&mut self, operation: &str, answer: &CallOutcome) {
         self.report = as_json(answer);
         let outputs = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
         // Their own text, so that numbers keep their digits.
@@ -287,12 +287,12 @@ fn exit_code(failure: Option<&CallFailure>) -> u8 {
 }
 
 /// An answer as JSON, in one shape for every protocol.
-fn as_json(answer: &Answer) -> String {
+fn as_json(answer: &CallOutcome) -> String {
     let failure = answer.failure.as_ref();
     let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
     let error = failure.map(|failure| failure.message.as_str());
     let code = failure.and_then(|failure| failure.code.clone());
-    to_json(failure.is_none(), message, error, code, &answer.outputs)
+    to_json(failure.is_none(), message, error, code, &answer.outputs_and_blocks())
 }
 
 /// The same shape for a call without an answer.
@@ -310,8 +310,9 @@ fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Opti
 }
 
 /// An answer for people: its message, and a table of the outputs.
-fn as_text(answer: &Answer) -> String {
-    let json = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+fn as_text(answer: &CallOutcome) -> String {
+    let outputs = answer.outputs_and_blocks();
+    let json = Json::parse(outputs.as_bytes()).unwrap_or(Json::NULL);
     let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
     let mut text = answer.message.as_ref().map(|message| format!("{message}\n")).unwrap_or_default();
     if json.kind() != Kind::Object {
