@@ -109,11 +109,11 @@ struct Request {
 }
 
 /// One bit that is turned over makes no other mark of a mark: its second half follows from the first.
-fn mark(number: u64) -> String {
-    format!("m{number:06x}{:08x}", (number as u32 ^ 0x005a_5a5a).wrapping_mul(0x9e37_79b1))
+fn mark(number: u32) -> String {
+    format!("m{number:06x}{:08x}", (number ^ 0x005a_5a5a).wrapping_mul(0x9e37_79b1))
 }
 
-fn request(family: Family, number: u64, chance: &mut dyn FnMut(usize) -> usize) -> Request {
+fn request(family: Family, number: u32, chance: &mut dyn FnMut(usize) -> usize) -> Request {
     let mark = mark(number);
     let ms = if chance(8) == 0 { 5 } else { 0 };
     let kind = match family {
@@ -179,9 +179,9 @@ fn model(driver: Driver, family: Family) {
             writeln!(input, "{INITIALIZE}").unwrap();
         }
         let mut sent = Vec::new();
-        for _ in 0..1 + chance(40) {
+        for _ in 0..=chance(40) {
             number += 1;
-            let request = request(family, number as u64, &mut chance);
+            let request = request(family, u32::try_from(number).unwrap(), &mut chance);
             input.write_all(format!("{}\n", request.line).as_bytes()).unwrap();
             sent.push(request);
         }
