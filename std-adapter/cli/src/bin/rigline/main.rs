@@ -22,6 +22,8 @@ mod exit;
 mod failure;
 mod files;
 mod jsonrpc;
+mod lab;
+mod lock;
 mod monitor;
 mod new;
 mod out;
@@ -63,6 +65,8 @@ enum Command {
     Serve(serve::Arguments),
     Web(Box<web::Arguments>),
     Ports(ports::Arguments),
+    Lock(lock::Arguments),
+    Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
     Targets(complete::Targets),
@@ -85,6 +89,8 @@ impl Command {
             Self::Serve(arguments) => arguments.run(),
             Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
+            Self::Lock(arguments) => arguments.run(),
+            Self::Lab(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
             Self::Targets(_) => {
