@@ -183,7 +183,14 @@ fn a_killed_wrapper_frees_the_rig_and_leaves_no_process() {
     // labgrid-project/labgrid#1739: a cancelled job of CI.
     let lab = Lab::new();
     for kills_group in [false, true] {
-        let mut command = lab.command(&["lock", "sim", "--", "sh", "-c", "echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600"]);
+        let mut command = lab.command(&[
+            "lock",
+            "sim",
+            "--",
+            "sh",
+            "-c",
+            "echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600",
+        ]);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut wrapper = command.spawn().unwrap();
         let inner = written(&lab, "pid");
@@ -259,7 +266,8 @@ fn a_killed_agent_loses_no_lease_and_no_place_and_ends_no_command() {
 #[test]
 fn a_killed_keeper_leaves_no_process_of_its_command() {
     let lab = Lab::new();
-    let holder = lab.holder("sim", "echo $PPID > $FOLDER/keeper; echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600");
+    let holder =
+        lab.holder("sim", "echo $PPID > $FOLDER/keeper; echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600");
     let (keeper, inner) = (written(&lab, "keeper"), written(&lab, "pid"));
     kill_process(keeper, Signal::KILL).unwrap();
     assert_eq!(ended(holder).0, 137);
@@ -318,7 +326,8 @@ fn a_lease_is_over_when_its_time_is_also_for_a_stopped_command() {
 
 #[test]
 fn a_rig_in_quarantine_is_refused_with_the_reason_until_it_is_cleared() {
-    let lab = Lab::with_rigs("[[rig]]\nname = 'bad'\ntarget = 'exec:/bin/false'\n[[rig]]\nname = 'good'\ntarget = 'sim'\n");
+    let lab =
+        Lab::with_rigs("[[rig]]\nname = 'bad'\ntarget = 'exec:/bin/false'\n[[rig]]\nname = 'good'\ntarget = 'sim'\n");
     let (code, said) = lab.said(&["lock", "rig:bad", "--", "true"]);
     assert!(code == 3 && said.contains("bad is in quarantine") && said.contains("it is tried again in "), "{said}");
     let (code, said) = lab.said(&["lab", "check"]);

@@ -25,11 +25,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
 
-use crate::book::{Ask, Asked, Effect, Holder, Lab, Lease, Refusal};
+use crate::book::{Ask, Asked, Effect, Lab, Refusal};
 use crate::check;
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::processes::Process;
+use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
 
@@ -275,7 +276,8 @@ impl Agent {
             }
             "break" => {
                 let (rig, reason) = named(self, params)?;
-                let reason = reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
+                let reason =
+                    reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
                 lock(&self.lab).break_lease(&rig, &reason, &self.who(peer), now)?;
                 Ok(Value::Null)
             }
@@ -371,8 +373,7 @@ impl Agent {
         let mut status = lock(&self.lab).status(None, clock::now())?;
         let Some(selector) = selector else { return Ok(status) };
         let lab = lock(&self.lab);
-        let names: Vec<&str> =
-            lab.specs().filter(|spec| selector.fits(spec)).map(|spec| spec.name.as_str()).collect();
+        let names: Vec<&str> = lab.specs().filter(|spec| selector.fits(spec)).map(|spec| spec.name.as_str()).collect();
         if names.is_empty() {
             return Err(Refusal::usage(selector.nothing(lab.specs())));
         }

@@ -4,15 +4,13 @@
 //! of it is written to the [`Books`] before the function returns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::{BootTime, wall};
 use crate::processes::Process;
+use crate::records::{Books, Change, Entry, FLAPPING, Health, Holder, Kept, Lease};
 use crate::rigs::{Selector, Spec};
-use crate::store::{Books, Change, Entry, Kept};
 
 /// How long an offer stands.
 pub const CONFIRM: u64 = 2_000;
@@ -22,73 +20,17 @@ const OFFERS: u32 = 3;
 pub const SILENCE: u64 = 30_000;
 /// How long after the start the holders of leases that the books do not have may tell them, and those who waited take their places again.
 const RETURN: u64 = 1_000;
+/// How soon it is looked again whether a process that has closed its connection has ended: its files are closed before it is gone.
+const LOOK: u64 = 25;
 /// When a rig in quarantine is tried again.
 const AGAIN: [u64; 5] = [10_000, 30_000, 120_000, 600_000, 3_600_000];
 /// How often in a row it must answer.
 const GOOD: u32 = 2;
-/// How many quarantines a day are not *flapping* yet.
-const FLAPPING: usize = 3;
 const DAY: u64 = 24 * 60 * 60;
 /// The most who wait.
 const QUEUE: usize = 1000;
 /// How many ended leases are remembered, to tell a late holder why.
 const ENDED: usize = 256;
-
-/// Who holds a lease, or waits for one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// The user's name.
-    pub user: String,
-    /// The user's number, as the system tells it of the other end of the socket.
-    pub uid: u32,
-    /// The process.
-    pub process: Process,
-    /// What for; empty if they did not say.
-    #[serde(default)]
-    pub purpose: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (process {}", self.user, self.process.pid)?;
-        if !self.purpose.is_empty() {
-            write!(f, ", {}", self.purpose)?;
-        }
-        f.write_str(")")
-    }
-}
-
-/// A lease.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
-    /// Its id, which is public.
-    pub id: String,
-    /// The request that it was granted for: the same one gets the same lease.
-    pub request: String,
-    /// The rigs.
-    pub rigs: Vec<String>,
-    /// Who asked for it.
-    pub holder: Holder,
-    /// The process that keeps it, if that is another than the one that asked.
-    pub keeper: Option<Process>,
-    /// When it was granted, for people.
-    pub since: u64,
-    /// The start of the machine that its times count from.
-    pub boot: String,
-    /// When it ends at the latest.
-    pub deadline: BootTime,
-    /// How long nothing may be sent to its rigs; no limit if zero.
-    pub idle: u64,
-    /// Whether its rigs' ports are opened by others than the agent.
-    pub is_raw: bool,
-}
-
-impl Lease {
-    /// The process with whose end it ends.
-    pub fn process(&self) -> Process {
-        self.keeper.unwrap_or(self.holder.process)
-    }
-}
 
 /// A lease that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,50 +41,6 @@ pub struct Ended {
     pub why: String,
     /// When, for people.
     pub at: u64,
-}
-
-/// What is known of a rig's health. It is in the books, since an idle agent ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
-    /// Whether it has ever answered.
-    #[serde(default)]
-    pub has_answered: bool,
-    /// What it said that it is.
-    #[serde(default)]
-    pub manifest: Option<String>,
-    /// Why it is in quarantine, if it is.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// Who has put it there, if it was a person.
-    #[serde(default)]
-    pub by: Option<String>,
-    /// When it is tried again.
-    #[serde(default)]
-    pub due: BootTime,
-    /// The start of the machine that `due` counts from.
-    #[serde(default)]
-    pub boot: String,
-    /// How often it was tried.
-    #[serde(default)]
-    pub tries: usize,
-    /// How often it has answered since.
-    #[serde(default)]
-    pub goods: u32,
-    /// The times of day of its last quarantines.
-    #[serde(default)]
-    pub times: Vec<u64>,
-}
-
-impl Health {
-    /// Whether it was in quarantine so often that a person must decide.
-    fn is_flapping(&self) -> bool {
-        self.times.len() > FLAPPING
-    }
-
-    /// Whether it comes back by itself.
-    fn returns(&self) -> bool {
-        self.by.is_none() && !self.is_flapping()
-    }
 }
 
 /// What a rig does.
@@ -311,6 +209,8 @@ struct Held {
     lease: Lease,
     heard: BootTime,
     used: BootTime,
+    /// When it is looked whether its process lives, while it has no connection.
+    looks: BootTime,
     conns: BTreeSet<u64>,
 }
 
@@ -354,7 +254,7 @@ impl Lab {
         }
         let id = lease.id.clone();
         let (is_of_boot, is_alive) = (lease.boot == self.boot, lease.process().is_alive());
-        self.leases.insert(id.clone(), Held { lease, heard: now, used: now, conns: BTreeSet::new() });
+        self.leases.insert(id.clone(), Held { lease, heard: now, used: now, looks: now, conns: BTreeSet::new() });
         if !is_of_boot {
             self.end(&id, "the machine was started again", "the agent", now);
         } else if !is_alive {
@@ -393,9 +293,8 @@ impl Lab {
 
     /// The name of the rig that a target means: one of the list, if it is that board, and otherwise one of its own.
     pub fn name_of(&mut self, spec: Spec) -> String {
-        let is_it = |rig: &&Rig| {
-            rig.spec.name == spec.name || rig.spec.boards.iter().any(|board| spec.boards.contains(board))
-        };
+        let is_it =
+            |rig: &&Rig| rig.spec.name == spec.name || rig.spec.boards.iter().any(|board| spec.boards.contains(board));
         let known = self.rigs.values().filter(is_it).max_by_key(|rig| rig.is_listed).map(|rig| rig.spec.name.clone());
         known.unwrap_or_else(|| {
             let name = spec.name.clone();
@@ -494,7 +393,9 @@ impl Lab {
             self.withdraw(request);
             self.queue.retain(|waiting| waiting.ask.request != request);
             self.schedule(now);
-            return Err(Refusal::refused(format!("no rig is granted, since the agent cannot write its books: {error}")));
+            return Err(Refusal::refused(format!(
+                "no rig is granted, since the agent cannot write its books: {error}"
+            )));
         }
         self.queue.retain(|waiting| waiting.ask.request != request);
         for name in &rigs {
@@ -502,7 +403,7 @@ impl Lab {
                 rig.state = State::Leased(lease.id.clone());
             }
         }
-        let held = Held { lease: lease.clone(), heard: now, used: now, conns: BTreeSet::from([conn]) };
+        let held = Held { lease: lease.clone(), heard: now, used: now, looks: now, conns: BTreeSet::from([conn]) };
         self.leases.insert(lease.id.clone(), held);
         self.schedule(now);
         Ok(lease)
@@ -657,8 +558,12 @@ impl Lab {
 
     /// A connection has ended: those who waited on it lose their places, and the leases of a process that has ended end too.
     pub fn disconnected(&mut self, conn: u64, now: BootTime) {
-        let gone: Vec<String> =
-            self.queue.iter().filter(|waiting| waiting.conn == conn).map(|waiting| waiting.ask.request.clone()).collect();
+        let gone: Vec<String> = self
+            .queue
+            .iter()
+            .filter(|waiting| waiting.conn == conn)
+            .map(|waiting| waiting.ask.request.clone())
+            .collect();
         for request in gone {
             self.withdraw(&request);
             self.queue.retain(|waiting| waiting.ask.request != request);
@@ -672,12 +577,14 @@ impl Lab {
 
     /// Ends the leases of processes that have ended.
     fn sweep(&mut self, now: BootTime) {
-        let dead: Vec<String> = self
-            .leases
-            .values()
-            .filter(|held| held.conns.is_empty() && !held.lease.process().is_alive())
-            .map(|held| held.lease.id.clone())
-            .collect();
+        let mut dead: Vec<String> = Vec::new();
+        for held in self.leases.values_mut().filter(|held| held.conns.is_empty()) {
+            if held.lease.process().is_alive() {
+                held.looks = now + LOOK;
+            } else {
+                dead.push(held.lease.id.clone());
+            }
+        }
         for id in dead {
             self.end(&id, "its holder has ended", "the agent", now);
         }
@@ -809,11 +716,8 @@ impl Lab {
         if now >= self.holds {
             self.holds = 0;
         }
-        let over: Vec<(String, String)> = self
-            .leases
-            .values()
-            .filter_map(|held| held.over(now).map(|why| (held.lease.id.clone(), why)))
-            .collect();
+        let over: Vec<(String, String)> =
+            self.leases.values().filter_map(|held| held.over(now).map(|why| (held.lease.id.clone(), why))).collect();
         for (id, why) in over {
             self.end(&id, &why, "the agent", now);
         }
@@ -845,7 +749,8 @@ impl Lab {
     pub fn due(&self) -> Option<BootTime> {
         let leases = self.leases.values().map(|held| {
             let idle = if held.lease.idle == 0 { u64::MAX } else { held.used.saturating_add(held.lease.idle) };
-            held.lease.deadline.min(held.heard + SILENCE).min(idle)
+            let looks = if held.conns.is_empty() { held.looks } else { u64::MAX };
+            held.lease.deadline.min(held.heard + SILENCE).min(idle).min(looks)
         });
         let queue = self.queue.iter().map(|waiting| {
             let offer = waiting.offer.as_ref().map_or(u64::MAX, |(_, until)| *until);
@@ -909,7 +814,9 @@ impl Lab {
         let queue: Vec<Value> = self
             .queue
             .iter()
-            .filter(|waiting| name.is_none_or(|name| self.candidates(&waiting.ask.selectors).iter().any(|rig| rig == name)))
+            .filter(|waiting| {
+                name.is_none_or(|name| self.candidates(&waiting.ask.selectors).iter().any(|rig| rig == name))
+            })
             .enumerate()
             .map(|(place, waiting)| {
                 json!({
@@ -1082,13 +989,18 @@ impl Lab {
     /// Whether a rig can be offered together with those that are chosen already.
     fn is_free(&self, name: &str, chosen: &[String], reserved: &BTreeSet<String>) -> bool {
         let Some(rig) = self.rigs.get(name) else { return false };
-        rig.state == State::Idle && rig.health.reason.is_none() && !rig.spec.parts().any(|part| {
-            self.rigs.values().any(|other| {
-                let other_name = &other.spec.name;
-                let is_used = other.state != State::Idle || reserved.contains(other_name);
-                other_name != name && !chosen.contains(other_name) && is_used && other.spec.parts().any(|its| its == part)
+        rig.state == State::Idle
+            && rig.health.reason.is_none()
+            && !rig.spec.parts().any(|part| {
+                self.rigs.values().any(|other| {
+                    let other_name = &other.spec.name;
+                    let is_used = other.state != State::Idle || reserved.contains(other_name);
+                    other_name != name
+                        && !chosen.contains(other_name)
+                        && is_used
+                        && other.spec.parts().any(|its| its == part)
+                })
             })
-        })
     }
 
     /// Why one that waits cannot go on waiting.
@@ -1124,10 +1036,14 @@ impl Lab {
                 }
             });
             let ahead = self.queue.iter().take_while(|other| other.order != waiting.order).filter(|other| {
-                other.offer.is_none() && self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name))
+                other.offer.is_none()
+                    && self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name))
             });
             if soon.count() < ask.count + ahead.map(|other| other.ask.count).sum::<usize>() {
-                return Some(Refusal::refused(format!("{wanted} cannot be had now: {}; --wait 10m waits for it", each())));
+                return Some(Refusal::refused(format!(
+                    "{wanted} cannot be had now: {}; --wait 10m waits for it",
+                    each()
+                )));
             }
         }
         None
@@ -1138,7 +1054,9 @@ impl Lab {
         match (&rig.health.reason, &rig.state) {
             (Some(reason), _) => {
                 let until = if rig.health.is_flapping() {
-                    format!("; it was there more than {FLAPPING} times in a day, and stays until `rigline lab quarantine {name} --clear`")
+                    format!(
+                        "; it was there more than {FLAPPING} times in a day, and stays until `rigline lab quarantine {name} --clear`"
+                    )
                 } else if let Some(by) = &rig.health.by {
                     format!("; {by} has put it there")
                 } else {
@@ -1159,7 +1077,12 @@ impl Lab {
                 format!("{name} is offered to {}", who.map(|who| who.ask.holder.to_string()).unwrap_or_default())
             }
             (None, State::Checked) => format!("{name} is being made safe"),
-            (None, State::Idle) => format!("{name} is kept for another one who waits, or shares a part with one that is in use"),
+            (None, State::Idle) if rig.spec.check && !rig.health.has_answered => {
+                format!("{name} has not been asked yet")
+            }
+            (None, State::Idle) => {
+                format!("{name} is kept for another one who waits, or shares a part with one that is in use")
+            }
         }
     }
 
@@ -1171,9 +1094,11 @@ impl Lab {
                 continue;
             }
             let candidates = self.candidates(&waiting.ask.selectors);
-            let ahead = self.queue.iter().take(place).filter(|other| {
-                self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name))
-            });
+            let ahead = self
+                .queue
+                .iter()
+                .take(place)
+                .filter(|other| self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name)));
             let place_of = ahead.count() + 1;
             let states: Vec<&'static str> =
                 candidates.iter().filter_map(|name| self.rigs.get(name)).map(Rig::word).collect();

@@ -8,18 +8,24 @@ use rigline_host::{Host, HostError, Options};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::book::{Fault, Lease};
+use crate::book::Fault;
 use crate::processes;
+use crate::records::Lease;
 
 /// How long a rig has for its safe state and its answer.
-pub const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 /// How long the keeper of a lease that was ended has to end its command.
 const KEEPER: Duration = Duration::from_millis(2500);
 /// How long processes that are left have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Ends what is left of the lease, and checks the rig. Returns what it says that it is, if it is asked.
-pub async fn run(target: &str, asks: bool, lease: Option<&Lease>, roots: &Roots) -> Result<Option<String>, Fault> {
+pub(crate) async fn run(
+    target: &str,
+    asks: bool,
+    lease: Option<&Lease>,
+    roots: &Roots,
+) -> Result<Option<String>, Fault> {
     if let Some(lease) = lease {
         end_processes(lease).await?;
     }

@@ -16,10 +16,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::agent::{LINE_LIMIT, PROTOCOL};
-use crate::book::{LATE, Lease, Refusal, SILENCE};
+use crate::book::{LATE, Refusal, SILENCE};
 use crate::clock;
 use crate::folders::Folders;
 use crate::processes::LEASE;
+use crate::records::Lease;
 
 /// How long the agent has to start, and to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -83,7 +84,8 @@ impl Connection {
         let framer = HeapFramer::new(LINE_LIMIT);
         let mut this = Self { reader, writer, framer, events: VecDeque::new(), next: 0, agent: 0 };
         let hello = this.ask("hello", json!({ "protocol": PROTOCOL })).await?;
-        this.agent = hello.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
+        this.agent =
+            hello.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
         Ok(Some(this))
     }
 

@@ -15,7 +15,8 @@ pub type BootTime = u64;
 /// The time since the machine was started.
 pub fn now() -> BootTime {
     let now = rustix::time::clock_gettime(ClockId::Boottime);
-    let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or_default(), u64::try_from(now.tv_nsec).unwrap_or_default());
+    let (seconds, nanos) =
+        (u64::try_from(now.tv_sec).unwrap_or_default(), u64::try_from(now.tv_nsec).unwrap_or_default());
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
@@ -48,7 +49,10 @@ impl Alarm {
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
-        #[allow(deprecated, reason = "its successor is unsafe; this one owns the descriptor, which is never another one")]
+        #[allow(
+            deprecated,
+            reason = "its successor is unsafe; this one owns the descriptor, which is never another one"
+        )]
         AsyncFd::new(timer).map(Self)
     }
 

@@ -28,10 +28,7 @@ impl Folders {
         }
         let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-        Ok(Self {
-            state: state.join("rigline").join("lab"),
-            rigs: base.config_dir().join("rigline").join("rigs.toml"),
-        })
+        Ok(Self { state: state.join("rigline").join("lab"), rigs: base.config_dir().join("rigline").join("rigs.toml") })
     }
 
     /// All in one folder.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`rigs`] | the list of rigs, and the selectors that name them |
 //! | [`book`] | the rules: leases, the queue, health; without input and output |
-//! | [`store`] | what is on the disk before anybody is told of it |
+//! | [`records`], [`store`] | what is on the disk before anybody is told of it |
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
 //! | [`lock`] | a command that runs as long as its lease does |
 //!
@@ -27,10 +27,13 @@ pub mod client;
 pub mod clock;
 #[cfg(target_os = "linux")]
 pub mod folders;
+pub mod guide;
 #[cfg(target_os = "linux")]
 pub mod lock;
 #[cfg(target_os = "linux")]
 pub mod processes;
+#[cfg(target_os = "linux")]
+pub mod records;
 #[cfg(target_os = "linux")]
 pub mod rigs;
 #[cfg(target_os = "linux")]

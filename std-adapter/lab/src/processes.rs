@@ -173,7 +173,8 @@ mod tests {
     #[tokio::test]
     async fn the_processes_of_a_lease_are_ended_also_those_that_do_not_listen() {
         let lease = format!("test-{}", std::process::id());
-        let script = "trap '' TERM; setsid sh -c \"trap '' TERM; while :; do sleep 0.05; done\" & while :; do sleep 0.05; done";
+        let script =
+            "trap '' TERM; setsid sh -c \"trap '' TERM; while :; do sleep 0.05; done\" & while :; do sleep 0.05; done";
         let mut child = Command::new("sh").args(["-c", script]).env(LEASE, &lease).spawn().unwrap();
         while of_lease(&lease).len() < 3 {
             sleep(Duration::from_millis(5)).await;

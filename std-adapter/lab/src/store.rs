@@ -1,15 +1,15 @@
 //! The agent's books on the disk: what is in them was synced before anybody was told of it, and what a crash has torn is not in them.
 //!
-//! redb keeps them in one file, with checksums; each [`Books::write`] is one transaction.
+//! redb keeps them in one file, with checksums; each write is one transaction.
 
 use std::io;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, TableDefinition};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use crate::book::{Health, Lease};
+use crate::records::{Books, Change, Entry, Kept};
 
 const LEASES: TableDefinition<'_, &str, &str> = TableDefinition::new("leases");
 const RIGS: TableDefinition<'_, &str, &str> = TableDefinition::new("rigs");
@@ -20,62 +20,6 @@ const LOG_LIMIT: u64 = 10_000;
 
 /// The memory for pages of the file.
 const CACHE: usize = 1 << 20;
-
-/// A line of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The time of day, in seconds since 1970, for people.
-    pub at: u64,
-    /// What happened: `granted`, `ended`, `quarantined`, `free`.
-    pub what: String,
-    /// The rigs.
-    pub rigs: Vec<String>,
-    /// The lease, if it was about one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub lease: Option<String>,
-    /// Who it was.
-    pub who: String,
-    /// Why; empty where it needs no reason.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub why: String,
-}
-
-/// What is changed together.
-#[derive(Debug, Clone)]
-pub enum Change {
-    /// A lease was granted or has another process.
-    Lease(Lease),
-    /// A lease has ended.
-    End(String),
-    /// What is known of a rig.
-    Rig(String, Health),
-    /// Something for people.
-    Log(Entry),
-}
-
-/// Where changes are written.
-pub trait Books: Send {
-    /// Writes all of them or none. They are on the disk when it returns.
-    ///
-    /// # Errors
-    /// The disk is full, or does not work.
-    fn write(&mut self, changes: &[Change]) -> io::Result<()>;
-
-    /// The last lines of the log, the oldest first.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn log(&self, most: usize) -> io::Result<Vec<Entry>>;
-}
-
-/// What was in the books.
-#[derive(Debug, Default)]
-pub struct Kept {
-    /// The leases that were not ended.
-    pub leases: Vec<Lease>,
-    /// What is known of the rigs.
-    pub rigs: Vec<(String, Health)>,
-}
 
 /// Books in a file.
 pub struct File(Database);
@@ -184,7 +128,9 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, redb::Error> {
 fn failed(error: redb::Error) -> io::Error {
     match error {
         redb::Error::Io(error) => error,
-        redb::Error::DatabaseAlreadyOpen => io::Error::new(io::ErrorKind::ResourceBusy, "another agent has the books open"),
+        redb::Error::DatabaseAlreadyOpen => {
+            io::Error::new(io::ErrorKind::ResourceBusy, "another agent has the books open")
+        }
         other => io::Error::new(io::ErrorKind::InvalidData, format!("the books are damaged: {other}")),
     }
 }

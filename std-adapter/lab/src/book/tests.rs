@@ -439,7 +439,7 @@ fn a_broken_lease_tells_its_holder_who_why_and_when() {
 #[test]
 fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
     // A small generator, seeded: the same runs each time.
-    for seed in 1..=300u64 {
+    for seed in 1..=100u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut next = |below: u64| {
             random ^= random << 13;
@@ -456,10 +456,12 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
             match next(9) {
                 0 | 1 => {
                     requests += 1;
-                    let selector = ["rig:board=pico", "rig:pico1", "rig:nano1", "rig:pico3"][usize::try_from(next(4)).unwrap()];
+                    let selector =
+                        ["rig:board=pico", "rig:pico1", "rig:nano1", "rig:pico3"][usize::try_from(next(4)).unwrap()];
                     let count = if selector == "rig:board=pico" { usize::try_from(next(3)).unwrap() + 1 } else { 1 };
                     let wait = if next(4) == 0 { None } else { Some(next(20_000)) };
-                    let _ = lab.ask(next(5), Ask { count, wait, ttl: 5000, ..want(&requests.to_string(), selector) }, now);
+                    let _ =
+                        lab.ask(next(5), Ask { count, wait, ttl: 5000, ..want(&requests.to_string(), selector) }, now);
                 }
                 2 | 3 => {
                     let offered = lab.queue.iter().find(|waiting| waiting.offer.is_some());
@@ -481,7 +483,8 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
                 7 if next(5) == 0 => {
                     // The agent is killed, and started again.
                     lab = Lab::new(Box::new(paper.clone()), Some(paper.kept()), true, "boot", now);
-                    let shares = |name: &str| if name.ends_with('3') || name == "nano1" { vec!["psu1"] } else { vec![] };
+                    let shares =
+                        |name: &str| if name.ends_with('3') || name == "nano1" { vec!["psu1"] } else { vec![] };
                     let rigs = ["pico1", "pico2", "pico3", "nano1"];
                     let rigs = rigs.map(|name| spec(name, &name[..4], &shares(name)));
                     lab.list(rigs.into(), now);

@@ -1,10 +1,11 @@
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::connect::{self, Failure};
+use crate::connect;
+#[cfg(not(target_os = "linux"))]
+use crate::connect::Failure;
 
 /// See who has which rig, and look after the rigs
 ///
@@ -113,7 +114,7 @@ pub(crate) fn missing() -> Failure {
 
 #[cfg(not(target_os = "linux"))]
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<std::process::ExitCode, Failure> {
         let _ = format!("{:?}", self.command);
         Err(missing())
     }
@@ -160,7 +161,9 @@ mod linux {
                 Command::List(list) => connect::run(list.run()),
                 Command::Check(of) => connect::run(of.check()),
                 Command::Break(arguments) => connect::run(async move {
-                    ask("break", json!({ "rig": arguments.rig, "reason": arguments.reason })).await.map(|_| connect::SUCCESS)
+                    ask("break", json!({ "rig": arguments.rig, "reason": arguments.reason }))
+                        .await
+                        .map(|_| connect::SUCCESS)
                 }),
                 Command::Quarantine(arguments) => connect::run(async move {
                     let params = json!({ "rig": arguments.rig, "reason": arguments.reason });
@@ -190,7 +193,11 @@ mod linux {
                 // What is left of a lease's time changes always.
                 let key = as_text(&without_times(status));
                 if key != shown {
-                    if self.of.json { connect::print_json(&text) } else { connect::print(&text) }
+                    if self.of.json {
+                        connect::print_json(&text)
+                    } else {
+                        connect::print(&text)
+                    }
                     shown = key;
                 }
                 if !self.watch || crate::out::has_failed() {
@@ -228,7 +235,13 @@ mod linux {
                     let tags: Vec<String> = tags.map(|(key, value)| format!("{key}={}", text(value))).collect();
                     let shares = rig["shares"].as_array().into_iter().flatten();
                     let shares: Vec<String> = shares.map(text).collect();
-                    table.row([text(&rig["name"]), text(&rig["target"]), tags.join(","), shares.join(","), text(&rig["state"])]);
+                    table.row([
+                        text(&rig["name"]),
+                        text(&rig["target"]),
+                        tags.join(","),
+                        shares.join(","),
+                        text(&rig["state"]),
+                    ]);
                 }
                 connect::print(&table.to_string());
             }
@@ -265,7 +278,10 @@ mod linux {
             }
             match bad {
                 0 => Ok(connect::SUCCESS),
-                bad => Err(Failure::no_answer(format!("{bad} {} not usable", if bad == 1 { "rig is" } else { "rigs are" }))),
+                bad => Err(Failure::no_answer(format!(
+                    "{bad} {} not usable",
+                    if bad == 1 { "rig is" } else { "rigs are" }
+                ))),
             }
         }
 
@@ -304,7 +320,9 @@ mod linux {
                     (None, None) => String::new(),
                 };
                 let who = match rig["reason"].as_str() {
-                    Some(reason) => format!("{}{reason}", rig["by"].as_str().map(|by| format!("{by}: ")).unwrap_or_default()),
+                    Some(reason) => {
+                        format!("{}{reason}", rig["by"].as_str().map(|by| format!("{by}: ")).unwrap_or_default())
+                    }
                     None => text(&lease["holder"]),
                 };
                 table.row([text(&rig["name"]), text(&rig["state"]), who, until, text(&rig["manifest"])]);
@@ -316,7 +334,12 @@ mod linux {
             let mut table = Table::new(&["place", "who waits", "for", "count"]);
             for waiting in queue {
                 let wants: Vec<String> = waiting["wants"].as_array().into_iter().flatten().map(text).collect();
-                table.row([waiting["place"].to_string(), text(&waiting["who"]), wants.join(" "), waiting["count"].to_string()]);
+                table.row([
+                    waiting["place"].to_string(),
+                    text(&waiting["who"]),
+                    wants.join(" "),
+                    waiting["count"].to_string(),
+                ]);
             }
             shown.push_str(&table.to_string());
         }

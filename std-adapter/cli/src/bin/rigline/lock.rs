@@ -60,7 +60,12 @@ impl Arguments {
             purpose: self.purpose,
         };
         let lock = Lock { place: crate::lab::place()?, want, command: self.command };
-        let tell = |place, why: &str| connect::complain(format_args!("place {place} in the queue: {why}"));
+        let waits = self.wait.is_some();
+        let tell = |place, why: &str| {
+            if waits {
+                connect::complain(format_args!("place {place} in the queue: {why}"));
+            }
+        };
         connect::run_alone(async { lock::run(&lock, tell).await.map_err(crate::lab::failure) })
     }
 
