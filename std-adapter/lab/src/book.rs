@@ -184,7 +184,7 @@ impl Fault {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// The lease that this request got before.
-    Granted(Lease),
+    Granted(Box<Lease>),
     /// It waits, or has an offer.
     Waits,
 }
@@ -314,7 +314,7 @@ impl Lab {
             }
             held.conns.insert(conn);
             held.heard = now;
-            return Ok(Asked::Granted(held.lease.clone()));
+            return Ok(Asked::Granted(Box::new(held.lease.clone())));
         }
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ask.request == ask.request) {
             if waiting.ask.holder.uid != ask.holder.uid {

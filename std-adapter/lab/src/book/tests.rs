@@ -146,7 +146,7 @@ fn get(lab: &mut Lab, conn: u64, ask: Ask, now: BootTime) -> Lease {
 fn a_rig_has_one_holder_and_the_next_gets_it_when_it_is_safe() {
     let (mut lab, paper) = lab();
     let first = get(&mut lab, 1, want("a", "rig:pico1"), 0);
-    assert_eq!(paper.kept().leases, [first.clone()]);
+    assert_eq!(paper.kept().leases, std::slice::from_ref(&first));
     lab.ask(2, want("b", "rig:pico1"), 1).unwrap();
     assert_eq!(told(&mut lab, 2), None);
     lab.end(&first.id, "released", "ann", 2);
@@ -163,7 +163,7 @@ fn a_rig_has_one_holder_and_the_next_gets_it_when_it_is_safe() {
 fn the_same_request_gets_the_same_lease() {
     let (mut lab, _) = lab();
     let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
-    assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(Asked::Granted(lease.clone())));
+    assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(Asked::Granted(Box::new(lease.clone()))));
     assert_eq!(lab.confirm(2, "a", 2), Ok(lease));
     let other = Ask { holder: Holder { uid: 1001, ..holder() }, ..want("a", "rig:pico1") };
     assert_eq!(lab.ask(3, other, 1).unwrap_err().code, 3);
