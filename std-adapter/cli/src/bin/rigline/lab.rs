@@ -194,9 +194,9 @@ mod linux {
                 let key = as_text(&without_times(status));
                 if key != shown {
                     if self.of.json {
-                        connect::print_json(&text)
+                        connect::print_json(&text);
                     } else {
-                        connect::print(&text)
+                        connect::print(&text);
                     }
                     shown = key;
                 }
