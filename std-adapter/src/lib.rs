@@ -56,6 +56,9 @@ pub mod namel3ss;
 pub mod net;
 mod panics;
 pub mod path;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod queue;
 mod requires;
 pub mod server;
 #[doc(hidden)]
@@ -68,6 +71,7 @@ pub mod sync;
 pub mod testing;
 
 pub use clock::TokioClock;
+pub use mcp::{Selected, Selection};
 pub use requires::RequirePath;
 
 /// The README's example compiles.

@@ -45,6 +45,16 @@ pub trait Client: Send {
         None
     }
 
+    /// Whether the connection that was open has ended, as far as is known without asking. Then the next call opens another one.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// Whether the other end has said that its operations are others since this was last asked.
+    fn has_changed(&mut self) -> bool {
+        false
+    }
+
     /// Cancels a call that was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
 
@@ -63,8 +73,6 @@ pub trait Client: Send {
 pub struct ClientOptions {
     /// The connection's options.
     pub host: Options,
-    /// The bearer token, over HTTP.
-    pub token: Option<String>,
     /// Options of the protocol's own.
     pub own: OptionValues,
 }
@@ -134,8 +142,8 @@ pub struct CallOutcome {
     pub outputs: String,
     /// Whether [`message`](Self::message) is a member of the outputs too.
     pub is_message_output: bool,
-    /// The blocks of the result's content, in their order and as they came: JSON texts of objects. Protocols without such have none. Texts
-    /// among them are also in [`message`](Self::message), or in the failure's message, unless they repeat the outputs.
+    /// The blocks of the result's content, in their order and as they came: JSON texts of objects, each on one line. Protocols without such have
+    /// none. Texts among them are also in [`message`](Self::message), or in the failure's message. A text that repeats the outputs is left out.
     pub content: Vec<String>,
     /// Why the call failed, if it did.
     pub failure: Option<CallFailure>,

@@ -8,6 +8,7 @@
 //! Replies stay JSON texts, so that their numbers keep all their digits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::client::Request;
@@ -25,6 +26,7 @@ use crate::host::{
     self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
     NO_LIMIT, Options, RequestError, TERMINATION, deadline,
 };
+use crate::lines::on_one_line;
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
@@ -39,6 +41,8 @@ struct McpClient {
     open: Option<Open>,
     /// The next progress token.
     next: u64,
+    /// The server has said that its tools are others.
+    has_changed: Arc<AtomicBool>,
 }
 
 struct Open {
@@ -54,18 +58,21 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let dialer: Box<dyn Connect> = match target {
             Target::Http(url) => {
                 let (url, limit) = (url.clone(), options.host.line_limit);
-                Box::new(super::stream::HttpDialer { url, token: options.token, limit })
+                Box::new(super::stream::HttpDialer { url, credentials: options.host.credentials.clone(), limit })
             }
             _ => wire::dialer(target, &options.host)?,
         };
         let mut options = options.host;
-        options.listener = options.listener.map(with_logs);
-        Ok(Box::new(McpClient { dialer, options: Arc::new(options), open: None, next: 1 }) as Box<dyn Client>)
+        let has_changed = Arc::<AtomicBool>::default();
+        let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
+        options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
+        let options = Arc::new(options);
+        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, has_changed }) as Box<dyn Client>)
     })
 }
 
 /// A listener that gets what MCP's servers say in notifications as logs.
-fn with_logs(listener: Listener) -> Listener {
+fn with_logs(listener: Listener, has_changed: Arc<AtomicBool>) -> Listener {
     Arc::new(move |event: &Event| {
         let EventKind::Notification { method, params } = &event.kind else { return listener(event) };
         match log_of(method, params) {
@@ -73,7 +80,8 @@ fn with_logs(listener: Listener) -> Listener {
                 let extension = Arc::clone(&event.extension);
                 listener(&Event { time: event.time, extension, kind: EventKind::Log(log) });
             }
-            // That a list has changed, and the like, says nothing to who calls once.
+            // This and the like say nothing to who calls once.
+            None if method == "notifications/tools/list_changed" => has_changed.store(true, Ordering::Release),
             None if method.starts_with("notifications/") => {}
             None => listener(event),
         }
@@ -257,13 +265,17 @@ impl Client for McpClient {
             let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
             let operation = |tool: &String| {
                 let tool = view(tool);
+                // What is for clients that show tools to people.
+                let shown = ["title", "annotations", "icons", "_meta"].into_iter();
+                let shown = shown.filter_map(|name| Some(format!("\"{name}\":{}", tool.get(name)?.as_str())));
                 format!(
-                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{}}}",
+                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{},\"tool\":{{{}}}}}",
                     text(tool, "name"),
                     text(tool, "description"),
                     part(tool, "inputSchema", "true"),
                     part(tool, "outputSchema", "null"),
                     part(tool, "annotations", "null"),
+                    shown.collect::<Vec<_>>().join(","),
                 )
             };
             let operations: Vec<String> = tools.iter().map(operation).collect();
@@ -308,6 +320,14 @@ impl Client for McpClient {
                 Err(error) => Ok(refused(&error)),
             }
         })
+    }
+
+    fn is_lost(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.connection.ended().is_some())
+    }
+
+    fn has_changed(&mut self) -> bool {
+        self.has_changed.swap(false, Ordering::AcqRel)
     }
 
     fn cancel(&mut self) -> Pending<'_, ()> {
@@ -355,12 +375,19 @@ fn message_of(error: &str) -> String {
 fn answer(result: &str) -> CallOutcome {
     let result = view(result);
     let structured = result.get("structuredContent");
-    let blocks: Vec<Json<'_>> = result.get("content").unwrap_or(Json::NULL).elements().collect();
+    let text_of = |block: &Json<'_>| {
+        let is_text = string(block.get("type")) == "text";
+        block.get("text").filter(|_| is_text).and_then(|text| text.text()).map(|text| text.to_string())
+    };
     let is_structured = |text: &String| structured.is_some_and(|known| is_same(text, known.as_str()));
-    let texts = blocks.iter().filter_map(|block| Some(block.get("text")?.text()?.to_string()));
-    let text = texts.filter(|text| !is_structured(text)).collect::<Vec<_>>().join("\n");
+    let blocks = result.get("content").unwrap_or(Json::NULL).elements();
+    // The outputs are repeated as a text for clients of older revisions.
+    let blocks: Vec<Json<'_>> =
+        blocks.filter(|block| !text_of(block).is_some_and(|text| is_structured(&text))).collect();
+    let text = blocks.iter().filter_map(text_of).collect::<Vec<_>>().join("\n");
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
     let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
+    let content = blocks.iter().map(|block| on_one_line(block.as_str()).into_owned()).collect();
     let failure = is_error.then(|| CallFailure {
         kind: FailureKind::Failed,
         code: None,
@@ -368,7 +395,6 @@ fn answer(result: &str) -> CallOutcome {
         message: text.clone(),
         is_invalid: false,
     });
-    let content = blocks.iter().map(|block| block.as_str().to_owned()).collect();
     let message = (!is_error && !text.is_empty()).then_some(text);
     CallOutcome { message, outputs, content, failure, ..CallOutcome::default() }
 }
