@@ -16,7 +16,7 @@ use std::future::{Future as _, poll_fn};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{self, Poll};
 use std::thread;
@@ -26,9 +26,9 @@ use rigline::engine::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::whole::Runner;
+use rigline::serve::whole::{self, Runner};
 use rigline::service::JobRun;
-use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Level, LogSink, Manifest, Outcome};
+use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -42,7 +42,8 @@ use crate::sync::lock;
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
-/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped, and counted in a log
+/// before the reply.
 const BACKLOG: usize = 8 << 20;
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
@@ -203,20 +204,10 @@ struct Ticket {
     cancelled: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
-    /// How many notifications were dropped, since more would have waited.
-    dropped: AtomicU64,
+    /// How many were dropped since that was said.
+    dropped: AtomicUsize,
     /// Its session, once the extension has run for it.
     session_after: Mutex<Option<Session>>,
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let dropped = *self.dropped.get_mut();
-        if dropped > 0 {
-            let text = format!("{dropped} logs of a call were dropped, since its client reads too slowly");
-            crate::stderr::log(Level::Warn, &text);
-        }
-    }
 }
 
 /// What the two threads have in common.
@@ -346,6 +337,19 @@ impl Shared {
             self.tell(client, Line::Notification(line.to_vec()));
         } else {
             ticket.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells a client how many logs were dropped, if there were any.
+    fn tell_dropped(&self, client: &mpsc::UnboundedSender<Line>, ticket: &Ticket, protocol: &Protocol) {
+        let count = ticket.dropped.swap(0, Ordering::Relaxed);
+        let mut line = vec![0; LEAST_REPLY];
+        if count > 0
+            && let Some(length) = whole::dropped_logs(protocol, count, &mut line)
+        {
+            line.truncate(length.saturating_sub(1));
+            ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
+            self.tell(client, Line::Notification(line));
         }
     }
 
@@ -653,7 +657,7 @@ impl Queue {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             backlog: AtomicUsize::new(0),
-            dropped: AtomicU64::new(0),
+            dropped: AtomicUsize::new(0),
             session_after: Mutex::new(None),
         });
         let is_operation = exchange.operation().is_some();
@@ -1004,6 +1008,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         *lock(&ticket.session_after) = Some(session);
         shared.ended(number);
         if let Next::Reply(length) = next {
+            shared.tell_dropped(&lines, &ticket, session.protocol());
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
         }
         if out.len() > KEPT && matches!(next, Next::Reply(length) if length > KEPT) {
