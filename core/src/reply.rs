@@ -282,6 +282,7 @@ impl Reply {
     }
 
     /// Ends the reply; returns the end of what was written.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
@@ -314,6 +315,7 @@ impl Reply {
         self.or_too_large(memory, about)
     }
 
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn succeed(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
         let outputs = self.outputs();
         let mut out = writer(memory, self.end, self.limit);

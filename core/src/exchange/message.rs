@@ -108,6 +108,7 @@ impl Exchange {
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let Asked { kind, answer, message: span, .. } = self.running;
@@ -228,8 +229,15 @@ impl Turn<'_, '_> {
 
 impl Session {
     /// Takes the message at `message` of the line, whose members were found by the table of the protocol of the message before.
-    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    #[inline(never)]
     pub(crate) fn message(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
+        self.message_in_line(turn, message)
+    }
+
+    /// [`message`](Self::message), for the one place that most messages come through.
+    #[inline(always)]
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    pub(crate) fn message_in_line(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
         let in_batch = turn.x.batch.is_some();
         let text = message.of(turn.line);
         let (protocols, pinned) = (turn.to.protocols, turn.to.pinned);
