@@ -21,6 +21,8 @@ pub struct Protocol {
     pub is_single_document: bool,
     /// Whether a session begins with settings of the extension's own.
     pub has_config: bool,
+    /// The request that begins such a session, with these settings, as a line without its end.
+    pub configuration: Option<fn(&str) -> String>,
     /// The session that a call belongs to, in protocols in which calls name one.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
     /// Whether an extension says which operations it has, and with which arguments.
@@ -62,6 +64,7 @@ impl Protocol {
             lines: None,
             is_single_document: false,
             has_config: false,
+            configuration: None,
             session_id: None,
             has_manifest: false,
             client: None,

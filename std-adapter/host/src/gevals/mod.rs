@@ -10,10 +10,18 @@ use crate::client::{Form, ProtocolOption};
 use crate::protocol::{Protocol, Relaying};
 use crate::traffic::JSON_RPC;
 
+fn configuration(config: &str) -> String {
+    let version = rigline::protocol::gevals::VERSION;
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","config":{config}}}}}"#
+    )
+}
+
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
     has_config: true,
+    configuration: Some(configuration),
     has_manifest: true,
     client: Some(client::connect),
     relay: Relaying::Fallback,
