@@ -23,9 +23,6 @@ struct AmplifierClient {
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
         let mut host = Host::new(target, &options.host)?;
-        if let Some(token) = &options.token {
-            host = host.with_token(token);
-        }
         let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
         host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
         host.session_id = options.own.one("session").map(str::to_owned);

@@ -1,7 +1,6 @@
 //! `--protocol`, the options that only one protocol has, and clients, all from the registry of protocols.
 
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
@@ -12,6 +11,7 @@ use rigline_host::target::Target;
 use rigline_host::{HostError, Options};
 
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
 
 /// The name of the protocol that is used where none is named.
 pub(crate) const DEFAULT: &str = protocols::ALL[0].name;
@@ -46,14 +46,13 @@ pub(crate) struct PeerArguments {
     /// settings are then used
     #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()), default_value = DEFAULT)]
     pub(crate) protocol: &'static Protocol,
-    /// Over HTTP, send the bearer token in this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
 }
 
 impl Default for PeerArguments {
     fn default() -> Self {
-        Self { protocol: protocols::ALL[0], token_file: None }
+        Self { protocol: protocols::ALL[0], credentials: Credentials::default() }
     }
 }
 
@@ -69,7 +68,7 @@ impl PeerArguments {
             return Err(Failure::usage(format!("--protocol {}: not supported by this command", self.protocol.name)));
         };
         let mut client = ClientOptions::new(options);
-        client.token = self.token_file.as_deref().map(bearer).transpose()?;
+        client.host.credentials = self.credentials.read(&connection.target)?;
         client.own = own;
         connect(&connection.target, client).await.map_err(|error| match &error {
             ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
@@ -79,11 +78,6 @@ impl PeerArguments {
             _ => error.into(),
         })
     }
-}
-
-/// The bearer token in a file.
-pub(crate) fn bearer(path: &Path) -> Result<String, Failure> {
-    Ok(connect::token(path)?.reveal().to_owned())
 }
 
 /// A command that has options of protocols.
