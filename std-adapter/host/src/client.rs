@@ -18,7 +18,9 @@ use rigline::manifest::Kind as ModuleKind;
 use serde_json::Value;
 
 use crate::files;
-use crate::host::{HostError, Manifest, Options};
+use crate::host::{CallContext, HostError, Manifest, Operation, Options};
+use crate::protocol::Part;
+use crate::record::Recorder;
 use crate::target::Target;
 use rigline_std::sync::lock;
 
@@ -40,6 +42,11 @@ pub trait Client: Send {
     /// Runs an operation. The operation's own failure is in the [`CallOutcome`].
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>>;
 
+    /// What the other end carries in addition to what its protocol does: known once it has been described.
+    fn carries_more(&self) -> &'static [Part] {
+        &[]
+    }
+
     /// Why the record of the call that the caller asked for is not whole, if it is not.
     fn record_fault(&mut self) -> Option<String> {
         None
@@ -58,7 +65,7 @@ pub trait Client: Send {
 }
 
 /// How a client is made.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
     /// The connection's options.
@@ -87,6 +94,8 @@ pub struct CallRequest {
     pub timeout: Option<Duration>,
     /// The session that the call belongs to, in protocols that have such.
     pub session_id: Option<String>,
+    /// The part of a task that the call is, in protocols that have such. Its own time limit does not count.
+    pub context: Option<CallContext>,
 }
 
 /// What an extension says about itself.
@@ -307,6 +316,30 @@ impl From<HostError> for ClientError {
     fn from(error: HostError) -> Self {
         Self::Host(error)
     }
+}
+
+/// Adds the identity of an extension to a recording: its name and version, and the outputs of its operation `identify`, if it has one that
+/// needs no arguments. It has 2 s to answer that.
+pub async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
+    let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
+    if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
+        let request = CallRequest {
+            operation: "identify".to_owned(),
+            args: "{}".to_owned(),
+            timeout: Some(Duration::from_secs(2)),
+            ..CallRequest::default()
+        };
+        match client.call(&request).await {
+            Ok(answer) => {
+                rig["identity"] = serde_json::from_str(&answer.outputs).unwrap_or_default();
+                if let Some(failure) = &answer.failure {
+                    rig["error"] = failure.to_string().into();
+                }
+            }
+            Err(error) => rig["error"] = error.to_string().into(),
+        }
+    }
+    recorder.rig(rig);
 }
 
 /// A file to which the record of a call is appended. An error of the file is reported later, and does not replace the

@@ -19,8 +19,8 @@ pub struct Protocol {
     pub lines: Option<&'static rigline::protocol::Protocol>,
     /// Whether all of standard input is one request, on however many lines.
     pub is_single_document: bool,
-    /// Whether a session begins with settings of the extension's own.
-    pub has_config: bool,
+    /// What it carries beside an operation's name, its arguments and its result.
+    pub carries: &'static [Part],
     /// The session that a call belongs to, in protocols in which calls name one.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
     /// Whether an extension says which operations it has, and with which arguments.
@@ -39,6 +39,64 @@ pub struct Protocol {
     pub check: Option<&'static crate::check::Suite>,
     /// Options that only this protocol has.
     pub options: &'static [ProtocolOption],
+}
+
+/// What only some protocols carry, to an extension or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Settings of the extension's own, with which a session begins.
+    Config,
+    /// The part of a task that a call is, the task's directory, and the agent's prompt and answer.
+    Context,
+    /// Environment variables of a task.
+    Env,
+    /// The time limit of a call, which the extension keeps.
+    TimeLimit,
+    /// The session that a call belongs to.
+    Session,
+    /// Outputs of any type. Else each is a string.
+    Types,
+    /// Images, sounds and resources.
+    Blocks,
+    /// Logs while a call runs.
+    Logs,
+    /// What kind of failure it was.
+    FailureKinds,
+    /// Failure codes of an operation's own.
+    OwnCodes,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 10] = [
+        Self::Config,
+        Self::Context,
+        Self::Env,
+        Self::TimeLimit,
+        Self::Session,
+        Self::Types,
+        Self::Blocks,
+        Self::Logs,
+        Self::FailureKinds,
+        Self::OwnCodes,
+    ];
+
+    /// The words for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "the extension's configuration",
+            Self::Context => "the phase, the workdir and the agent's answer",
+            Self::Env => "environment variables",
+            Self::TimeLimit => "time limits",
+            Self::Session => "sessions of calls",
+            Self::Types => "the types of outputs",
+            Self::Blocks => "images, audio and resources",
+            Self::Logs => "logs",
+            Self::FailureKinds => "kinds of failures",
+            Self::OwnCodes => "codes of an operation's own",
+        }
+    }
 }
 
 /// Whether and when the relay asks by a protocol.
@@ -61,7 +119,7 @@ impl Protocol {
             title,
             lines: None,
             is_single_document: false,
-            has_config: false,
+            carries: &[],
             session_id: None,
             has_manifest: false,
             client: None,
@@ -72,6 +130,11 @@ impl Protocol {
             check: None,
             options: &[],
         }
+    }
+
+    /// Whether it carries this.
+    pub fn carries(&self, part: Part) -> bool {
+        self.carries.contains(&part)
     }
 }
 

@@ -259,6 +259,7 @@ impl Extension for Relay {
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
+            context: None,
         };
         while self.logs.try_recv().is_ok() {
             // It was about a call that was given up.
@@ -301,6 +302,7 @@ impl Extension for Relay {
             args: event.json().as_str().to_owned(),
             timeout: Some(EVENT_TIMEOUT),
             session_id: event.session_id().value().map(|id| id.to_string()),
+            context: None,
         };
         if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));

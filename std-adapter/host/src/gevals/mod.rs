@@ -7,14 +7,15 @@ mod client;
 pub mod proxy;
 
 use crate::client::{Form, ProtocolOption};
-use crate::protocol::{Protocol, Relaying};
+use crate::protocol::{Part, Protocol, Relaying};
 use crate::traffic::JSON_RPC;
+pub(crate) use client::{client_of, connect_error};
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
-    has_config: true,
     has_manifest: true,
+    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
     client: Some(client::connect),
     relay: Relaying::Fallback,
     has_proxy: true,
