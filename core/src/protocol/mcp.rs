@@ -94,7 +94,7 @@ pub const CONFIG_NAME: &str = "rigline/config";
 pub const TIMEOUT_NAME: &str = "rigline/timeoutMs";
 /// In `_meta` of `tools/call`: gevals's "Context Object" without the time limit. See [`context`].
 pub const CONTEXT_NAME: &str = "rigline/context";
-/// In `_meta` of the answer to `initialize`: true, if the server reads the members above.
+/// In `_meta` of the answer to `initialize`: whether what the members above say reaches the extension.
 pub const CARRIES_NAME: &str = "rigline/carries";
 /// In `_meta` of the result of a call that failed: the [kind](crate::FailureKind::name) of the failure.
 pub const KIND_NAME: &str = "rigline/kind";
@@ -546,7 +546,9 @@ fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Fact
     write_server(out, facts.manifest);
     out.raw(b",\"_meta\":{\"");
     out.raw(CARRIES_NAME.as_bytes());
-    out.raw(b"\":true}}}");
+    out.raw(b"\":");
+    out.bool(!facts.manifest.is_elsewhere);
+    out.raw(b"}}}");
 }
 
 fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {

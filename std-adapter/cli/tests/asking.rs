@@ -39,7 +39,7 @@ for line in sys.stdin:
     if number is None:
         continue
     head = '{"jsonrpc":"2.0","id":%s,' % json.dumps(number)
-    if method == "initialize" and "protocolVersion" in params:
+    if method == "initialize" and ("clientInfo" in params or LENIENT):
         say(head + '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"mcp-only","version":"1.0.0"}}}')
     elif method == "tools/list":
         say(head + '"result":{"tools":[{"name":"measure","inputSchema":{"type":"object","properties":{}}},{"name":"fail","inputSchema":{"type":"object","properties":{}}}]}}')
@@ -52,6 +52,10 @@ for line in sys.stdin:
     else:
         say(head + '"error":{"code":-32602,"message":"Invalid request parameters"}}')
 "#;
+
+/// One that takes any `initialize`.
+const LENIENT: &str = "LENIENT = True\n";
+const STRICT: &str = "LENIENT = False\n";
 
 /// A gevals extension.
 const GEVALS: &str = r#"
@@ -101,7 +105,7 @@ struct Peer(TempDir);
 impl Peer {
     fn new(program: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        executable::script(folder.path(), "peer.py", &format!("{COMMON}{program}"));
+        executable::script(folder.path(), "peer.py", &format!("{COMMON}{STRICT}{program}"));
         Self(folder)
     }
 
@@ -181,6 +185,7 @@ fn call_and_describe_find_out_which_protocol_a_program_speaks_and_start_it_once(
     for (program, name, starts, volts) in [
         (GEVALS, "gevals-only", 1, "\"3.30000000000000000001\""),
         (MCP, "mcp-only", 1, "3.30000000000000000001"),
+        (&format!("{LENIENT}{MCP}"), "mcp-only", 1, "3.30000000000000000001"),
         // A connection on which something else was asked is not used for a protocol without ids.
         (AMPLIFIER, "amplifier-only", 2, "3.30000000000000000001"),
     ] {
@@ -298,4 +303,34 @@ fn what_an_eval_needs_and_the_protocol_has_not_is_refused_before_anything_runs()
     assert!(errors.contains("does not carry the phase"), "{errors}");
     let (code, ..) = run_eval(folder.path(), &mcp.address, &["--strict"]);
     assert_eq!(code, Some(2));
+}
+
+#[test]
+fn skipped_lines_are_shown_in_every_protocol() {
+    let peer = Peer::new(AMPLIFIER);
+    for protocol in [&[][..], &["--protocol", "amplifier"]] {
+        let target = peer.target();
+        let (code, _, errors) = rigline(&[&["call", &target, "measure", "-v"], protocol].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        for line in ["Loading config...", "[1,2]", "42"] {
+            assert!(errors.contains(&format!("skipped: {line} (")), "{protocol:?}: {line}: {errors}");
+        }
+    }
+    // A module that prints without end is counted.
+    let noisy = Peer::new(&AMPLIFIER.replace("say(\"[1,2]\")", "[say(\"noise\") for _ in range(500)]"));
+    let (code, _, errors) = rigline(&["call", &noisy.target(), "measure", "-v", "--protocol", "amplifier"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.matches("skipped: noise").count() <= 100, "{errors}");
+    assert!(errors.contains("400") || errors.contains("401") || errors.contains("402"), "{errors}");
+}
+
+/// rigline's own server carries over MCP what the protocol has no place for, over any wire.
+#[test]
+fn a_server_of_riglines_takes_configuration_context_and_time_limits_over_mcp() {
+    let server = Server::start(&["rig", "--http", "0", "--protocol", "mcp"]);
+    let (code, failed, errors) = rigline(&["call", &server.address, "measure", "channel=nope", "--json"]);
+    assert_eq!(code, Some(2), "{failed}{errors}");
+    let (code, failed, errors) =
+        rigline(&["call", &server.address, "wait-for", "channel=3V3", "above=100", "--timeout", "300ms"]);
+    assert_eq!(code, Some(124), "{failed}{errors}");
 }

@@ -198,7 +198,15 @@ async fn begin(connection: &Connection, options: &Options, need: Need, until: In
 }
 
 async fn begin_gevals(connection: &Connection, options: &Options, until: Instant) -> Result<Answered, HostError> {
-    host::begin(connection, options, until).await.map(|manifest| Answered::Gevals(Box::new(manifest)))
+    let manifest = host::begin(connection, options, until).await?;
+    match &manifest.raw {
+        // A server of MCP that takes what it gets.
+        raw if raw.get("serverInfo").is_none() => Ok(Answered::Gevals(Box::new(manifest))),
+        raw if raw["protocolVersion"].as_str().is_some_and(|version| version.len() == 10) => {
+            Ok(Answered::Mcp(manifest.text))
+        }
+        _ => Err(connection.bad_reply("a server's description in the answer to initialize")),
+    }
 }
 
 async fn begin_mcp(connection: &Connection, options: &Options, until: Instant) -> Result<Answered, HostError> {

@@ -483,6 +483,7 @@ fn lasting(described: Described) -> &'static Manifest {
     let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
     lasting.version = version;
     lasting.description = leak(manifest.description.clone());
+    lasting.is_elsewhere = true;
     lasting.has_safe_state = manifest.raw["safeState"] == true;
     Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
 }

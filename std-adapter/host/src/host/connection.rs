@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::receive::SHOWN_SKIPPED;
+pub(crate) use self::receive::SHOWN_SKIPPED;
 use self::refusals::{Refusal, write_refusals};
 use self::send::watch_deadlines;
 use self::streams::{read_errors, read_output, watch_child};

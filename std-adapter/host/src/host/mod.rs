@@ -104,7 +104,7 @@ pub use crate::record::Direction;
 
 use crate::record::Recorder;
 use crate::target::Target;
-pub(crate) use connection::{Completion, Connection, End, RequestError};
+pub(crate) use connection::{Completion, Connection, End, RequestError, SHOWN_SKIPPED};
 use ports::Roots;
 pub(crate) use result::Answer;
 use rigline_std::sync::lock;
@@ -651,7 +651,7 @@ fn go_duration(duration: Duration) -> GoDuration {
 }
 
 /// A text of the peer's as it is shown: cut, and what is not UTF-8 replaced.
-fn shown(text: &[u8]) -> String {
+pub(crate) fn shown(text: &[u8]) -> String {
     let cut = text.get(..TEXT_LIMIT).unwrap_or(text);
     let mut shown = String::from_utf8_lossy(cut).into_owned();
     if cut.len() < text.len() {
