@@ -6,7 +6,7 @@ use crate::definition::Protocol;
 #[cfg(feature = "serde-json-core")]
 use crate::failure::FailureKind;
 use crate::failure::{Failure, PathPrefix};
-use crate::json::de::{self, DecodeError};
+use crate::json::de;
 use crate::json::view::Json;
 use crate::manifest::Operation;
 use crate::received::Received;
@@ -18,7 +18,8 @@ pub struct Call<'a> {
     /// The operation's position in the manifest.
     pub index: usize,
     pub(crate) operation: &'static Operation,
-    pub(crate) args: Value<'a>,
+    /// A JSON object that was checked and waits to be decoded, once.
+    pub(crate) args: &'a mut [u8],
     /// The context of the call.
     pub context: CallContext<'a>,
 }
@@ -32,77 +33,63 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.args.take(|error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) })
+        let numeric_strings = self.has_numeric_strings();
+        let otherwise = |error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) };
+        de::from_checked_or(core::mem::take(&mut self.args), numeric_strings, otherwise)
     }
 
     /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
     /// [`json::serde_json_core`](crate::json::serde_json_core) for what it can do, and for `scratch`.
     #[cfg(feature = "serde-json-core")]
     pub fn args_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
-        self.args.take_by_serde_json_core(scratch)
+        by_serde_json_core(core::mem::take(&mut self.args), scratch)
     }
 
     /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
     pub fn args_json(&self) -> Json<'_> {
-        self.args.json()
+        object(self.args)
     }
 
     /// Whether the caller may have written numbers as strings, as the hosts of some protocols do.
     /// [`args`](Self::args) accepts them where the type wants a number; [`args_json`](Self::args_json) shows them as they came.
     pub fn has_numeric_strings(&self) -> bool {
-        self.args.numeric_strings
+        self.context.protocol.numeric_strings
     }
 }
 
 /// A session's configuration.
 #[derive(Debug)]
-pub struct Config<'a>(pub(crate) Value<'a>);
+pub struct Config<'a>(pub(crate) &'a mut [u8]);
 
 impl<'a> Config<'a> {
     /// The configuration as `T`. Strings are decoded in place.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.0.take(|error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) })
+        let otherwise = |error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) };
+        de::from_checked_or(core::mem::take(&mut self.0), false, otherwise)
     }
 
     /// The configuration as `T` by the crate serde-json-core; see
     /// [`json::serde_json_core`](crate::json::serde_json_core).
     #[cfg(feature = "serde-json-core")]
     pub fn get_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
-        self.0.take_by_serde_json_core(scratch)
+        by_serde_json_core(core::mem::take(&mut self.0), scratch)
     }
 
     /// The configuration as a view, before [`get`](Self::get) has taken it.
     pub fn json(&self) -> Json<'_> {
-        self.0.json()
+        object(self.0)
     }
 }
 
-/// A JSON object that was checked and waits to be decoded, once.
-#[derive(Debug)]
-pub(crate) struct Value<'a> {
-    pub(crate) text: &'a mut [u8],
-    /// Whether a string whose text is a number is accepted where a number is expected.
-    pub(crate) numeric_strings: bool,
+#[cfg(feature = "serde-json-core")]
+fn by_serde_json_core<'a, T: Deserialize<'a>>(object: &'a mut [u8], scratch: &mut [u8]) -> Result<T, Failure> {
+    use crate::json::serde_json_core::{from_checked, text};
+    from_checked(object, scratch).map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
 }
 
-impl<'a> Value<'a> {
-    fn take<T: Deserialize<'a>>(&mut self, otherwise: fn(DecodeError) -> Failure) -> Result<T, Failure> {
-        de::from_checked_or(core::mem::take(&mut self.text), self.numeric_strings, otherwise)
-    }
-
-    #[cfg(feature = "serde-json-core")]
-    fn take_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
-        use crate::json::serde_json_core::{from_checked, text};
-        from_checked(core::mem::take(&mut self.text), scratch)
-            .map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
-    }
-
-    fn json(&self) -> Json<'_> {
-        match &*self.text {
-            [] => Json::of_checked(b"{}"),
-            text => Json::of_checked(text),
-        }
-    }
+/// A view of what waits to be decoded. What was decoded is gone.
+fn object(text: &[u8]) -> Json<'_> {
+    Json::of_checked(if text.is_empty() { b"{}" } else { text })
 }
 
 /// The context of a call: what is known of it in addition to its arguments. Each protocol has an accessor for what its

@@ -35,7 +35,6 @@ pub struct Context<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
     received: Option<Received<'a>>,
-    least_log: Option<Level>,
     /// The job that the call is part of.
     job: Option<(&'a dyn Service, Job)>,
     /// The progress that was reported last.
@@ -57,7 +56,6 @@ impl<'a> Context<'a> {
             clock,
             deadline,
             received: reply.received,
-            least_log: reply.least_log,
             job: None,
             progress: None,
         }
@@ -210,7 +208,7 @@ impl<'a> Context<'a> {
             }
             match self.reply.phrases().logs {
                 // A notification gets no logs either; an event's go where its protocol has them.
-                Logs::Line(_) if self.least_log.is_none_or(|least| level < least) => return,
+                Logs::Line(_) if self.reply.least_log.is_none_or(|least| level < least) => return,
                 Logs::Line(write) => {
                     let mut out = Writer::new(self.logs.room());
                     write(&mut out, &Log { level, message, data, received: self.received });
@@ -331,8 +329,6 @@ pub struct ReplyBuffer<'a> {
     pub(crate) reply: &'a mut Reply,
     /// The request.
     pub(crate) received: Option<Received<'a>>,
-    /// The least level of logs that are wanted.
-    pub(crate) least_log: Option<Level>,
 }
 
 /// Where log lines go. Each driver has one.

@@ -108,9 +108,10 @@ impl<'m> Engine<'m> {
 
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
-    pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        let to = self.to.with_protocol(protocol);
-        Self { peer: Peer::new(Session::new(&to)), to, ..self }
+    pub fn with_protocol(mut self, protocol: &'static Protocol) -> Self {
+        self.to.pin(protocol);
+        self.peer = Peer::new(Session::new(&self.to));
+        self
     }
 
     /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
@@ -132,8 +133,10 @@ impl<'m> Engine<'m> {
 
     /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
-    pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
-        Self { to: self.to.with_session_policy(policy), ..self }
+    pub fn with_session_policy(mut self, policy: &'m dyn SessionPolicy) -> Self {
+        // In its place: an engine is large, and would be copied on the stack.
+        self.to.policy = Some(policy);
+        self
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
@@ -198,10 +201,7 @@ impl<'m> Engine<'m> {
         match self.next() {
             Next::Read => Step::Read,
             Next::Write(end) => Step::Write(self.line(end)),
-            Next::Run => match self.run() {
-                Some(run) => Step::Run(run),
-                None => Step::Read,
-            },
+            Next::Run => self.run_as(|| Step::Read, Step::Run),
             Next::Shutdown => Step::Shutdown,
             Next::End => Step::End,
         }
@@ -212,20 +212,17 @@ impl<'m> Engine<'m> {
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn next(&mut self) -> Next {
         if let Stage::Running = self.exchange.stage {
-            self.exchange.give_up(&self.to, self.framer.line(), self.memory);
-            self.peer.session.completed(&self.to, &mut self.exchange);
+            self.give_up();
         }
         let mut done = self.peer.session.settled(&mut self.exchange);
         loop {
-            let next = match done {
-                done if self.exchange.batch.is_some() => {
-                    let (session, mut turn) = self.turn();
-                    session.advance_batch(&mut turn, done)
-                }
-                Some(done) => self.peer.session.conclude(&mut self.exchange, done),
-                None => Outcomes::Nothing,
+            let came = if self.exchange.batch.is_some() {
+                let (session, mut turn) = self.turn();
+                session.advance_batch(&mut turn, done)
+            } else {
+                done.unwrap_or(Done::Nothing)
             };
-            match next {
+            match self.peer.session.conclude(&mut self.exchange, came) {
                 Outcomes::Nothing => {}
                 Outcomes::Reply(end)
                 | Outcomes::StaysOpen(end)
@@ -254,37 +251,39 @@ impl<'m> Engine<'m> {
 
     /// Accepts the result of [`Step::Run`].
     pub fn complete(&mut self, result: &Result<Outcome, Failure>) {
-        if core::mem::take(&mut self.peer.is_cancelled) {
+        if self.peer.is_cancelled {
+            self.peer.is_cancelled = false;
             self.exchange.cancel();
         }
         self.exchange.complete(&self.to, self.framer.line(), self.memory, result);
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
+    /// What was given out was not completed.
+    #[cold]
+    fn give_up(&mut self) {
+        self.complete(&Err(Failure::CANCELLED));
+    }
+
     /// What [`Next::Run`] announced, as parts of the memory.
     // In line, its parts need not be written to be read again.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn run(&mut self) -> Option<Run<'_>> {
+        self.run_as(|| None, Some)
+    }
+
+    /// [`run`](Self::run), as a part of another value: what is made of a [`Run`] that was returned is a copy of it.
+    #[inline(always)]
+    fn run_as<'s, T>(&'s mut self, nothing: impl Fn() -> T, take: impl Fn(Run<'s>) -> T) -> T {
         if let Stage::OwnWork = self.exchange.stage {
-            return self.run_own_work();
+            // The line before it is done with.
+            let _ = self.framer.space();
         }
         let (line, tail) = self.framer.held();
         let (peer, to) = (&mut self.peer, &self.to);
-        self.exchange.start(to, line, self.memory, |work, reply, id| {
-            let background = Background { tail, peer, to, id };
-            Run { work, reply, background }
+        self.exchange.start(to, line, self.memory, nothing, |work, reply, id| {
+            take(Run { work, reply, background: Background { tail, peer, to, id } })
         })
-    }
-
-    #[inline(never)]
-    fn run_own_work(&mut self) -> Option<Run<'_>> {
-        // Its line is done with.
-        let _ = self.framer.space();
-        let job = self.exchange.start_own_work(&self.to)?;
-        let (_, tail) = self.framer.held();
-        let reply = self.exchange.reply_of_own_work(self.memory);
-        let background = Background { tail, peer: &mut self.peer, to: &self.to, id: b"" };
-        Some(Run { work: Work::Job(job), reply, background })
     }
 
     /// The message that is worked on.

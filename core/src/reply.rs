@@ -10,6 +10,7 @@ use crate::failure::{Detail, Failure, FailureKind, PathPrefix};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
+use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
@@ -45,6 +46,8 @@ pub(crate) struct Reply {
     /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
     /// `limit`, and is not there then.
     text: Option<(usize, usize)>,
+    /// The least level of logs that are wanted besides; none are if there is none.
+    pub(crate) least_log: Option<Level>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,7 @@ impl Reply {
             at_least: false,
             is_error: false,
             text: None,
+            least_log: None,
         }
     }
 

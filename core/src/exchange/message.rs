@@ -7,9 +7,9 @@ use super::answer::{Answer, about, parse_error, write_answer};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
 use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
-use crate::call::{Call, CallContext, Config, Outcome, Value};
+use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::ReplyBuffer;
-use crate::definition::{Action, CallAction, Nanos, Protocol, Respond};
+use crate::definition::{Action, Nanos, Protocol, Respond};
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::json::check::{NO_SPANS, Parts, Span, check};
@@ -88,7 +88,7 @@ impl Exchange {
 
     /// The position in the manifest of the operation that runs or waits for its turn; none if it is no operation.
     pub fn operation(&self) -> Option<usize> {
-        self.running.kind.call().map(|(index, _)| index)
+        (self.running.kind == Kind::Call).then_some(self.running.index)
     }
 
     /// The caller has cancelled it, and gets no reply.
@@ -104,36 +104,31 @@ impl Exchange {
             let protocol = self.reply.protocol();
             self.reply.begin(out, 0, most(to, protocol, out), protocol, id);
         }
-        if let Stage::OwnWork = self.stage {
-            let job = self.start_own_work(to)?;
-            return Some(Running { work: Work::Job(job), reply: self.reply_of_own_work(out) });
-        }
-        self.start(to, message, out, |work, reply, _| Running { work, reply })
+        self.start(to, message, out, || None, |work, reply, _| Some(Running { work, reply }))
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
-        let Asked { kind, message: span, .. } = self.running;
+        let Asked { kind, answer, message: span, .. } = self.running;
         if core::mem::take(&mut self.is_cancelled) {
             let protocol = self.reply.protocol();
             self.reply.silent(0, protocol);
         }
-        let end = match (kind, result) {
-            (Kind::Configure { answer }, Ok(_)) => {
-                let end = write_answer(self, to, message, out, span, Answer::Respond(answer));
-                self.opened = if self.reply.is_error() { Opened::No } else { Opened::Yes };
-                end
-            }
-            (Kind::Event { answer } | Kind::Acknowledged { answer, .. }, _) => {
-                write_answer(self, to, message, out, span, Answer::Respond(answer))
-            }
+        let end = match (kind, answer, result) {
             // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure { .. }, Err(failure)) => {
+            (Kind::Configure, _, Err(failure)) => {
                 self.opened = Opened::No;
                 write_answer(self, to, message, out, span, Answer::Failure(failure))
             }
-            (Kind::Call { .. }, _) => {
+            (_, Some(answer), _) => {
+                let end = write_answer(self, to, message, out, span, Answer::Respond(answer));
+                if kind == Kind::Configure {
+                    self.opened = if self.reply.is_error() { Opened::No } else { Opened::Yes };
+                }
+                end
+            }
+            (_, None, _) => {
                 let about = about(message, span, &self.spans, to.manifest);
                 self.reply.finish(out, result, &about)
             }
@@ -156,15 +151,6 @@ impl Exchange {
         self.complete(to, message, out, &Err(Failure::CANCELLED));
     }
 
-    /// Whether a session has started; none if that was not asked for.
-    #[inline]
-    pub(super) fn take_opened(&mut self) -> Option<bool> {
-        match core::mem::replace(&mut self.opened, Opened::NotAsked) {
-            Opened::NotAsked => None,
-            opened => Some(opened == Opened::Yes),
-        }
-    }
-
     pub(super) fn replied(&self, end: usize) -> Done {
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
@@ -183,55 +169,52 @@ impl Exchange {
         self.reply.silent(0, protocol);
     }
 
-    /// What [`Stage::Running`] says, as parts of the memory.
-    // In line, its parts need not be written to be read again.
+    /// What [`Stage::Running`] or [`Stage::OwnWork`] says, as parts of the memory.
+    // In line, its parts need not be written to be read again; and what `take` makes of them is not copied.
     #[inline(always)]
     pub(crate) fn start<'s, T>(
         &'s mut self,
         to: &Served<'s>,
         line: &'s mut [u8],
         memory: &'s mut [u8],
+        nothing: impl Fn() -> T,
         take: impl FnOnce(Work<'s>, ReplyBuffer<'s>, &'s [u8]) -> T,
-    ) -> Option<T> {
-        let Stage::Running = self.stage else { return None };
-        let Asked { kind, value, message, id, timeout } = self.running;
-        let protocol = self.reply.protocol();
-        let text = line.get_mut(message.start as usize..message.end as usize)?;
-        let value = if let Some((_, false)) = kind.call() { empty_object(text, value)? } else { value };
-        let (value, parts) = Parts::take(text, value)?;
-        let received = Received { parts, spans: &self.spans };
-        let work = match kind {
-            Kind::Call { .. } | Kind::Acknowledged { .. } => {
-                let (index, _) = kind.call()?;
-                Work::Call(Call {
-                    index,
-                    operation: to.manifest.operations.get(index)?,
-                    args: Value { text: value, numeric_strings: protocol.numeric_strings },
-                    context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
-                })
+    ) -> T {
+        let Asked { kind, index, has_args, value, message, id, timeout, .. } = self.running;
+        let (work, received) = match self.stage {
+            Stage::Running => {
+                let protocol = self.reply.protocol();
+                let Some(text) = line.get_mut(message.start as usize..message.end as usize) else { return nothing() };
+                let value = if has_args { Some(value) } else { empty_object(text, value) };
+                let Some((value, parts)) = value.and_then(|value| Parts::take(text, value)) else { return nothing() };
+                let received = Received { parts, spans: &self.spans };
+                // A notification gets no logs; what was acknowledged has its own.
+                let is_notification = self.reply.is_silent() && self.running.acknowledgement().is_none();
+                self.reply.least_log = if is_notification { None } else { Some(self.least_log) };
+                let work = match kind {
+                    Kind::Call => {
+                        let Some(operation) = to.manifest.operations.get(index) else { return nothing() };
+                        let timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
+                        let context = CallContext { timeout_nanos, protocol, received };
+                        Work::Call(Call { index, operation, args: value, context })
+                    }
+                    Kind::Event => Work::Event(Event::of_checked(Json::of_checked(value))),
+                    Kind::Configure => Work::Configure(Config(value)),
+                };
+                (work, Some(received))
             }
-            Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
-            Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
+            Stage::OwnWork => {
+                let Some((service, job)) = to.service.and_then(|service| Some((service, service.next_job()?))) else {
+                    return nothing();
+                };
+                self.stage = Stage::Completed(Done::Nothing);
+                self.reply.least_log = Some(self.least_log);
+                (Work::Job(JobRun { service, job }), None)
+            }
+            _ => return nothing(),
         };
-        // A notification gets no logs; what was acknowledged has its own.
-        let is_notification = self.reply.is_silent() && kind.acknowledgement().is_none();
-        let least_log = if is_notification { None } else { Some(self.least_log) };
-        let reply = ReplyBuffer { memory, reply: &mut self.reply, received: Some(received), least_log };
-        Some(take(work, reply, received.of(id)))
-    }
-
-    /// The work of its own that the extension has to do.
-    #[inline(never)]
-    pub(crate) fn start_own_work<'s>(&mut self, to: &Served<'s>) -> Option<JobRun<'s>> {
-        let service = to.service?;
-        let job = service.next_job()?;
-        self.stage = Stage::Completed(Done::Nothing);
-        Some(JobRun { service, job })
-    }
-
-    /// The memory for the lines of that.
-    pub(crate) fn reply_of_own_work<'s>(&'s mut self, memory: &'s mut [u8]) -> ReplyBuffer<'s> {
-        ReplyBuffer { memory, reply: &mut self.reply, received: None, least_log: Some(self.least_log) }
+        let id = received.map_or(&b""[..], |received| received.of(id));
+        take(work, ReplyBuffer { memory, reply: &mut self.reply, received }, id)
     }
 }
 
@@ -291,29 +274,24 @@ impl Session {
             let end = turn.answer(message, Answer::Service);
             return turn.x.replied(end);
         }
-        let (kind, value, timeout) = match (protocol.read)(&received, &facts) {
-            Ok(Action::Call(CallAction { index, args, has_args, timeout })) => {
-                (Kind::Call { index, has_args }, args, timeout)
-            }
+        let asked = &mut turn.x.running;
+        match (protocol.read)(&received, &facts) {
+            Ok(Action::Call(call)) => asked.call(call, None),
+            Ok(Action::AckThenCall { call, answer }) => asked.call(call, Some(answer)),
             Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
+                asked.other(Kind::Configure, config, answer);
                 if let Some(end) = self.refused_by_policy(turn, message) {
                     return turn.x.replied(end);
                 }
-                (Kind::Configure { answer }, config, None)
             }
-            Ok(Action::AckThenRun { event, answer }) => (Kind::Event { answer }, event, None),
-            Ok(Action::AckThenCall { call: CallAction { index, args, has_args, timeout }, answer }) => {
-                // A manifest has no more operations than that.
-                let index = u16::try_from(index).unwrap_or(u16::MAX);
-                (Kind::Acknowledged { index, has_args, answer }, args, timeout)
-            }
+            Ok(Action::AckThenRun { event, answer }) => asked.other(Kind::Event, event, answer),
             action => {
                 let end = self.answer_action(turn, message, action);
                 return turn.x.replied(end);
             }
-        };
-        turn.x.running = Asked { kind, value, message, id, timeout };
-        if let Some(answer) = kind.acknowledgement()
+        }
+        (turn.x.running.message, turn.x.running.id) = (message, id);
+        if let Some(answer) = turn.x.running.acknowledgement()
             && !in_batch
             && !turn.x.reply.is_silent()
         {

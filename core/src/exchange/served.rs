@@ -21,7 +21,7 @@ pub struct Served<'m> {
     /// Whether every message is taken as one of the first protocol.
     pub(super) pinned: bool,
     pub(crate) service: Option<&'m dyn Service>,
-    pub(super) policy: Option<&'m dyn SessionPolicy>,
+    pub(crate) policy: Option<&'m dyn SessionPolicy>,
     /// The longest message that is accepted, and the longest reply that is sent to hosts that read lines of a limited length, in
     /// bytes without their newlines.
     pub(crate) limits: (usize, usize),
@@ -47,8 +47,14 @@ impl<'m> Served<'m> {
 
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
-    pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        Self { first: protocol, pinned: true, ..self }
+    pub fn with_protocol(mut self, protocol: &'static Protocol) -> Self {
+        self.pin(protocol);
+        self
+    }
+
+    pub(crate) fn pin(&mut self, protocol: &'static Protocol) {
+        self.first = protocol;
+        self.pinned = true;
     }
 
     /// With a service that answers its requests beside the extension, also while a call is out.

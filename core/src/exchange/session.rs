@@ -1,7 +1,7 @@
 //! Sessions: from the first request of a connection to `shutdown`, and who may start one.
 
 use super::answer::parse_error;
-use super::state::{Done, Exchange, Stage, Turn};
+use super::state::{Done, Exchange, Opened, Stage, Turn};
 use super::{Served, detect};
 use crate::definition::Protocol;
 use crate::failure::Failure;
@@ -148,6 +148,8 @@ impl Session {
     }
 
     /// Takes the text that begins at `start`: a message or a batch of them.
+    // Not in the frame of what calls it, which is below every message.
+    #[inline(never)]
     pub(crate) fn take(&mut self, turn: &mut Turn<'_, '_>, start: usize) -> Done {
         let line = turn.line;
         let text = line.get(start..).unwrap_or_default();
@@ -185,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Says what follows when a message that is no batch has come to this.
+    /// Says what follows when a message, or a member of a batch, has come to this.
     #[inline]
     pub(crate) fn conclude(&mut self, x: &mut Exchange, done: Done) -> Next {
         match done {
@@ -209,24 +211,21 @@ impl Session {
         }
     }
 
-    /// Says what follows when a member of a batch has come to this.
+    /// Goes on with a batch, after a member that has come to this. Says what its next member that needs the caller has come to, or
+    /// the batch as a whole.
     #[inline(never)]
-    pub(crate) fn advance_batch(&mut self, turn: &mut Turn<'_, '_>, mut done: Option<Done>) -> Next {
-        while turn.x.batch.is_some() {
+    pub(crate) fn advance_batch(&mut self, turn: &mut Turn<'_, '_>, mut done: Option<Done>) -> Done {
+        loop {
             match self.next_of_batch(turn, done.take()) {
                 Done::Nothing if turn.x.batch.is_some() => {}
-                next => return self.conclude(turn.x, next),
+                next => return next,
             }
         }
-        Next::Nothing
     }
 
     fn advance(&mut self, turn: &mut Turn<'_, '_>, done: Option<Done>) -> Next {
-        match done {
-            done if turn.x.batch.is_some() => self.advance_batch(turn, done),
-            Some(done) => self.conclude(turn.x, done),
-            None => Next::Nothing,
-        }
+        let done = if turn.x.batch.is_some() { self.advance_batch(turn, done) } else { done.unwrap_or(Done::Nothing) };
+        self.conclude(turn.x, done)
     }
 
     fn is_shutting_down(&self) -> bool {
@@ -240,10 +239,17 @@ impl Session {
     /// What was asked for has come to its end: a session has started, or has not.
     #[inline]
     pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
-        match exchange.take_opened() {
-            Some(true) => self.state = State::Initialized,
-            Some(false) => self.not_initialized(to),
-            None => {}
+        if exchange.opened != Opened::NotAsked {
+            self.configured(to, exchange);
+        }
+    }
+
+    #[inline(never)]
+    fn configured(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
+        match core::mem::replace(&mut exchange.opened, Opened::NotAsked) {
+            Opened::Yes => self.state = State::Initialized,
+            Opened::No => self.not_initialized(to),
+            Opened::NotAsked => {}
         }
     }
 }

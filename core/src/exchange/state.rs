@@ -1,7 +1,7 @@
 //! What is known of a message while it is worked on.
 
 use super::Served;
-use crate::definition::{Nanos, Respond};
+use crate::definition::{CallAction, Nanos, Respond};
 use crate::json::check::{Span, Spans};
 use crate::json::write::Writer;
 use crate::level::Level;
@@ -71,6 +71,12 @@ pub(super) enum Opened {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) kind: Kind,
+    /// The value is an object; if not, an empty object takes its place.
+    pub(super) has_args: bool,
+    /// What is answered, instead of the result of a call. All but configurations are acknowledged with it before they run.
+    pub(super) answer: Option<Respond>,
+    /// The operation's position in the manifest.
+    pub(super) index: usize,
     /// What the extension gets: arguments, a configuration or an event.
     pub(super) value: Span,
     /// Where the message is in its line.
@@ -79,54 +85,48 @@ pub(super) struct Asked {
     pub(super) timeout: Option<Nanos>,
 }
 
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Call,
+    Configure,
+    Event,
+}
+
 impl Asked {
     pub(super) const NOTHING: Self = Self {
-        kind: Kind::Call { index: 0, has_args: false },
+        kind: Kind::Call,
+        has_args: true,
+        answer: None,
+        index: 0,
         value: Span { start: 0, end: 0 },
         message: Span { start: 0, end: 0 },
         id: Span { start: 0, end: 0 },
         timeout: None,
     };
-}
 
-/// What runs, and how it is answered.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    Call {
-        index: usize,
-        /// The value is an object; if not, an empty object takes its place.
-        has_args: bool,
-    },
-    Configure {
-        answer: Respond,
-    },
-    Event {
-        answer: Respond,
-    },
-    /// A call that is acknowledged before it runs.
-    Acknowledged {
-        index: u16,
-        has_args: bool,
-        answer: Respond,
-    },
-}
+    // Member by member, where it stays: the whole of it would be copied.
 
-impl Kind {
-    /// The call that it is: the operation, and whether it has arguments.
-    pub(super) fn call(self) -> Option<(usize, bool)> {
-        match self {
-            Self::Call { index, has_args } => Some((index, has_args)),
-            Self::Acknowledged { index, has_args, .. } => Some((usize::from(index), has_args)),
-            Self::Configure { .. } | Self::Event { .. } => None,
-        }
+    pub(super) fn call(&mut self, call: CallAction, answer: Option<Respond>) {
+        self.kind = Kind::Call;
+        self.has_args = call.has_args;
+        self.answer = answer;
+        self.index = call.index;
+        self.value = call.args;
+        self.timeout = call.timeout;
+    }
+
+    pub(super) fn other(&mut self, kind: Kind, value: Span, answer: Respond) {
+        self.kind = kind;
+        self.has_args = true;
+        self.answer = Some(answer);
+        self.value = value;
+        self.timeout = None;
     }
 
     /// What is said before it runs.
-    pub(super) fn acknowledgement(self) -> Option<Respond> {
-        match self {
-            Self::Event { answer } | Self::Acknowledged { answer, .. } => Some(answer),
-            Self::Call { .. } | Self::Configure { .. } => None,
-        }
+    pub(super) fn acknowledgement(&self) -> Option<Respond> {
+        self.answer.filter(|_| self.kind != Kind::Configure)
     }
 }
 
