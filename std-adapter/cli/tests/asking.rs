@@ -326,11 +326,11 @@ fn skipped_lines_are_shown_in_every_protocol() {
 
 /// rigline's own server carries over MCP what the protocol has no place for, over any wire.
 #[test]
-fn a_server_of_riglines_takes_configuration_context_and_time_limits_over_mcp() {
+fn a_server_of_riglines_tells_kinds_of_failures_and_keeps_time_limits_over_mcp() {
     let server = Server::start(&["rig", "--http", "0", "--protocol", "mcp"]);
     let (code, failed, errors) = rigline(&["call", &server.address, "measure", "channel=nope", "--json"]);
     assert_eq!(code, Some(2), "{failed}{errors}");
-    let (code, failed, errors) =
-        rigline(&["call", &server.address, "wait-for", "channel=3V3", "above=100", "--timeout", "300ms"]);
+    let waiting = ["wait-for", "channel=3V3", "min=100", "max=200", "--timeout", "300ms"];
+    let (code, failed, errors) = rigline(&[&["call", &server.address][..], &waiting].concat());
     assert_eq!(code, Some(124), "{failed}{errors}");
 }

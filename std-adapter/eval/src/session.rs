@@ -15,10 +15,10 @@ use super::verdict::Cause;
 use rigline_host::by_schema::{Schema, spelled};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{
-    self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description,
+    self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description, Part,
 };
 use rigline_host::ports::Roots;
-use rigline_host::protocol::{Part, Protocol};
+use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::wire;

@@ -20,7 +20,7 @@ pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use rigline_host::by_schema::{Schema, fit};
-use rigline_host::protocol::Part;
+use rigline_host::client::Part;
 use rigline_std::sync::lock;
 
 /// The time limit of a cleanup step that sets none.

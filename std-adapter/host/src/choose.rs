@@ -4,7 +4,7 @@
 //! the answer to the first request tells gevals and MCP apart. What answers neither is asked for its description by Amplifier's protocol.
 //!
 //! A server may answer several of them. Which is preferred, the [need](Need) says. What the chosen protocol carries, its entry in the registry
-//! says: [`Carries`](crate::protocol::Carries).
+//! says: [`Part`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::amplifier;
-use crate::client::{Client, ClientError, ClientOptions};
+use crate::client::{Client, ClientError, ClientOptions, Part};
 use crate::gevals;
 use crate::host::wire::{self, Connect};
 use crate::host::{self, Connection, EventKind, HostError, Listener, Options, deadline};
 use crate::mcp;
-use crate::protocol::{Part, Protocol};
+use crate::protocol::Protocol;
 use crate::target::Target;
 
 /// How long a target has to describe itself that has answered neither of the first protocols.
@@ -34,6 +34,8 @@ pub enum Need {
     Context,
     /// Results with types, descriptions and annotations, progress: MCP, gevals, Amplifier.
     Types,
+    /// Sessions of calls and events: Amplifier, MCP, gevals.
+    Session,
 }
 
 /// A client, and what it asks by.
@@ -67,7 +69,15 @@ pub async fn connect(
     match (wanted, target) {
         (Some(protocol), _) => by(protocol, target, options).await,
         (None, Target::Http(url)) => over_http(url, target, options).await,
-        (None, _) => over(wire::dialer(target, &options.host)?, target, options, need).await,
+        (None, _) => {
+            if need == Need::Session
+                && options.host.config.is_none()
+                && let Some(client) = try_amplifier(target, &options).await
+            {
+                return Ok(Chosen { client, protocol: &amplifier::PROTOCOL });
+            }
+            over(wire::dialer(target, &options.host)?, target, options, need).await
+        }
     }
 }
 
@@ -76,6 +86,24 @@ async fn by(protocol: &'static Protocol, target: &Target, options: ClientOptions
         return Err(ClientError::usage(format!("{} is no protocol that targets are asked by", protocol.title)));
     };
     Ok(Chosen { client: connect(target, options).await?, protocol })
+}
+
+/// A client by Amplifier's protocol, if the target answers that. If something keeps it from answering, what is tried next reports it, and
+/// waits for what can be waited for.
+async fn try_amplifier(target: &Target, options: &ClientOptions) -> Option<Box<dyn Client>> {
+    let mut client = by(&amplifier::PROTOCOL, target, options.clone()).await.ok()?.client;
+    let limit = DESCRIBE.min(options.host.start_timeout);
+    // A board may be booting when the first line comes.
+    let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
+    for _ in 0..tries {
+        match client.describe(None, limit / tries).await {
+            Ok(_) => return Some(client),
+            Err(error) if error.is_timeout() => {}
+            Err(_) => break,
+        }
+    }
+    client.cancel().await;
+    None
 }
 
 /// The route decides. One that is nobody's own is asked for a description first.
@@ -168,7 +196,7 @@ enum Unknown {
 async fn begin(connection: &Connection, options: &Options, need: Need, until: Instant) -> Result<Answered, Unknown> {
     let first = match need {
         Need::Context => begin_gevals(connection, options, until).await,
-        Need::Types => begin_mcp(connection, options, until).await,
+        Need::Types | Need::Session => begin_mcp(connection, options, until).await,
     };
     let error = match first {
         Ok(answered) => return Ok(answered),
@@ -187,13 +215,13 @@ async fn begin(connection: &Connection, options: &Options, need: Need, until: In
     }
     let second = match need {
         Need::Context => begin_mcp(connection, options, until).await,
-        Need::Types => begin_gevals(connection, options, until).await,
+        Need::Types | Need::Session => begin_gevals(connection, options, until).await,
     };
     match second {
         Ok(answered) => Ok(answered),
         Err(HostError::Refused { error: refused, .. }) if refused.code.is_none() => Err(Unknown::Other(Some(error))),
         // What the preferred one is answered says more, unless it was never meant for it.
-        Err(other) => Err(Unknown::Error(if need == Need::Types { other } else { error })),
+        Err(other) => Err(Unknown::Error(if need == Need::Context { error } else { other })),
     }
 }
 

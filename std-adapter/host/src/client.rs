@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use crate::files;
 use crate::host::{CallContext, HostError, Manifest, Operation, Options};
-use crate::protocol::Part;
 use crate::record::Recorder;
 use crate::target::Target;
 use rigline_std::sync::lock;
@@ -96,6 +95,64 @@ pub struct CallRequest {
     pub session_id: Option<String>,
     /// The part of a task that the call is, in protocols that have such. Its own time limit does not count.
     pub context: Option<CallContext>,
+}
+
+/// What only some protocols carry, to an extension or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Settings of the extension's own, with which a session begins.
+    Config,
+    /// The part of a task that a call is, the task's directory, and the agent's prompt and answer.
+    Context,
+    /// Environment variables of a task.
+    Env,
+    /// The time limit of a call, which the extension keeps.
+    TimeLimit,
+    /// The session that a call belongs to.
+    Session,
+    /// Outputs of any type. Else each is a string.
+    Types,
+    /// Images, sounds and resources.
+    Blocks,
+    /// Logs while a call runs.
+    Logs,
+    /// What kind of failure it was.
+    FailureKinds,
+    /// Failure codes of an operation's own.
+    OwnCodes,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 10] = [
+        Self::Config,
+        Self::Context,
+        Self::Env,
+        Self::TimeLimit,
+        Self::Session,
+        Self::Types,
+        Self::Blocks,
+        Self::Logs,
+        Self::FailureKinds,
+        Self::OwnCodes,
+    ];
+
+    /// The words for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "the extension's configuration",
+            Self::Context => "the phase, the workdir and the agent's answer",
+            Self::Env => "environment variables",
+            Self::TimeLimit => "time limits",
+            Self::Session => "sessions of calls",
+            Self::Types => "the types of outputs",
+            Self::Blocks => "images, audio and resources",
+            Self::Logs => "logs",
+            Self::FailureKinds => "kinds of failures",
+            Self::OwnCodes => "codes of an operation's own",
+        }
+    }
 }
 
 /// What an extension says about itself.

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::client::{ClientFactory, ProtocolOption};
+use crate::client::{ClientFactory, Part, ProtocolOption};
 use crate::traffic::Reading;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
@@ -27,8 +27,6 @@ pub struct Protocol {
     pub has_manifest: bool,
     /// Connects to an extension.
     pub client: Option<ClientFactory>,
-    /// Whether the relay may ask other programs by this protocol, and when.
-    pub relay: Relaying,
     /// Whether the proxy serves it to clients over TCP and on standard input and output.
     pub has_proxy: bool,
     /// How its lines are described to people.
@@ -39,76 +37,6 @@ pub struct Protocol {
     pub check: Option<&'static crate::check::Suite>,
     /// Options that only this protocol has.
     pub options: &'static [ProtocolOption],
-}
-
-/// What only some protocols carry, to an extension or from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Part {
-    /// Settings of the extension's own, with which a session begins.
-    Config,
-    /// The part of a task that a call is, the task's directory, and the agent's prompt and answer.
-    Context,
-    /// Environment variables of a task.
-    Env,
-    /// The time limit of a call, which the extension keeps.
-    TimeLimit,
-    /// The session that a call belongs to.
-    Session,
-    /// Outputs of any type. Else each is a string.
-    Types,
-    /// Images, sounds and resources.
-    Blocks,
-    /// Logs while a call runs.
-    Logs,
-    /// What kind of failure it was.
-    FailureKinds,
-    /// Failure codes of an operation's own.
-    OwnCodes,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Self; 10] = [
-        Self::Config,
-        Self::Context,
-        Self::Env,
-        Self::TimeLimit,
-        Self::Session,
-        Self::Types,
-        Self::Blocks,
-        Self::Logs,
-        Self::FailureKinds,
-        Self::OwnCodes,
-    ];
-
-    /// The words for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Config => "the extension's configuration",
-            Self::Context => "the phase, the workdir and the agent's answer",
-            Self::Env => "environment variables",
-            Self::TimeLimit => "time limits",
-            Self::Session => "sessions of calls",
-            Self::Types => "the types of outputs",
-            Self::Blocks => "images, audio and resources",
-            Self::Logs => "logs",
-            Self::FailureKinds => "kinds of failures",
-            Self::OwnCodes => "codes of an operation's own",
-        }
-    }
-}
-
-/// Whether and when the relay asks by a protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Relaying {
-    /// Never.
-    No,
-    /// If the other end answers it: results keep their types. It is also the one for HTTP.
-    First,
-    /// If the other end does not answer the first one.
-    Fallback,
 }
 
 impl Protocol {
@@ -123,7 +51,6 @@ impl Protocol {
             session_id: None,
             has_manifest: false,
             client: None,
-            relay: Relaying::No,
             has_proxy: false,
             reading: None,
             http: None,

@@ -19,8 +19,8 @@ pub use host::{Description, Host, Invocation, Place};
 pub use lines::Lines;
 pub use plan::Plan;
 
-use crate::client::{Form, ProtocolOption};
-use crate::protocol::{Part, Protocol, Relaying};
+use crate::client::{Form, Part, ProtocolOption};
+use crate::protocol::Protocol;
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -29,7 +29,6 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     has_manifest: true,
     carries: &[Part::Session, Part::Types, Part::FailureKinds, Part::OwnCodes],
     client: Some(client::connect),
-    relay: Relaying::First,
     reading: Some(&traffic::READING),
     http: Some(&rigline_std::amplifier::ROUTES),
     check: Some(&check::SUITE),

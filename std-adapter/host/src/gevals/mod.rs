@@ -6,8 +6,8 @@ mod client;
 
 pub mod proxy;
 
-use crate::client::{Form, ProtocolOption};
-use crate::protocol::{Part, Protocol, Relaying};
+use crate::client::{Form, Part, ProtocolOption};
+use crate::protocol::Protocol;
 use crate::traffic::JSON_RPC;
 pub(crate) use client::{client_of, connect_error};
 
@@ -17,7 +17,6 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     has_manifest: true,
     carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
     client: Some(client::connect),
-    relay: Relaying::Fallback,
     has_proxy: true,
     reading: Some(&JSON_RPC),
     check: Some(&check::SUITE),

@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
+    Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
     self, Completion, Connection, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options,
     RequestError, deadline,
 };
-use crate::protocol::Part;
 use crate::target::Target;
 use rigline_std::clock::millis;
 

@@ -5,7 +5,8 @@ mod client;
 pub mod config;
 mod stream;
 
-use crate::protocol::{Part, Protocol};
+use crate::client::Part;
+use crate::protocol::Protocol;
 pub(crate) use client::{begin, client_of, with_logs};
 
 /// The entry in the registry.

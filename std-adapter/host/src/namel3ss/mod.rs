@@ -2,8 +2,8 @@
 
 use rigline::protocol::NAMEL3SS;
 
-use crate::client::{Command, Form, ProtocolOption};
-use crate::protocol::{Part, Protocol};
+use crate::client::{Command, Form, Part, ProtocolOption};
+use crate::protocol::Protocol;
 
 mod bindings;
 pub mod check;
