@@ -895,11 +895,7 @@ fn calls_and_their_exit_codes() {
         (&["describe", "sim", "--protocol", "namel3ss"], 2, "cannot describe itself"),
         (&["describe", &project, "--protocol", "namel3ss"], 0, ""),
         (&["call", &project, "T", "--protocol", "namel3ss"], 2, "there is \"t\""),
-        (
-            &["call", "sim", "identify", "--protocol", "gevals", "--events", &events],
-            2,
-            "--events goes with --protocol amplifier",
-        ),
+        (&["call", "sim", "x", "--protocol", "gevals", "--events", &events], 2, "goes with --protocol amplifier"),
         (
             &["call", "sim", "identify", "--protocol", "amplifier", "--trace", "t"],
             2,

@@ -325,7 +325,7 @@ impl Session for Open {
                 args: call.args.clone(),
                 timeout: call.timeout,
                 session_id: None,
-                context: Some(context),
+                context: Some(Box::new(context)),
             };
             let outcome = match self.client.lock().await.call(&request).await {
                 Ok(outcome) => outcome,

@@ -94,7 +94,7 @@ pub struct CallRequest {
     /// The session that the call belongs to, in protocols that have such.
     pub session_id: Option<String>,
     /// The part of a task that the call is, in protocols that have such. Its own time limit does not count.
-    pub context: Option<CallContext>,
+    pub context: Option<Box<CallContext>>,
 }
 
 /// What only some protocols carry, to an extension or from it.

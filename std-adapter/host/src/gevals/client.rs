@@ -88,7 +88,7 @@ impl Client for GevalsClient {
     }
 
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
-        let context = request.context.as_ref().unwrap_or(&self.context).clone();
+        let context = request.context.as_deref().unwrap_or(&self.context).clone();
         let context = CallContext { timeout: request.timeout, ..context };
         Box::pin(async move {
             let result = self.host.call_json(&request.operation, &request.args, context).await?;
