@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # MCP: four real clients drive the built-in rig over standard input and output and over HTTP, and an emulated board by way of
-# `rigline mcp`; and the official conformance suite runs in both eras against an extension that has its tools. With `quick` as argument, two of
+# `rigline mcp`; and the official conformance suite runs in both eras against an extension that has its tools, directly and through
+# `rigline serve exec:…`, with the same figures. With `quick` as argument, two of
 # the clients do so over standard input and output, and one drives the board. With a target as argument, such as serial:/dev/ttyACM0 or
 # tcp:127.0.0.1:7000, the clients drive that one through `rigline mcp`, and nothing else runs.
 # Says "skipped:" and why where something that it needs cannot be had.
@@ -140,12 +141,25 @@ if emulate; then
   "$rigline" check "$board" --protocol mcp --call identify --strict --patience 20s --quiet
 fi
 
-serve everything "$target/debug/examples/mcp_everything" --http 127.0.0.1:0
+# Directly, and through a server of another target: the same scenarios pass.
+for way in directly served; do
+if [ $way = directly ]; then
+  serve everything "$target/debug/examples/mcp_everything" --http 127.0.0.1:0
+else
+  serve served "$rigline" serve "exec:$target/debug/examples/mcp_everything" --http 127.0.0.1:0 --protocol mcp
+fi
 for revision in 2026-07-28 2025-11-25; do
-  echo "--- the conformance suite, $revision"
+  echo "--- the conformance suite, $revision, $way"
   (cd "$work/npm" && node node_modules/@modelcontextprotocol/conformance/dist/index.js server --url "$url" --requirements "$revision" \
     --expected-failures "$root/tests/mcp/expected-failures-$revision.yml" --output-dir "$work/conformance-$revision") >"$work/conformance-$revision.log" 2>&1 ||
     { tail -n 60 "$work/conformance-$revision.log"; exit 1; }
-  grep -E '^Total:' "$work/conformance-$revision.log"
+  totals=$(grep -E '^Total:' "$work/conformance-$revision.log")
+  echo "$totals"
+  if [ $way = directly ]; then
+    echo "$totals" >"$work/conformance-$revision.directly"
+  elif [ "$totals" != "$(cat "$work/conformance-$revision.directly")" ]; then
+    echo "through a server it comes to something else than directly" && exit 1
+  fi
+done
 done
 echo "all passed"

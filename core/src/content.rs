@@ -1,5 +1,6 @@
 //! Content beside outputs and message: texts, images, sounds and resources.
 
+use crate::json::RawJson;
 use crate::json::write::Writer;
 
 /// A piece of a result that is made for people or for a model, not for programs: [`Context::content`](crate::Context::content).
@@ -42,6 +43,8 @@ pub enum Content<'c> {
         /// Its bytes.
         data: &'c [u8],
     },
+    /// A block as another server has written it: an object with its `type`. It goes on as it is.
+    Block(RawJson<'c>),
 }
 
 impl Content<'_> {
@@ -58,6 +61,7 @@ impl Content<'_> {
                 write_base64(out, data);
                 out.byte(b'"');
             }
+            Self::Block(block) => out.raw(block.as_str().as_bytes()),
         }
     }
 
@@ -69,6 +73,7 @@ impl Content<'_> {
             Self::Audio { mime_type, data } => ("audio", "", mime_type, "", Some(data)),
             Self::TextResource { uri, mime_type, text } => ("resource", uri, mime_type, text, None),
             Self::BlobResource { uri, mime_type, data } => ("resource", uri, mime_type, "", Some(data)),
+            Self::Block(block) => return out.raw(block.as_str().as_bytes()),
         };
         let is_resource = kind == "resource";
         out.raw(b"{\"type\":\"");

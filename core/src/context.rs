@@ -80,6 +80,11 @@ impl<'a> Context<'a> {
         self.reply.content(self.memory, name, content)
     }
 
+    /// Whether the caller's protocol has [content](Self::content) beside outputs, and blocks reach the caller as they are.
+    pub fn has_content(&self) -> bool {
+        self.reply.phrases().content.is_some()
+    }
+
     /// Sums up what was done, and ends the outputs: success.
     pub fn done(&mut self, message: impl Message) -> Result<Outcome, Failure> {
         self.reply.message(self.memory, &message);

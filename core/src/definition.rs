@@ -116,6 +116,16 @@ impl Protocol {
         Self { numeric_strings: true, ..self }
     }
 
+    /// Whether its requests have ids, so that replies need not come in their order.
+    pub const fn has_ids(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Whether its results have [content](crate::Context::content) beside outputs.
+    pub const fn has_content(&self) -> bool {
+        self.phrases.content.is_some()
+    }
+
     /// Its name.
     pub const fn name(&self) -> &'static str {
         self.name

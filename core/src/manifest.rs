@@ -295,6 +295,10 @@ pub struct Operation {
     pub outputs: Option<Schema>,
     /// The effects of running it, if they are declared.
     pub effects: Option<Effects>,
+    /// Members of its MCP tool, as JSON text without the braces around them, in place of the title that is made from the name and of
+    /// the annotations that are made from the effects. It is empty but for the tools of another server, which are passed on.
+    #[doc(hidden)]
+    pub tool_members: &'static str,
 }
 
 /// The effects of running an operation: MCP's tool annotations. Clients use them to decide what to run without asking
@@ -334,7 +338,7 @@ impl Operation {
 
     /// An operation whose arguments are described by `params`.
     pub const fn new(name: &'static str, params: Schema) -> Self {
-        Self { name, description: "", params, outputs: None, effects: None }
+        Self { name, description: "", params, outputs: None, effects: None, tool_members: "" }
     }
 
     /// With a description.
@@ -348,6 +352,13 @@ impl Operation {
     #[must_use]
     pub const fn optional_outputs(self, outputs: Option<Schema>) -> Self {
         Self { outputs, ..self }
+    }
+
+    /// With the members of another server's tool, see [`tool_members`](Self::tool_members).
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn tool_members(self, tool_members: &'static str) -> Self {
+        Self { tool_members, ..self }
     }
 
     /// Declares the effects of running it.

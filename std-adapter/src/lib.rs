@@ -56,6 +56,9 @@ pub mod namel3ss;
 pub mod net;
 mod panics;
 pub mod path;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod queue;
 mod requires;
 pub mod server;
 #[doc(hidden)]

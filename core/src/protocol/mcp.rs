@@ -428,7 +428,7 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
 fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     out.raw(b"{\"name\":\"");
     operation.identifier().for_each(|byte| out.byte(byte));
-    if whole {
+    if whole && operation.tool_members.is_empty() {
         out.raw(b"\",\"title\":\"");
         let start = out.len();
         out.text_part(operation.name);
@@ -438,6 +438,8 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
         }
         // Escapes have none of these.
         title.iter_mut().filter(|byte| matches!(byte, b'-' | b'_')).for_each(|byte| *byte = b' ');
+    }
+    if whole {
         out.raw(b"\",\"description\":\"");
         out.text_part(operation.description);
     }
@@ -447,7 +449,12 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
         out.raw(b",\"outputSchema\":");
         write_schema(out, outputs, true);
     }
-    if let Some(effects) = operation.effects {
+    if !operation.tool_members.is_empty() {
+        if whole {
+            out.byte(b',');
+            out.raw(operation.tool_members.as_bytes());
+        }
+    } else if let Some(effects) = operation.effects {
         out.raw(b",\"annotations\":{\"readOnlyHint\":");
         out.bool(effects.read_only);
         out.raw(b",\"destructiveHint\":");

@@ -11,6 +11,7 @@ use super::{HEARTBEAT, write_dropped};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
+use crate::definition::Protocol;
 use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
@@ -120,6 +121,12 @@ impl<'a> Runner<'a> {
         exchange.complete(to, message, out, &result);
         end
     }
+}
+
+/// Writes the log that says how many logs were dropped, with its newline, and returns its length; none where the protocol has no logs on the
+/// wire, or it does not fit.
+pub fn dropped_logs(protocol: &Protocol, count: usize, memory: &mut [u8]) -> Option<usize> {
+    write_dropped(memory, count, protocol.phrases.logs)
 }
 
 impl fmt::Debug for Runner<'_> {

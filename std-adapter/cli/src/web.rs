@@ -74,8 +74,8 @@ use rigline_host::proxy::{End, Transport};
 use rigline_host::target::Target;
 use rigline_std::http::Front;
 use rigline_std::http::guard::{Guard, bearer};
-use rigline_std::http::stream::Client;
 use rigline_std::net::{ListenAddress, Listeners, Token};
+use rigline_std::queue::Client;
 
 mod call;
 mod clients;

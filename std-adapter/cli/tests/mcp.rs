@@ -646,7 +646,11 @@ impl Response {
 
 impl Http {
     fn start() -> Self {
-        let words = ["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "mcp"];
+        Self::of("sim")
+    }
+
+    fn of(target: &str) -> Self {
+        let words = ["serve", target, "--http", "127.0.0.1:0", "--protocol", "mcp"];
         let mut child = Command::new(RIGLINE).args(words).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -881,6 +885,93 @@ fn nr_06_numbers_of_an_mcp_server_keep_their_digits() {
     let described = run(&["describe", &target, "--json"]);
     assert!(described.contains("123456789012345678901234567890"), "{described}");
     assert!(described.find("\"z\"") < described.find("\"a\""), "{described}");
+}
+
+/// An agent that is served another server's tools gets what that server says: smart-mcp-proxy/mcpproxy-go#368, IBM/mcp-context-forge#774,
+/// danny-avila/LibreChat#10855.
+#[test]
+fn tools_and_content_of_another_server_reach_agents_as_they_are_on_every_way() {
+    const CONTENT: &str = r#"[{"type":"text","text":"first"},{"type":"image","data":"AA==","mimeType":"image/png","annotations":{"audience":["user"]}},{"type":"audio","data":"AQ==","mimeType":"audio/wav"},{"type":"resource","resource":{"uri":"a:b","mimeType":"text/x","text":"in it"}},{"type":"resource_link","uri":"c:d","name":"n"},{"type":"text","text":"last"}]"#;
+    const TOOL: &str = r#"{"name":"show","title":"Show it","description":"Shows","inputSchema":{"type":"object","properties":{}},"outputSchema":{"type":"object","properties":{"n":{"type":"number"}}},"annotations":{"title":"T","readOnlyHint":true,"openWorldHint":false},"icons":[{"src":"i:j"}],"_meta":{"a/b":[1.50]}}"#;
+    let result = format!(r#"{{"structuredContent":{{"n":1.50}},"content":{CONTENT}}}"#);
+    let tools = format!(r#"{{"tools":[{TOOL}]}}"#);
+    let target = replies(Vec::leak(vec![
+        (
+            "initialize",
+            r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"},"instructions":"how"}"#,
+        ),
+        ("tools/list", tools.leak()),
+        ("tools/call", result.leak()),
+    ]));
+    let call = json!({"name": "show", "arguments": {}});
+    // The target has one connection at a time.
+    let bridged = {
+        let mut bridge = Server::start(&["mcp", &target]);
+        ("mcp", bridge.ask("tools/list", json!({})).0, bridge.ask("tools/call", call.clone()).0)
+    };
+    let served = {
+        let http = Http::of(&target);
+        ("serve", http.legacy("tools/list", json!({})).json(), http.legacy("tools/call", call).json())
+    };
+    for (way, listed, called) in [bridged, served] {
+        let tool: Value = serde_json::from_str(TOOL).unwrap();
+        assert_eq!(listed["result"]["tools"][0], tool, "{way}");
+        // The outputs are repeated as a text behind it, for clients of older revisions.
+        let content = called["result"]["content"].as_array().unwrap();
+        assert_eq!(json!(content[..6]), serde_json::from_str::<Value>(CONTENT).unwrap(), "{way}: {called}");
+        assert_eq!(called["result"]["structuredContent"].to_string(), r#"{"n":1.5}"#, "{way}: {called}");
+    }
+}
+
+/// Progress that is counted in fractions, as many servers do, is not lost on the way: each report is more than the one before.
+#[test]
+fn progress_in_fractions_and_logs_pass_a_server_of_another_target() {
+    let script = "import sys,json\n\
+        def put(m): print(json.dumps(m),flush=True)\n\
+        for line in sys.stdin:\n\
+        \x20r=json.loads(line); i=r.get('id'); m=r['method']\n\
+        \x20if m=='initialize': put({'jsonrpc':'2.0','id':i,'result':{'protocolVersion':'2025-11-25','capabilities':{},'serverInfo':{'name':'s','version':'1'}}})\n\
+        \x20elif m=='tools/list': put({'jsonrpc':'2.0','id':i,'result':{'tools':[{'name':'work','inputSchema':{'type':'object'}}]}})\n\
+        \x20elif m=='tools/call':\n\
+        \x20\x20t=r['params']['_meta']['progressToken']\n\
+        \x20\x20for p in (0.25,0.5,1.0): put({'jsonrpc':'2.0','method':'notifications/progress','params':{'progressToken':t,'progress':p,'total':1.0,'message':str(p)}})\n\
+        \x20\x20put({'jsonrpc':'2.0','method':'notifications/message','params':{'level':'warning','data':'hot'}})\n\
+        \x20\x20put({'jsonrpc':'2.0','id':i,'result':{'content':[{'type':'text','text':'done'}]}})\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.py");
+    std::fs::write(&path, script).unwrap();
+    let http = Http::of(&format!("exec:python3 {}", path.display()));
+    let call = json!({"name": "work", "arguments": {}, "_meta": {"progressToken": "p"}});
+    let events = http.legacy("tools/call", call).body;
+    for (place, text) in ["0.25", "0.5", "1.0"].into_iter().enumerate() {
+        let done = [250, 500, 1000][place];
+        assert!(events.contains(&format!("\"progress\":{done},\"total\":1000,\"message\":\"{text}\"")), "{events}");
+    }
+    assert!(events.contains(r#""level":"warning","data":"hot""#), "{events}");
+    assert!(events.contains("done"), "{events}");
+}
+
+/// A server of lines speaks MCP too: what `rigline mcp tcp:` shows to agents has types and annotations, and it can be limited to what reads.
+#[test]
+fn tools_of_a_server_of_lines_have_types_and_annotations() {
+    let program = format!("exec:{RIGLINE} rig");
+    for words in [
+        &["serve", "sim", "--tcp", "127.0.0.1:0"][..],
+        &["serve", &program, "--tcp", "127.0.0.1:0", "--protocol", "mcp"],
+    ] {
+        let mut child = Command::new(RIGLINE).args(words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let target = line.trim().rsplit(' ').next().unwrap().to_owned();
+        let mut bridge = Server::start(&["mcp", &target, "--read-only"]);
+        let (listed, _) = bridge.ask("tools/list", json!({}));
+        assert_eq!(names(&listed), ["identify", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
+        let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{words:?}: {measured}");
+        drop(bridge);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 /// Streamable HTTP, Request Metadata and Server Validation.

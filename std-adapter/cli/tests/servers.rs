@@ -592,8 +592,14 @@ fn g_03_a_killed_client_has_its_call_cancelled() {
     let start = Instant::now();
     let mut next = server.connect();
     next.send(&execute("measure", json!({ "channel": "3V3" })));
-    assert!(volts(&next.reply()) < 0.1);
+    next.reply();
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    // Its voltage falls in some milliseconds.
+    wait_until("the rail is off", || {
+        let mut next = server.connect();
+        next.send(&execute("measure", json!({ "channel": "3V3" })));
+        volts(&next.reply()) < 0.1
+    });
 }
 
 /// HTTP on the port of the proxy, in the middle of a session: the session ends, and the hardware goes into its safe state.
@@ -623,6 +629,43 @@ fn g_16_http_in_a_session_leaves_no_session_behind() {
         next.send(&execute("measure", json!({ "channel": "3V3" })));
         volts(&next.reply()) < 0.1
     });
+}
+
+/// A call behind another client's endless one is answered when its own time is up, and the answer says who has the rig; and so is a call
+/// behind an endless one of its own client.
+#[test]
+fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
+    let program = format!("exec:{RIGLINE} rig");
+    for target in ["sim", &program] {
+        let server = Server::start(&["serve", target, "--tcp", "0"], "serving");
+        let mut holder = server.connect();
+        holder.send(&execute("wait-for", json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 60_000 })));
+        holder.line();
+        let limited = |id: u32| {
+            let params =
+                json!({ "operation": "measure", "args": { "channel": "3V3" }, "context": { "timeout": "400ms" } });
+            json!({ "jsonrpc": "2.0", "id": id, "method": "execute", "params": params }).to_string()
+        };
+        let start = Instant::now();
+        let mut other = server.connect();
+        other.send(&limited(7));
+        let late = other.reply();
+        assert_eq!((&late["id"], &late["error"]["code"]), (&json!(7), &json!(-32001)), "{target}: {late}");
+        let text = late["error"]["message"].as_str().unwrap();
+        assert!(text.contains("wait-for has run for") && text.contains("127.0.0.1:"), "{target}: {text}");
+        holder.send(&limited(8));
+        let late = holder.reply();
+        assert_eq!((&late["id"], &late["error"]["code"]), (&json!(8), &json!(-32001)), "{target}: {late}");
+        // A session begins meanwhile.
+        other.send(&initialize());
+        assert_eq!(other.reply()["result"]["name"], "rig", "{target}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{target}: {:?}", start.elapsed());
+        // What is left of the limit is the call's own.
+        drop(holder);
+        let mut other = server.connect();
+        other.send(&execute("measure", json!({ "channel": "3V3" })));
+        assert_eq!(other.reply()["result"]["success"], true, "{target}");
+    }
 }
 
 #[test]

@@ -200,8 +200,8 @@ pub struct CallOutcome {
     pub outputs: String,
     /// Whether [`message`](Self::message) is a member of the outputs too.
     pub is_message_output: bool,
-    /// The blocks of the result's content, in their order and as they came: JSON texts of objects. Protocols without such have none. Texts
-    /// among them are also in [`message`](Self::message), or in the failure's message, unless they repeat the outputs.
+    /// The blocks of the result's content, in their order and as they came: JSON texts of objects, each on one line. Protocols without such have
+    /// none. Texts among them are also in [`message`](Self::message), or in the failure's message. A text that repeats the outputs is left out.
     pub content: Vec<String>,
     /// Why the call failed, if it did.
     pub failure: Option<CallFailure>,

@@ -14,10 +14,12 @@ use rigline_std::net::Token;
 
 mod entrance;
 mod output;
+mod serve;
 
 pub use entrance::Entrance;
 pub use output::LOG_BACKLOG;
 pub use output::{Output, Queue};
+pub use serve::serve_tcp;
 
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;

@@ -21,6 +21,8 @@ pub struct Protocol {
     pub is_single_document: bool,
     /// What it carries beside an operation's name, its arguments and its result.
     pub carries: &'static [Part],
+    /// The request that begins a session with settings of the extension's own, as a line without its end.
+    pub configuration: Option<fn(&str) -> String>,
     /// The session that a call belongs to, in protocols in which calls name one.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
     /// Whether an extension says which operations it has, and with which arguments.
@@ -48,6 +50,7 @@ impl Protocol {
             lines: None,
             is_single_document: false,
             carries: &[],
+            configuration: None,
             session_id: None,
             has_manifest: false,
             client: None,

@@ -38,7 +38,7 @@ use std::time::Duration;
 use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::manifest::Effects;
-use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Content, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -107,6 +107,8 @@ enum Job {
 /// The outcome of a call: outputs as JSON texts, and how it ended.
 struct Answer {
     outputs: Vec<(String, String)>,
+    /// Blocks beside the outputs, with the text of the message among them.
+    content: Vec<String>,
     end: Result<Option<String>, Fault>,
 }
 
@@ -195,6 +197,7 @@ impl Relay {
 async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
     let gone = || Answer {
         outputs: Vec::new(),
+        content: Vec::new(),
         end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
     };
     let (answer, told) = oneshot::channel();
@@ -204,12 +207,74 @@ async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
     }
 }
 
-/// Gives a log to the caller; one that reports progress, as such.
-fn pass_log_on(log: &Log, cx: &mut Context<'_>) {
+/// Adds what is there beside the outputs to a reply. Protocols that have blocks get them as they are, in their order; this returns whether the
+/// message is among those that were written. The others get each block that is no text as an output.
+fn pass_content_on(
+    outputs: &[(String, String)],
+    content: &[String],
+    is_success: bool,
+    cx: &mut Context<'_>,
+) -> Result<bool, Failure> {
+    let blocks = content.iter().map(|text| (text, Json::parse(text.as_bytes()).unwrap_or(Json::NULL)));
+    let is = |block: &Json<'_>, kind: &str| {
+        block.get("type").and_then(|found| found.text()).is_some_and(|found| found == *kind)
+    };
+    if cx.has_content() {
+        // A text alone is the message.
+        let is_message = matches!(content, [_]) && blocks.clone().all(|(_, block)| block.members().count() == 2);
+        let has_texts = is_success && !(is_message && blocks.clone().all(|(_, block)| is(&block, "text")));
+        for (text, _) in blocks.clone().filter(|(_, block)| has_texts || !is(block, "text")) {
+            match RawJson::from_checked_str(text) {
+                Ok(block) => cx.content("content", &Content::Block(block))?,
+                Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("content: {error}"))),
+            }
+        }
+        return Ok(has_texts && !content.is_empty());
+    }
+    let mut names: Vec<String> = outputs.iter().map(|(name, _)| name.clone()).collect();
+    for (_, block) in blocks.filter(|(_, block)| !is(block, "text")) {
+        let kind = block.get("type").and_then(|kind| kind.text()).map(|kind| kind.to_string());
+        let kind = kind.unwrap_or_else(|| "content".into());
+        let numbered = (2..).map(|number| format!("{kind}-{number}"));
+        let free = |name: &String| name != "message" && !names.contains(name);
+        let name = std::iter::once(kind.clone()).chain(numbered).find(free).unwrap_or_default();
+        match text_of_block(block) {
+            Some(text) => cx.output(&name, text.as_str())?,
+            None => match RawJson::from_checked_str(block.as_str()) {
+                Ok(block) => cx.output(&name, &block)?,
+                Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("{name}: {error}"))),
+            },
+        }
+        names.push(name);
+    }
+    Ok(false)
+}
+
+/// A block as a text: bytes as a `data:` URI (RFC 2397), a text as it is; none for a block of another kind.
+fn text_of_block(block: Json<'_>) -> Option<String> {
+    let text = |json: Json<'_>, name: &str| Some(json.get(name)?.text()?.to_string());
+    let place = block.get("resource").unwrap_or(block);
+    if let Some(text) = text(place, "text") {
+        return Some(text);
+    }
+    let data = text(place, "data").or_else(|| text(place, "blob"))?;
+    Some(format!("data:{};base64,{data}", text(place, "mimeType").unwrap_or_default()))
+}
+
+/// The factor for progress that is counted in fractions of one: here it is a whole number.
+const FRACTIONS: f64 = 1000.0;
+
+/// Gives a log to the caller; one that reports progress, as such. `scale` is the factor for the progress of this call, once there was some.
+fn pass_log_on(log: &Log, scale: &mut Option<f64>, cx: &mut Context<'_>) {
     let number = |name: &str| log.data.as_ref()?.get(name)?.as_f64();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded down, and saturates")]
     match number("progress") {
-        Some(done) => cx.progress(done as u32, number("total").map(|total| total as u32), log.message.as_str()),
+        Some(done) => {
+            let total = number("total");
+            let is_fraction = done.fract() > 0.0 || total.is_some_and(|total| total <= 1.0 || total.fract() > 0.0);
+            let scale = *scale.get_or_insert(if is_fraction { FRACTIONS } else { 1.0 });
+            cx.progress((done * scale) as u32, total.map(|total| (total * scale) as u32), log.message.as_str());
+        }
         None => match &log.data {
             Some(data) => cx.log_with(log.level, log.message.as_str(), data),
             None => cx.log(log.level, log.message.as_str()),
@@ -261,26 +326,29 @@ impl Extension for Relay {
         while self.logs.try_recv().is_ok() {
             // It was about a call that was given up.
         }
-        let Answer { outputs, end } = {
+        let Answer { outputs, content, end } = {
             let Self { jobs, logs, .. } = &mut *self;
             let mut answer = pin!(ask(jobs.as_ref(), request));
+            let mut scale = None;
             loop {
                 tokio::select! {
                     biased;
-                    Some(log) = logs.recv() => pass_log_on(&log, cx),
+                    Some(log) = logs.recv() => pass_log_on(&log, &mut scale, cx),
                     answer = &mut answer => break answer,
                 }
             }
         };
-        for (name, value) in outputs {
+        for (name, value) in &outputs {
             // The other end may have written it on many lines.
-            let mut value = value.into_bytes();
+            let mut value = value.clone().into_bytes();
             match RawJson::from_checked(&mut value) {
-                Ok(value) => cx.output(&name, &value)?,
+                Ok(value) => cx.output(name, &value)?,
                 Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("output {name}: {error}"))),
             }
         }
+        let are_blocks = pass_content_on(&outputs, &content, end.is_ok(), cx)?;
         match end {
+            Ok(_) if are_blocks => Ok(Outcome::DONE),
             Ok(Some(message)) => cx.done(message.as_str()),
             Ok(None) => Ok(Outcome::DONE),
             Err(Fault { kind, code, message }) => {
@@ -390,11 +458,11 @@ fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
 }
 
 fn fault(kind: FailureKind, message: String) -> Answer {
-    Answer { outputs: Vec::new(), end: Err(Fault { kind, code: None, message }) }
+    Answer { outputs: Vec::new(), content: Vec::new(), end: Err(Fault { kind, code: None, message }) }
 }
 
 fn relayed(answer: client::CallOutcome) -> Answer {
-    let outputs = match Json::parse(answer.outputs_and_blocks().as_bytes()) {
+    let outputs = match Json::parse(answer.outputs.as_bytes()) {
         Ok(outputs) => members(outputs),
         Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
     };
@@ -402,7 +470,7 @@ fn relayed(answer: client::CallOutcome) -> Answer {
         None => Ok(answer.message.filter(|_| !answer.is_message_output)),
         Some(failure) => Err(Fault { kind: failure.kind, code: failure.custom_code, message: failure.message }),
     };
-    Answer { outputs, end }
+    Answer { outputs, content: answer.content, end }
 }
 
 /// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
@@ -443,6 +511,10 @@ fn lasting(described: Described) -> &'static Manifest {
             let lasting = Operation::new(leak(operation.name.clone()), params)
                 .description(leak(operation.description.clone()))
                 .optional_outputs(outputs);
+            let members = json.get("operations").and_then(|all| all.get(&operation.name)?.get("tool"));
+            let members = members.and_then(|members| members.as_str().strip_prefix('{')?.strip_suffix('}'));
+            let members = members.unwrap_or_default().trim();
+            let lasting = lasting.tool_members(leak(on_one_line(members).into_owned()));
             match effects_of(&operation.name) {
                 Some(effects) => lasting.effects(effects),
                 None => lasting,

@@ -1,7 +1,11 @@
-//! An extension behind a TCP port, for gevals hosts: one JSON text a line, as on standard input and output.
+//! An extension behind a TCP port: one JSON text a line, as on standard input and output, in any protocol. A line's own protocol is
+//! detected, as on a board.
 //!
-//! Several clients may be connected at once: their calls take turns, logs go to the client that called, and a client's `shutdown`
-//! ends only that client's session. See [`proxy`](crate::proxy) for what each of them gets, and for the limits.
+//! Several clients may be connected at once. Their calls take turns: those of a client in their order, and those of several clients one from
+//! each. What needs no extension, such as a manifest or MCP's `tools/list`, is answered at once, whatever runs. A time limit counts from a call's
+//! arrival, and a call whose time is up before its turn gets an answer that says who holds the extension. Logs go to the client that
+//! called. A client's `shutdown` ends only that client's session. A client that brings a configuration is refused while another one has a
+//! session with a different one. When the last session is lost, the extension is brought into its safe state.
 //!
 //! # Who may ask
 //! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system reports to which user
@@ -11,23 +15,33 @@
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::Extension;
+use rigline::json::Json;
+use rigline::protocol::{self, Protocol};
 
-use crate::host::Options;
-use crate::host::local::in_process_once;
-use crate::proxy::{Limits, Proxy};
+use crate::{lines, protocols};
+use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
+use rigline_std::queue::{Asker, Client, Line, Queue, Received, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.
 const CLIENTS: usize = 64;
 
+/// The longest request and the longest reply, in bytes without the newline.
+const LINE: usize = 8 << 20;
+
+/// How many requests of all clients wait or run.
+const REQUESTS: usize = 4096;
+
 /// How long the extension has to bring about its safe state at the end.
 const SAFE_STATE: Duration = Duration::from_secs(2);
 
-/// Serves `extension` to gevals hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere
+/// Serves `extension` to hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere
 /// Ctrl-C). `localhost` means both loopback addresses. The addresses are printed on standard error.
 ///
 /// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
@@ -82,6 +96,7 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     access: Access,
     clients: usize,
+    config: Option<String>,
 }
 
 impl Server {
@@ -90,7 +105,7 @@ impl Server {
     /// # Errors
     /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
-        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS })
+        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS, config: None })
     }
 
     /// Clients must send this token as their first line:
@@ -109,6 +124,11 @@ impl Server {
     /// How many clients are served at once: 64 by default. Others are told so, and refused.
     pub fn clients(self, clients: usize) -> Self {
         Self { clients, ..self }
+    }
+
+    /// The configuration that the extension has before the first client, a JSON object.
+    pub fn config(self, config: impl Into<String>) -> Self {
+        Self { config: Some(config.into()), ..self }
     }
 
     /// Where it listens.
@@ -142,25 +162,57 @@ impl Server {
     /// # Errors
     /// The runtime takes no listeners.
     pub async fn run_until<E: Extension>(self, extension: E, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let (dialer, running) = in_process_once(extension.manifest().name, extension);
-        let proxy = Proxy::over(move |_| Ok(Box::new(dialer.clone())), Options::default(), Limits::default());
-        let serving = async {
-            let served = tokio::select! {
-                served = proxy.serve_tcp(self.listeners, self.access, self.clients) => served,
-                () = stop => Ok(()),
-            };
-            proxy.abandon().await;
-            served
-        };
-        let mut running = std::pin::pin!(running);
+        self.run_with(TokioClock::new(), protocol::ALL.to_vec(), extension, stop).await
+    }
+
+    /// As [`run_until`](Self::run_until), with the clock that the extension uses, for clients of these protocols.
+    #[doc(hidden)]
+    pub async fn run_with<E: Extension>(
+        self,
+        clock: TokioClock,
+        protocols: Vec<&'static Protocol>,
+        extension: E,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let settings = Settings { protocols, is_pinned: false, limits: (LINE, LINE), most: REQUESTS };
+        let (queue, working) = Queue::over(extension, settings, clock);
+        let queue = Arc::new(queue);
+        let mut working = pin!(working);
+        if let Some(config) = &self.config {
+            tokio::select! {
+                configured = configure(&queue, config) => configured?,
+                ended = &mut working => return ended,
+            }
+        }
         let served = tokio::select! {
-            served = serving => served,
-            // Not while the proxy is there.
-            () = &mut running => Ok(()),
+            served = lines::serve_tcp(&queue, self.listeners, self.access, self.clients) => served,
+            () = stop => Ok(()),
+            ended = &mut working => return ended,
         };
-        drop(proxy);
-        // Without the proxy the extension cannot be reached any more: it ends in its safe state.
-        let _ = tokio::time::timeout(SAFE_STATE, running).await;
+        // Its clients end here; their sessions are lost.
+        queue.close();
+        let _ = tokio::time::timeout(SAFE_STATE, working).await;
         served
     }
+}
+
+/// Configures the extension as a session does that begins with settings, and ends that session.
+async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
+    let request = protocols::ALL.iter().find_map(|protocol| protocol.configuration);
+    let request = request.map(|request| request(config)).unwrap_or_default();
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let asker = Asker { client: &Client::of_process(), session: None, cancels: true };
+    let reply = match queue.receive(request.into_bytes(), &asker) {
+        Received::Reply(reply) => reply,
+        Received::Waits(mut incoming) => loop {
+            match incoming.line().await {
+                Some(Line::Reply(reply)) => break reply,
+                Some(Line::Notification(_)) => {}
+                None => return Err(invalid("the configuration was not answered".into())),
+            }
+        },
+        _ => return Err(invalid("the configuration was not answered".into())),
+    };
+    let error = Json::parse(&reply).ok().and_then(|reply| reply.get("error")?.get("message")?.text());
+    error.map_or(Ok(()), |message| Err(invalid(format!("the configuration was refused: {message}"))))
 }

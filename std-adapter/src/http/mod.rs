@@ -86,26 +86,24 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rigline::engine::LEAST_REPLY;
-use rigline::protocol::Protocol;
+use rigline::protocol::{self, Protocol};
 use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
-use self::queue::{Asker, Line, Queue, Received};
-use self::stream::Client;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
+use crate::queue::{Asker, Client, Line, Queue, Received, Settings};
 use crate::signals::Signals;
 use crate::stderr::complain;
 
-pub use self::queue::ServerInfo;
 pub use crate::net::Token;
+pub use crate::queue::ServerInfo;
 
 mod body;
 #[doc(hidden)]
 pub mod guard;
-pub(crate) mod queue;
 #[doc(hidden)]
 pub mod stream;
 
@@ -389,7 +387,13 @@ impl Server {
     ) -> io::Result<()> {
         let Self { listeners, options } = self;
         let listeners = Listeners::new(listeners)?;
-        let (queue, mut ended) = Queue::start(&options, make).await?;
+        let settings = Settings {
+            protocols: [&[options.routes.protocol], protocol::ALL].concat(),
+            is_pinned: true,
+            limits: (options.request_limit, options.reply_limit),
+            most: options.queue,
+        };
+        let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
         let state = Arc::new(Service {
             manifest: queue.manifest(),
             memory: Arc::new(Semaphore::new(options.memory >> 10)),
@@ -500,7 +504,7 @@ impl Front {
                 let io = TokioIo::new(stream::Watched::new(stream.clone(), read_timeout, ambiguous.clone()));
                 let router = router
                     .layer(Extend(stream::Ambiguous(ambiguous)))
-                    .layer(Extend(stream::Client(stream)))
+                    .layer(Extend(Client::of(stream)))
                     .layer(Extend(turned_away));
                 let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
                 let mut connection = pin!(connection);

@@ -11,33 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::net::{Presence, Stream};
+use crate::net::Stream;
 
 /// Whether a connection's peer has sent a request whose length was said in two ways, or twice.
 #[derive(Debug, Clone)]
 pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
-
-/// The connection that a request came on.
-#[derive(Debug, Clone)]
-pub struct Client(pub(super) Stream);
-
-impl Client {
-    /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
-    /// reads, waits.
-    pub fn is_gone(&self) -> bool {
-        matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
-    }
-
-    /// What distinguishes its connection from all that are open.
-    pub(super) fn key(&self) -> usize {
-        self.0.key()
-    }
-
-    /// Its address, for people.
-    pub(super) fn peer(&self) -> String {
-        self.0.ends().map_or_else(|| "an address that is not known".to_owned(), |ends| ends.peer.to_string())
-    }
-}
 
 /// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
 /// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the

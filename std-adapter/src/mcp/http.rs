@@ -26,18 +26,16 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
-use rigline::engine::LEAST_REPLY;
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
 use rigline::rpc;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-#[cfg(doc)]
-use crate::http::queue::SESSIONS;
-use crate::http::queue::{Asker, Incoming, Line, Received};
-use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
+#[cfg(doc)]
+use crate::queue::SESSIONS;
+use crate::queue::{Asker, Client, Incoming, Line, Received, Replies};
 
 /// The routes.
 pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
@@ -374,12 +372,12 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
         1..=rpc::MAX_BATCH => {}
         _ => return refused("Invalid Request: a batch of more than 64 members"),
     }
-    let mut replies = Replies { text: Vec::new(), limit: service.reply_limit(), is_full: false };
+    let mut replies = Replies::new(service.reply_limit());
     for member in json.elements() {
         match Message::read(member, headers) {
             Ok(Message::Request(request)) if request.is_modern => {
                 let text = "batches are part of 2025-03-26 only";
-                replies.add(Refused::new(Some(request.id), rpc::INVALID_REQUEST, text).body().to_string().as_bytes());
+                replies.push(Refused::new(Some(request.id), rpc::INVALID_REQUEST, text).body().to_string().as_bytes());
             }
             Ok(Message::Request(request)) if replies.is_full() => replies.add_too_large(request.id),
             Ok(Message::Request(request)) => {
@@ -393,58 +391,18 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
                     Received::Gone => return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                     Received::StaysOpen(_) | Received::Silent => None,
                 };
-                match reply {
-                    Some(reply) if replies.has_room(reply.len()) => replies.add(&reply),
-                    Some(_) => replies.add_too_large(request.id),
-                    None => {}
+                if let Some(reply) = reply {
+                    replies.add(request.id, &reply);
                 }
             }
             Ok(Message::Cancel(id)) => service.queue().cancel(id, session(headers)),
             Ok(Message::Notification) => {}
-            Err(refused) => replies.add(refused.body().to_string().as_bytes()),
+            Err(refused) => replies.push(refused.body().to_string().as_bytes()),
         }
     }
     match replies.end() {
         Some(text) => json_response(StatusCode::OK, text),
         None => StatusCode::ACCEPTED.into_response(),
-    }
-}
-
-/// The replies to a batch.
-struct Replies {
-    text: Vec<u8>,
-    limit: usize,
-    /// One did not fit: nothing more is run, since nobody would hear what came of it.
-    is_full: bool,
-}
-
-impl Replies {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.text.len().saturating_add(bytes).saturating_add(2) <= self.limit
-    }
-
-    /// Whether nothing more is to be run.
-    fn is_full(&self) -> bool {
-        self.is_full || !self.has_room(LEAST_REPLY)
-    }
-
-    fn add(&mut self, reply: &[u8]) {
-        self.text.push(if self.text.is_empty() { b'[' } else { b',' });
-        self.text.extend_from_slice(reply);
-    }
-
-    fn add_too_large(&mut self, id: &str) {
-        self.is_full = true;
-        let text = format!("the replies to the batch are longer than {} bytes", self.limit);
-        self.add(error(Some(id), rpc::INTERNAL_ERROR, &text).to_string().as_bytes());
-    }
-
-    fn end(mut self) -> Option<Vec<u8>> {
-        if self.text.is_empty() {
-            return None;
-        }
-        self.text.push(b']');
-        Some(self.text)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::targets::Lease;
 use super::{json_response, json_text};
-use rigline_std::http::stream::Client;
+use rigline_std::queue::Client;
 
 const INITIALIZE: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";

@@ -11,9 +11,17 @@ use crate::protocol::Protocol;
 use crate::traffic::JSON_RPC;
 pub(crate) use client::{client_of, connect_error};
 
+fn configuration(config: &str) -> String {
+    let version = rigline::protocol::gevals::VERSION;
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","config":{config}}}}}"#
+    )
+}
+
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
+    configuration: Some(configuration),
     has_manifest: true,
     carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
     client: Some(client::connect),

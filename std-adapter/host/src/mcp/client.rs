@@ -26,6 +26,7 @@ use crate::host::{
     self, Completion, Connection, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options,
     RequestError, deadline,
 };
+use crate::lines::on_one_line;
 use crate::target::Target;
 use rigline_std::clock::millis;
 
@@ -277,13 +278,17 @@ impl Client for McpClient {
             let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
             let operation = |tool: &String| {
                 let tool = view(tool);
+                // What is for clients that show tools to people.
+                let shown = ["title", "annotations", "icons", "_meta"].into_iter();
+                let shown = shown.filter_map(|name| Some(format!("\"{name}\":{}", tool.get(name)?.as_str())));
                 format!(
-                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{}}}",
+                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{},\"tool\":{{{}}}}}",
                     text(tool, "name"),
                     text(tool, "description"),
                     part(tool, "inputSchema", "true"),
                     part(tool, "outputSchema", "null"),
                     part(tool, "annotations", "null"),
+                    shown.collect::<Vec<_>>().join(","),
                 )
             };
             let operations: Vec<String> = tools.iter().map(operation).collect();
@@ -420,12 +425,19 @@ fn message_of(error: &str) -> String {
 fn answer(result: &str) -> CallOutcome {
     let result = view(result);
     let structured = result.get("structuredContent");
-    let blocks: Vec<Json<'_>> = result.get("content").unwrap_or(Json::NULL).elements().collect();
+    let text_of = |block: &Json<'_>| {
+        let is_text = string(block.get("type")) == "text";
+        block.get("text").filter(|_| is_text).and_then(|text| text.text()).map(|text| text.to_string())
+    };
     let is_structured = |text: &String| structured.is_some_and(|known| is_same(text, known.as_str()));
-    let texts = blocks.iter().filter_map(|block| Some(block.get("text")?.text()?.to_string()));
-    let text = texts.filter(|text| !is_structured(text)).collect::<Vec<_>>().join("\n");
+    let blocks = result.get("content").unwrap_or(Json::NULL).elements();
+    // The outputs are repeated as a text for clients of older revisions.
+    let blocks: Vec<Json<'_>> =
+        blocks.filter(|block| !text_of(block).is_some_and(|text| is_structured(&text))).collect();
+    let text = blocks.iter().filter_map(text_of).collect::<Vec<_>>().join("\n");
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
     let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
+    let content = blocks.iter().map(|block| on_one_line(block.as_str()).into_owned()).collect();
     let meta = |name: &str| Some(result.get("_meta")?.get(name)?.text()?.to_string());
     let kind = meta(mcp::KIND_NAME).and_then(|name| FailureKind::ALL.into_iter().find(|kind| kind.name() == name));
     let failure = is_error.then(|| {
@@ -438,7 +450,6 @@ fn answer(result: &str) -> CallOutcome {
             is_invalid: false,
         }
     });
-    let content = blocks.iter().map(|block| block.as_str().to_owned()).collect();
     let message = (!is_error && !text.is_empty()).then_some(text);
     CallOutcome { message, outputs, content, failure, ..CallOutcome::default() }
 }

@@ -1,33 +1,32 @@
+use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use rigline_host::local::in_process;
+use rigline::Extension;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::proxy::{Limits, Proxy};
 use rigline_host::relay::{Relay, RelayError};
 use rigline_host::target::Target;
-use rigline_host::wire;
+use rigline_host::{tcp, wire};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress};
-use tokio::task::LocalSet;
 
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
 
-/// How long the built-in rig has to bring about its safe state at the end.
-const SAFE_STATE: Duration = Duration::from_secs(2);
-
 /// Serve an extension to several clients, over TCP or HTTP
 ///
-/// TCP clients speak gevals, one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
-/// ends only its own session. The extension is started, or the port opened, at the first request, and stays until the server ends.
-/// A client with a different config is refused while another client has a session.
+/// TCP clients send one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
+/// ends only its own session. A client with a different config is refused while another client has a session. By default they
+/// speak gevals, and the extension is started, or the port opened, at the first request, and stays until the server ends. With --protocol mcp or
+/// amplifier, and for the built-in rig always, each line may be of any of these protocols.
 ///
-/// HTTP clients speak the protocol that --protocol selects. The extension is asked by Amplifier's protocol, in which results keep their
-/// types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
+/// HTTP clients speak the protocol that --protocol selects. For MCP's clients, the extension is asked by MCP if it answers that, so that they
+/// get descriptions, annotations, progress, logs and content as it gives them. Otherwise it is asked by Amplifier's protocol, in which
+/// results keep their types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
 /// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
@@ -46,8 +45,8 @@ pub(crate) struct Arguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
-    /// The protocol of the clients: gevals over TCP, the others over HTTP
-    #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
+    /// The protocol of the clients: over TCP gevals, Amplifier or MCP [default: gevals], over HTTP Amplifier, namel3ss or MCP
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
     http: HttpArguments,
@@ -60,11 +59,20 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
+            (Some(address), _, protocol) if self.connection.target == Target::Sim => {
+                let clock = TokioClock::new();
+                let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
+                self.serve_lines(&address, protocol, clock, rig)
+            }
             (Some(address), _, protocol) if protocol.has_proxy => connect::run_alone(self.serve_tcp(address)),
+            (Some(address), _, protocol) if protocol.lines.is_some() && !protocol.is_single_document => {
+                let relay = self.relay(protocol)?;
+                self.serve_lines(&address, protocol, TokioClock::new(), relay)
+            }
             (Some(_), ..) => Err(Failure::usage(format!(
                 "{} is not served over TCP, only {} is: use --http",
                 protocol.title,
-                names(|protocol| protocol.has_proxy)
+                names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
             ))),
             (None, Some(address), protocol) => self.serve_http(&address, protocol),
             (None, None, _) => Err(Failure::usage(
@@ -73,16 +81,68 @@ impl Arguments {
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> Result<ExitCode, Failure> {
+    fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1);
         }
         let server = self.http.bind(address, protocol)?;
-        let relay = Relay::connect(&self.connection.target, self.connection.options()).map_err(relay_failure)?;
+        let relay = self.relay(protocol)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Connects to the target, for clients of this protocol.
+    fn relay(&self, protocol: &'static Protocol) -> Result<Relay, Failure> {
+        // Where results have content, it passes as it is only if the target is asked by that protocol too.
+        let first = Some(protocol).filter(|protocol| protocol.lines.is_some_and(|lines| lines.has_content()));
+        Relay::connect_by(&self.connection.target, self.connection.options(), first).map_err(relay_failure)
+    }
+
+    /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.
+    fn serve_lines<E: Extension>(
+        &self,
+        tcp: &ListenAddress,
+        protocol: &Protocol,
+        clock: TokioClock,
+        extension: E,
+    ) -> Result<ExitCode, Failure> {
+        let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
+        let mut server = tcp::Server::bind(tcp).map_err(failed)?.clients(self.clients);
+        if self.http.any_user {
+            server = server.any_user();
+        }
+        if let Some(path) = &self.http.token_file {
+            server = server.token(connect::token(path)?);
+        }
+        // Another target has got it already.
+        if let Some(config) = self.connection.config.as_ref().filter(|_| self.connection.target == Target::Sim) {
+            server = server.config(config.as_str());
+        }
+        self.announce(tcp, server.addresses().map_err(failed)?);
+        let first = protocol.lines.into_iter();
+        let protocols = first.chain(rigline::protocol::ALL.iter().copied()).collect();
+        connect::run_alone(async {
+            let stop = async { drop(connect::interrupted().await) };
+            server.run_with(clock, protocols, extension, stop).await.map_err(|error| match error.kind() {
+                std::io::ErrorKind::InvalidInput => Failure::usage(error),
+                _ => failed(error),
+            })?;
+            Ok(connect::SUCCESS)
+        })
+    }
+
+    /// Prints where clients connect.
+    fn announce(&self, tcp: &ListenAddress, addresses: Vec<SocketAddr>) {
+        for address in addresses {
+            connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
+        }
+        if !tcp.is_loopback() && self.http.token_file.is_none() {
+            connect::complain(
+                "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
+            );
+        }
     }
 
     async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
@@ -97,41 +157,16 @@ impl Arguments {
             .map_err(|error| Failure::of(&error))?;
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
         let listeners = tcp.bind().map_err(failed)?;
-        for listener in &listeners {
-            let address = listener.local_addr().map_err(failed)?;
-            connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
-        }
-        if !tcp.is_loopback() && access.token.is_none() {
-            connect::complain(
-                "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
-            );
-        }
-        // The built-in rig needs no other process.
-        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
-        let (target, options) = (self.connection.target.clone(), self.connection.options());
-        let proxy = match target {
-            Target::Sim => Proxy::over(move |_| Ok(Box::new(sim.clone())), options, Limits::default()),
-            target => {
-                drop(sim);
-                Proxy::new(target, options, Limits::default())
-            }
+        let addresses: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::local_addr).collect();
+        self.announce(&tcp, addresses.map_err(failed)?);
+        let proxy = Proxy::new(self.connection.target.clone(), self.connection.options(), Limits::default());
+        // Its clients end with it.
+        let served = tokio::select! {
+            served = proxy.serve_tcp(listeners, access, self.clients) => served,
+            _ = connect::interrupted() => Ok(()),
         };
-        let local = LocalSet::new();
-        local.spawn_local(rigs);
-        let serving = local
-            .run_until(async {
-                // Its clients end with it.
-                tokio::select! {
-                    served = proxy.serve_tcp(listeners, access, self.clients) => served,
-                    _ = connect::interrupted() => Ok(()),
-                }
-            })
-            .await;
-        local.run_until(proxy.abandon()).await;
-        // A rig without connections ends, in its safe state.
-        drop(proxy);
-        let _ = tokio::time::timeout(SAFE_STATE, local).await;
-        serving.map_err(failed)?;
+        proxy.abandon().await;
+        served.map_err(failed)?;
         Ok(connect::SUCCESS)
     }
 }

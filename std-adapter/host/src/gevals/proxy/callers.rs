@@ -89,6 +89,11 @@ impl Ticket {
         self.id
     }
 
+    /// What the caller is called.
+    pub(super) fn name(&self) -> Option<String> {
+        self.callers.0.borrow().iter().find(|caller| caller.id == self.id).map(|caller| caller.name.to_string())
+    }
+
     /// Notes a call, which waits for its turn until it [runs](InCall::runs), and has ended when the value is dropped.
     pub(super) fn begin(&self, operation: &str) -> InCall<'_> {
         let begun = Instant::now();

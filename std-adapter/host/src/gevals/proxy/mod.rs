@@ -29,7 +29,8 @@
 //! ```
 //!
 //! # Who gets what
-//! - Calls take turns, in the order in which they came. Logs go to the caller whose call runs, or ran last.
+//! - Calls take turns, in the order in which they came. A call's time limit counts from its arrival: what is left of it in its turn goes to the
+//!   extension, and a call whose time is up before gets -32001, which says who holds the extension. Logs go to the caller whose call runs, or ran last.
 //! - Ids, arguments and results pass as they are. Faulty requests are answered here, and so are calls whose arguments break the
 //!   operation's schema (-32602; with the features `amplifier` or `eval`): the real host sends no such call either.
 //! - Every caller has its own session: its `shutdown` does not end another caller's. The extension's session goes on until
@@ -61,7 +62,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rigline::GoDuration;
 use rigline::client::Request;
@@ -80,7 +81,7 @@ use self::callers::{Callers, InCall};
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, NO_LIMIT, Options};
-use crate::lines::{Entrance, on_one_line, refusal_body};
+use crate::lines::{self, Entrance, on_one_line, refusal_body};
 use crate::target::Target;
 use crate::terminal::cut;
 use rigline_std::net::{Access, Listeners, Presence, Stream};
@@ -91,6 +92,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The longest name of an operation in the list of callers, in characters.
 const LONGEST_NAME: usize = 100;
+
+/// A call that has waited no longer for its turn goes on with its time limit as it came.
+const NO_WAIT: Duration = Duration::from_millis(20);
 
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,9 +140,36 @@ struct Calling {
     stream: Option<Stream>,
     /// Its entry in the list of callers, if it has one.
     ticket: Option<Arc<Ticket>>,
+    /// When its request came.
+    arrived: Instant,
+}
+
+/// The call that has its turn.
+#[derive(Clone)]
+struct Held {
+    caller: String,
+    operation: String,
+    since: Instant,
+}
+
+/// A call's turn, which ends with this.
+struct Turn<'p>(&'p Mutex<Shared>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(self.0).held = None;
+    }
 }
 
 impl Calling {
+    /// Who calls, for people.
+    fn name(&self) -> String {
+        if let Some(ends) = self.stream.as_ref().and_then(Stream::ends) {
+            return format!("the client at {}", ends.peer);
+        }
+        self.ticket.as_ref().and_then(|ticket| ticket.name()).unwrap_or_else(|| "another client".to_owned())
+    }
+
     fn is_gone(&self) -> bool {
         *self.gone.borrow() || self.stream.as_ref().is_some_and(|stream| stream.presence() == Presence::Gone)
     }
@@ -193,6 +224,8 @@ struct Shared {
     schemas: Option<Schemas>,
     /// Callers that have a session.
     sessions: usize,
+    /// The call that has its turn.
+    held: Option<Held>,
     /// A caller's session was cut off, and the hardware was not made safe.
     is_cut: bool,
     /// Gets the logs.
@@ -468,16 +501,30 @@ impl Proxy {
         let operation = params.get("operation").and_then(|operation| operation.text());
         let operation = operation.map(|operation| operation.to_string()).unwrap_or_default();
         let in_call = calling.ticket.as_ref().map(|ticket| ticket.begin(&cut(&operation, LONGEST_NAME)));
+        let deadline = deadline_of(params, calling.arrived);
         let mut turn = tokio::select! {
+            biased;
             turn = self.turn.lock() => turn,
+            () = lines::at(deadline.map(Into::into)) => return Err(self.waited_too_long(calling.arrived)),
             _ = halt.changed() => return Err(Refusal::halted(&halt)),
             () = async { drop(gone.wait_for(|gone| *gone).await) } => return Err(Refusal::internal("the caller has disconnected")),
         };
         if calling.is_gone() {
             return Err(Refusal::internal("the caller has disconnected"));
         }
+        let waited = calling.arrived.elapsed();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(self.waited_too_long(calling.arrived));
+        }
         in_call.iter().for_each(InCall::runs);
-        lock(&self.shared).caller = Some(Arc::clone(&calling.log));
+        let _turn = {
+            let mut shared = lock(&self.shared);
+            shared.caller = Some(Arc::clone(&calling.log));
+            let held = Held { caller: calling.name(), operation: cut(&operation, LONGEST_NAME), since: Instant::now() };
+            shared.held = Some(held);
+            Turn(&self.shared)
+        };
         match turn.as_ref() {
             Some(host) if host.is_connected() => {}
             Some(host) => host.reconnect().await.map_err(|error| Refusal::of(&error))?,
@@ -500,12 +547,18 @@ impl Proxy {
                 text = with_operation(params, &named);
             }
         }
+        // What is left of its limit is the extension's to keep.
+        if let Some(left) = left.filter(|_| waited > NO_WAIT)
+            && let Some(limited) = with_timeout(&text, left)
+        {
+            text = limited;
+        }
         let limit = lock(&self.shared).request_limit;
         if let Some(limit) = limit {
             self.fit(&mut text, limit)?;
         }
         let raw = RawJson::from_checked_str(&text).map_err(|error| Refusal::internal(error.to_string()))?;
-        let request = host.request("execute", raw, self.patience(params));
+        let request = host.request("execute", raw, self.patience(params, left));
         tokio::select! {
             answer = request => match answer {
                 Ok(Ok(result)) => Ok(result),
@@ -535,16 +588,22 @@ impl Proxy {
 
     /// The time limit of a call: longer than its own timeout, so that the extension's timeout error arrives first. A
     /// timeout of zero is no limit, as in extensions.
-    fn patience(&self, params: Json<'_>) -> Duration {
-        let timeout = params.get("context").and_then(|context| context.get("timeout")?.text());
-        let timeout = timeout
-            .and_then(|timeout| GoDuration::parse(&timeout.to_cow()).ok())
-            .and_then(|timeout| Duration::try_from(timeout).ok());
-        match timeout {
-            None => self.options.call_timeout,
-            Some(Duration::ZERO) => NO_LIMIT,
-            Some(timeout) => timeout.saturating_add(self.options.grace).min(NO_LIMIT),
+    fn patience(&self, params: Json<'_>, left: Option<Duration>) -> Duration {
+        match (left, timeout_of(params)) {
+            (Some(left), _) => left.saturating_add(self.options.grace).min(NO_LIMIT),
+            (None, None) => self.options.call_timeout,
+            (None, Some(_)) => NO_LIMIT,
         }
+    }
+
+    /// The answer to a call whose time limit passed before its turn.
+    fn waited_too_long(&self, arrived: Instant) -> Refusal {
+        let waited = arrived.elapsed().as_secs_f64();
+        let mut message = format!("the time limit passed after {waited:.1} s in the queue");
+        if let Some(Held { caller, operation, since }) = lock(&self.shared).held.clone() {
+            message += &format!(": {operation} has run for {:.1} s, for {caller}", since.elapsed().as_secs_f64());
+        }
+        Refusal { code: gevals::TIMEOUT, message, data: Value::Null }
     }
 
     /// Shortens a request's parameters to the extension's limit.
@@ -629,14 +688,39 @@ impl Refusal {
     }
 }
 
+/// The time limit that a call brings.
+fn timeout_of(params: Json<'_>) -> Option<Duration> {
+    let timeout = params.get("context").and_then(|context| context.get("timeout")?.text())?;
+    Duration::try_from(GoDuration::parse(&timeout.to_cow()).ok()?).ok()
+}
+
+/// When the time limit of a call has passed, which counts from its arrival; none if it has none.
+fn deadline_of(params: Json<'_>, arrived: Instant) -> Option<Instant> {
+    arrived.checked_add(timeout_of(params).filter(|timeout| !timeout.is_zero())?)
+}
+
+/// The parameters with what is left of their time limit; none if they bring none.
+fn with_timeout(params: &str, left: Duration) -> Option<String> {
+    let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+    with_context(params, "timeout", Some(&format!("\"{left}ms\"")))
+}
+
 /// The parameters without a member of their context; none if it has no such member.
 fn without(params: &str, name: &str) -> Option<String> {
+    with_context(params, name, None)
+}
+
+/// The parameters with another value of a member of their context, or without it; none if it has no such member.
+fn with_context(params: &str, name: &str, value: Option<&str>) -> Option<String> {
     let params = Json::parse(params.as_bytes()).ok()?;
     let context = params.get("context")?;
     context.get(name)?;
     let object = |members: Vec<String>| format!("{{{}}}", members.join(","));
-    let kept = context.members().filter(|(key, _)| *key != *name);
-    let context = object(kept.map(|(key, value)| format!("\"{}\":{value}", key.raw())).collect());
+    let kept = context.members().filter_map(|(key, old)| match value {
+        _ if key != *name => Some(format!("\"{}\":{old}", key.raw())),
+        value => Some(format!("\"{}\":{}", key.raw(), value?)),
+    });
+    let context = object(kept.collect());
     Some(object(
         params
             .members()

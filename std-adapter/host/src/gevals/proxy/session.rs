@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rigline::json::{Json, Kind};
 use rigline::rpc;
@@ -12,7 +13,7 @@ use rigline::serve::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::watch;
 
-use super::{Calling, Proxy, Refusal, Seat, Ticket};
+use super::{Calling, Proxy, Refusal, Seat, Ticket, deadline_of};
 use crate::lines::{self, Event, Input, NOT_ALLOWED, Output, Request, on_one_line};
 use crate::terminal::cut;
 use rigline_std::log;
@@ -170,6 +171,19 @@ type Working<'p> = Pin<Box<dyn Future<Output = Done> + Send + 'p>>;
 struct Asked {
     line: Vec<u8>,
     requests: Vec<Request>,
+    arrived: Instant,
+}
+
+impl Asked {
+    /// When the time limit of its call has passed, if it is one call.
+    fn deadline(&self) -> Option<Instant> {
+        match self.requests.as_slice() {
+            [request] if request.method == "execute" => {
+                deadline_of(Json::parse(request.params.as_bytes()).ok()?, self.arrived)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Session<'_> {
@@ -182,7 +196,8 @@ impl Session<'_> {
                 match waiting.pop_front() {
                     Some(asked) => {
                         let limit = self.proxy.limits.reply;
-                        working = Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), limit)));
+                        let calling = self.calling(asked.arrived);
+                        working = Some(Box::pin(work(Arc::clone(self.seat), asked, calling, limit)));
                     }
                     None if input_ended => return End::Input,
                     None => {}
@@ -191,6 +206,7 @@ impl Session<'_> {
             let is_full = self.out.waiting() >= MAX_UNREAD / 2;
             let may_read = !input_ended && waiting.len() < MAX_WAITING && !is_full;
             let deadline = input.deadline();
+            let expiry = waiting.iter().filter_map(Asked::deadline).min();
             tokio::select! {
                 biased;
                 () = self.out.gone() => return self.give_up(working, End::Lost).await,
@@ -203,6 +219,18 @@ impl Session<'_> {
                     }
                     if done.shut && self.transport == Transport::Stdio {
                         return End::Shutdown;
+                    }
+                    continue;
+                }
+                () = lines::at(expiry.map(Into::into)) => {
+                    // It has waited behind the caller's own calls for too long.
+                    let is_late = |asked: &Asked| asked.deadline().is_some_and(|deadline| deadline <= Instant::now());
+                    while let Some(place) = waiting.iter().position(is_late)
+                        && let Some(Asked { line, arrived, .. }) = waiting.remove(place)
+                    {
+                        let refusal = self.proxy.waited_too_long(arrived).body().into_bytes();
+                        let reply = lines::assemble(&line, self.proxy.limits.reply, vec![refusal]);
+                        reply.into_iter().for_each(|reply| self.out.send(reply));
                     }
                     continue;
                 }
@@ -231,7 +259,9 @@ impl Session<'_> {
                 match event {
                     // What needs no turn is answered at once.
                     Event::Line(line) => match lines::requests(line, self.proxy.limits.reply) {
-                        Ok(requests) => waiting.push_back(Asked { line: line.to_vec(), requests }),
+                        Ok(requests) => {
+                            waiting.push_back(Asked { line: line.to_vec(), requests, arrived: Instant::now() });
+                        }
                         Err(Some(reply)) => self.out.send(reply),
                         Err(None) => {}
                     },
@@ -255,23 +285,30 @@ impl Session<'_> {
         end
     }
 
-    fn calling(&self) -> Calling {
+    fn calling(&self, arrived: Instant) -> Calling {
         let (out, limit) = (self.out.clone(), self.proxy.limits.reply);
         Calling {
             log: Arc::new(move |line: &str| send_log(&out, line, limit)),
             gone: self.cancel.subscribe(),
             stream: self.origin.stream.clone(),
             ticket: self.origin.ticket.clone(),
+            arrived,
         }
     }
 }
 
 /// Does what a line asks for.
 async fn work(seat: Arc<Seat>, asked: Asked, calling: Calling, limit: usize) -> Done {
-    let Asked { line, requests } = asked;
-    let mut bodies = Vec::with_capacity(requests.len());
+    let Asked { line, requests, .. } = asked;
+    let mut bodies: Vec<Vec<u8>> = Vec::with_capacity(requests.len());
     let mut shut = false;
     for request in requests {
+        if bodies.iter().map(Vec::len).sum::<usize>() > limit {
+            // Nobody would hear what came of it.
+            let text = format!("the replies to the batch are longer than {limit} bytes");
+            bodies.push(lines::refusal_body(rpc::INTERNAL_ERROR, &text).into_bytes());
+            continue;
+        }
         let body = match serve(&seat, &request, &calling, &mut shut).await {
             Ok(result) => format!(",\"result\":{}}}", on_one_line(&result)),
             Err(refusal) => refusal.body(),

@@ -1,4 +1,4 @@
-//! The extension's own thread, and the one queue before it.
+//! The one queue before an extension, and what runs its entries.
 //!
 //! A request is read when it arrives. What needs no extension is answered at once, whatever runs. What does waits: first in, first
 //! out within a client, in turn between clients, so that no client's calls hold up all of another's. An entry leaves with its client,
@@ -6,6 +6,9 @@
 //!
 //! A request keeps its id and its progress token: what the extension writes while it runs is about it alone, so that
 //! nothing is looked up by them.
+//!
+//! A connection of lines has a [`Session`] of its own, in which `initialize` may set a configuration. The queue counts those that are open: while another
+//! one is, a different configuration is refused, and when the last is lost, the extension is brought into its safe state before anything else runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,18 +23,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::engine::LEAST_REPLY;
-use rigline::exchange::{Exchange, Next, Served, Session};
-use rigline::protocol::{self, Protocol};
+use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
+use rigline::protocol::Protocol;
+use rigline::rpc;
 use rigline::serve::whole::Runner;
-use rigline::{Context, Extension, FailureKind, LogSink, Manifest};
+use rigline::service::JobRun;
+use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
-use super::Options;
-use super::stream::Client;
 use crate::clock::TokioClock;
-use crate::net::Token;
+use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
 use crate::sync::lock;
 
@@ -47,6 +50,67 @@ pub(crate) const SESSIONS: usize = 1000;
 const LOGS: usize = 32 << 10;
 /// The size of the memory for replies that is kept between requests that are answered at once, in bytes.
 const KEPT: usize = 64 << 10;
+/// The most bytes of requests that wait or run. One alone may be longer.
+const WAITING: usize = 256 << 20;
+
+/// What is served, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The protocols. The first is that of a message without a marker.
+    pub protocols: Vec<&'static Protocol>,
+    /// Whether every message is taken as one of the first protocol. Answers of the others are recognised, and not answered.
+    pub is_pinned: bool,
+    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    pub limits: (usize, usize),
+    /// The most requests that wait or run.
+    pub most: usize,
+}
+
+/// Who waits for replies: the other end of a connection, or of this process's own streams.
+#[derive(Debug, Clone)]
+pub struct Client {
+    stream: Option<Stream>,
+    /// Whether a peer counts as there if it has closed its sending half and the system does not know more.
+    is_patient: bool,
+}
+
+impl Client {
+    /// This process's own streams, which are there as long as it runs.
+    pub fn of_process() -> Self {
+        Self { stream: None, is_patient: true }
+    }
+
+    /// The peer of a connection, which is gone once it is not known to read.
+    pub fn of(stream: Stream) -> Self {
+        Self { stream: Some(stream), is_patient: false }
+    }
+
+    /// The same, of a connection of lines: a peer that has closed its sending half, and may have closed both, is taken for one that reads.
+    pub fn of_lines(stream: Stream) -> Self {
+        Self { stream: Some(stream), is_patient: true }
+    }
+
+    /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
+    /// reads, waits.
+    pub fn is_gone(&self) -> bool {
+        match self.stream.as_ref().map(Stream::presence) {
+            Some(Presence::Gone) => true,
+            Some(Presence::Unknown) => !self.is_patient,
+            _ => false,
+        }
+    }
+
+    /// What distinguishes its connection from all that are open.
+    fn key(&self) -> usize {
+        self.stream.as_ref().map_or(0, Stream::key)
+    }
+
+    /// Its address, for people.
+    fn peer(&self) -> String {
+        let Some(stream) = &self.stream else { return "standard input".to_owned() };
+        stream.ends().map_or_else(|| "an address that is not known".to_owned(), |ends| ends.peer.to_string())
+    }
+}
 
 /// The parameters for making an extension, on the thread on which it will run.
 #[derive(Debug, Clone)]
@@ -60,7 +124,7 @@ pub struct ServerInfo {
 
 /// The queue, as requests see it.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct Queue {
     manifest: &'static Manifest,
     shared: Arc<Shared>,
     /// Memory for what is answered at once.
@@ -71,7 +135,7 @@ pub(crate) struct Queue {
 
 /// What has come of a request when it arrived.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub enum Received {
     /// It is answered.
     Reply(Vec<u8>),
     /// It is acknowledged, and no reply will come.
@@ -88,17 +152,18 @@ pub(crate) enum Received {
 
 /// Who sends a request.
 #[derive(Debug)]
-pub(crate) struct Asker<'a> {
-    pub(crate) client: &'a Client,
-    /// The session that it is of, if its client is in one.
-    pub(crate) session: Option<&'a str>,
+pub struct Asker<'a> {
+    /// Its client.
+    pub client: &'a Client,
+    /// The session that it is of, if its client is in one that this queue keeps.
+    pub session: Option<&'a str>,
     /// Whether the request is cancelled when its [`Incoming`] is dropped before the reply.
-    pub(crate) cancels: bool,
+    pub cancels: bool,
 }
 
 /// A line for a request, without its end.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub enum Line {
     /// A notification about it.
     Notification(Vec<u8>),
     /// Its reply; nothing follows.
@@ -138,6 +203,8 @@ struct Ticket {
     cancelled: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
+    /// Its session, once the extension has run for it.
+    session_after: Mutex<Option<Session>>,
 }
 
 /// What the two threads have in common.
@@ -146,10 +213,7 @@ struct Ticket {
 /// wakes the extension's thread when all connections that had something to say have said it, and another one hands out all the lines
 /// that there are by then.
 struct Shared {
-    protocols: Vec<&'static Protocol>,
-    limits: (usize, usize),
-    /// The most entries.
-    limit: usize,
+    settings: Settings,
     state: Mutex<State>,
     /// Entries were put into the queue: for the server's task.
     filled: Notify,
@@ -169,15 +233,30 @@ struct State {
     /// The requests that have no reply yet, the oldest first.
     open: BTreeMap<u64, Open>,
     last: u64,
+    /// How many bytes they have.
+    bytes: usize,
     /// What runs.
     running: Option<Held>,
     /// No more entries are accepted.
     is_closed: bool,
+    /// How many sessions of connections are open.
+    sessions: usize,
+    /// The last of them was lost.
+    is_unsafe: bool,
+    /// The configuration that one of them has set, as JSON text.
+    config: Option<String>,
+}
+
+/// What is to be done next.
+enum Task {
+    Entry(Box<Entry>),
+    SafeState,
 }
 
 /// A request that has no reply yet.
 struct Open {
     ticket: Arc<Ticket>,
+    bytes: usize,
     /// Keeps its client waiting until the reply is out. When the extension ends, the queue is closed before the client hears of it.
     _lines: mpsc::UnboundedSender<Line>,
 }
@@ -199,7 +278,7 @@ impl fmt::Display for Held {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -208,13 +287,11 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Only one protocol is served. Answers of the others are recognised, and not answered.
     fn served(&self, manifest: &'static Manifest) -> io::Result<Served<'_>> {
-        let served = Served::new(manifest, &self.protocols, self.limits);
-        let protocol = self.protocols.first().copied();
+        let Settings { protocols, is_pinned, limits, .. } = &self.settings;
+        let served = Served::new(manifest, protocols, *limits).zip(protocols.first().copied());
         served
-            .zip(protocol)
-            .map(|(served, protocol)| served.with_protocol(protocol))
+            .map(|(served, first)| if *is_pinned { served.with_protocol(first) } else { served })
             .ok_or_else(|| io::Error::other("no protocol"))
     }
 
@@ -255,11 +332,14 @@ impl Shared {
         }
     }
 
-    /// The next entry whose client is there; none when there will be no more.
-    async fn next(&self, manifest: &Manifest) -> Option<Entry> {
+    /// The next entry whose client is there, or the safe state if that is due; none when there will be no more.
+    async fn next(&self, manifest: &Manifest) -> Option<Task> {
         loop {
             let next = {
                 let mut state = self.state();
+                if std::mem::take(&mut state.is_unsafe) {
+                    return Some(Task::SafeState);
+                }
                 let next = state.pop();
                 if next.is_none() && state.is_closed {
                     return None;
@@ -279,14 +359,14 @@ impl Shared {
                 {
                     self.ended(entry.number);
                 }
-                Some(entry) => return Some(entry),
+                Some(entry) => return Some(Task::Entry(Box::new(entry))),
             }
         }
     }
 
     fn ended(&self, number: u64) {
         let mut state = self.state();
-        state.open.remove(&number);
+        state.end(number);
         state.running = None;
     }
 
@@ -297,6 +377,12 @@ impl Shared {
 }
 
 impl State {
+    fn end(&mut self, number: u64) {
+        if let Some(open) = self.open.remove(&number) {
+            self.bytes = self.bytes.saturating_sub(open.bytes);
+        }
+    }
+
     /// The first entry of the client whose turn it is, who then waits behind all others.
     fn pop(&mut self) -> Option<Entry> {
         let (turn, mut entries) = self.waiting.pop_front()?;
@@ -331,7 +417,7 @@ impl State {
     fn cancel(&mut self, number: u64) {
         let Some(ticket) = self.open.get(&number).map(|open| open.ticket.clone()) else { return };
         if self.take(number).is_some() {
-            self.open.remove(&number);
+            self.end(number);
         } else {
             ticket.is_cancelled.store(true, Ordering::Release);
             ticket.cancelled.notify_one();
@@ -352,26 +438,16 @@ impl Entry {
 
 impl Queue {
     /// Starts the thread; returns a receiver of its end.
-    pub(super) async fn start<E: Extension>(
-        options: &Options,
+    pub async fn start<E: Extension>(
+        settings: Settings,
+        requires: bool,
         make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
-        let limits = (options.request_limit, options.reply_limit);
-        let shared = Arc::new(Shared {
-            protocols: [&[options.routes.protocol], protocol::ALL].concat(),
-            limits,
-            limit: options.queue,
-            state: Mutex::default(),
-            filled: Notify::new(),
-            ready: Notify::new(),
-            told: Mutex::default(),
-            telling: Notify::new(),
-            has_begun: AtomicBool::new(false),
-        });
+        let limits = settings.limits;
+        let shared = Arc::new(Shared::new(settings));
         let end = End(shared.clone());
         let (tell_manifest, manifest) = oneshot::channel();
         let (tell_end, ended) = oneshot::channel();
-        let requires = options.requires;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("rigline-extension".into()).spawn(move || {
             let end = end;
@@ -396,31 +472,82 @@ impl Queue {
             let _ = tell_end.send(result);
         })?;
         match manifest.await {
-            Ok(manifest) => {
-                let mut carriers = JoinSet::new();
-                let (for_requests, for_lines) = (shared.clone(), shared.clone());
-                carriers.spawn(async move { for_requests.carry_requests().await });
-                carriers.spawn(async move { for_lines.carry_lines().await });
-                let (scratch, sessions) = (Mutex::default(), Mutex::default());
-                Ok((Self { manifest, shared, scratch, sessions, _carriers: carriers }, ended))
-            }
+            Ok(manifest) => Ok((Self::before(manifest, shared), ended)),
             Err(_) => Err(io::Error::other("making the extension panicked")),
         }
     }
 
-    pub(super) fn manifest(&self) -> &'static Manifest {
+    /// A queue before an extension of this thread, and what runs its entries until the queue is [closed](Self::close). Both are used in one runtime.
+    pub fn over<E: Extension>(
+        extension: E,
+        settings: Settings,
+        clock: TokioClock,
+    ) -> (Self, impl Future<Output = io::Result<()>>) {
+        let shared = Arc::new(Shared::new(settings));
+        let queue = Self::before(extension.manifest(), shared.clone());
+        let mut extension = RequirePath::new(extension);
+        let working = async move {
+            let end = End(shared);
+            clock.drive(work(&end.0, &mut extension, &clock)).await
+        };
+        (queue, working)
+    }
+
+    fn before(manifest: &'static Manifest, shared: Arc<Shared>) -> Self {
+        let mut carriers = JoinSet::new();
+        let (for_requests, for_lines) = (shared.clone(), shared.clone());
+        carriers.spawn(async move { for_requests.carry_requests().await });
+        carriers.spawn(async move { for_lines.carry_lines().await });
+        let (scratch, sessions) = (Mutex::default(), Mutex::default());
+        Self { manifest, shared, scratch, sessions, _carriers: carriers }
+    }
+
+    /// The extension's manifest.
+    pub fn manifest(&self) -> &'static Manifest {
         self.manifest
     }
 
+    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    pub fn limits(&self) -> (usize, usize) {
+        self.shared.settings.limits
+    }
+
     /// Receives a message, which is one JSON text.
-    pub(crate) fn receive(&self, mut message: Vec<u8>, asker: &Asker<'_>) -> Received {
+    pub fn receive(&self, message: Vec<u8>, asker: &Asker<'_>) -> Received {
+        let known = asker.session.and_then(|name| self.session(name));
+        let Some(mut session) = known.or_else(|| self.new_session()) else { return Received::Gone };
+        let received = self.receive_in(&mut session, message, asker, true).unwrap_or(Received::Full);
+        if let Some(name) = asker.session {
+            self.keep_session(name, session);
+        }
+        if session.is_open() {
+            self.shared.has_begun.store(true, Ordering::Release);
+        }
+        received
+    }
+
+    /// A session for a connection that has said nothing yet; none if the queue serves no protocol.
+    pub fn new_session(&self) -> Option<Session> {
+        Some(Session::new(&self.shared.served(self.manifest).ok()?))
+    }
+
+    /// Receives a message of a connection, whose session this is. `is_alone` says that nothing of this connection waits or runs.
+    ///
+    /// # Errors
+    /// The message has to wait, and is to be received again later: it begins or ends a session, and is not alone; or the queue is full.
+    pub fn receive_in(
+        &self,
+        session: &mut Session,
+        mut message: Vec<u8>,
+        asker: &Asker<'_>,
+        is_alone: bool,
+    ) -> Result<Received, Vec<u8>> {
         if !self.is_alive() {
-            return Received::Gone;
+            return Ok(Received::Gone);
         }
         on_one_line(&mut message);
-        let Ok(to) = self.shared.served(self.manifest) else { return Received::Gone };
-        let known = asker.session.and_then(|name| self.session(name));
-        let (mut session, mut exchange) = (known.unwrap_or_else(|| Session::new(&to)), Exchange::new(&to));
+        let Ok(to) = self.shared.served(self.manifest) else { return Ok(Received::Gone) };
+        let (before, mut exchange) = (*session, Exchange::new(&to));
         let received = self.answered_at_once(|out| {
             let next = session.receive(&to, &message, out, &mut exchange);
             let length = match next {
@@ -432,29 +559,64 @@ impl Queue {
             };
             (next, out.get(..length).unwrap_or_default().to_vec())
         });
-        if let Some(name) = asker.session {
-            self.keep_session(name, session);
+        let is_configuration = matches!(received.0, Next::Run { .. }) && exchange.operation().is_none();
+        let changes =
+            is_configuration || matches!(received.0, Next::Shutdown(_)) || session.is_open() != before.is_open();
+        if changes && !is_alone {
+            *session = before;
+            return Err(message);
         }
-        if session.is_open() {
-            self.shared.has_begun.store(true, Ordering::Release);
-        }
-        match received {
-            (Next::Nothing | Next::Shutdown(None), _) => Received::Silent,
-            (Next::Reply(_) | Next::Shutdown(Some(_)), reply) => Received::Reply(reply),
-            (Next::StaysOpen(_), reply) => Received::StaysOpen(reply),
+        let enqueued = match received {
+            (Next::Nothing, _) => return Ok(Received::Silent),
+            (Next::Shutdown(length), reply) => {
+                let _ = session.settle(&to, &message, &mut [], &mut exchange);
+                return Ok(length.map_or(Received::Silent, |_| Received::Reply(reply)));
+            }
+            (Next::Reply(_), reply) => return Ok(Received::Reply(reply)),
+            (Next::StaysOpen(_), reply) => return Ok(Received::StaysOpen(reply)),
             (Next::ReplyThenRun(_), reply) => {
                 // Nobody waits for what comes of it: it goes on when its client is gone.
                 let _ = session.settle(&to, &message, &mut [], &mut exchange);
-                match self.enqueue(message, session, exchange, asker, true) {
-                    Ok(_) => Received::Reply(reply),
-                    Err(received) => received,
-                }
+                self.enqueue(message, *session, exchange, asker, true).map(|_| Received::Reply(reply))
             }
-            (Next::Run { .. }, _) => match self.enqueue(message, session, exchange, asker, false) {
-                Ok(incoming) => Received::Waits(incoming),
-                Err(received) => received,
-            },
+            (Next::Run { .. }, _) => self.enqueue(message, *session, exchange, asker, false).map(Received::Waits),
+        };
+        match enqueued {
+            Ok(received) => Ok(received),
+            Err(Refused::Gone) => Ok(Received::Gone),
+            Err(Refused::Full(message)) => {
+                *session = before;
+                Err(message)
+            }
         }
+    }
+
+    /// What becomes of a message of a connection of which another waits or runs.
+    pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
+        let Ok(to) = self.shared.served(self.manifest) else { return Early::Waits };
+        self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
+            Ahead::Wait | Ahead::Cancel => Early::Waits,
+            Ahead::Reply(length) => Early::Reply(out.get(..length).unwrap_or_default().to_vec()),
+            Ahead::Nothing => Early::Silent,
+            Ahead::Forget(span) => {
+                let id = message.get(span.range());
+                Early::Cancels(id.unwrap_or_default().to_vec())
+            }
+        })
+    }
+
+    /// A connection has begun a session.
+    pub fn session_opened(&self) {
+        self.shared.state().sessions += 1;
+    }
+
+    /// A connection's session has ended. If it was lost, and no other one is open, the extension is brought into its safe state.
+    pub fn session_closed(&self, is_lost: bool) {
+        let mut state = self.shared.state();
+        state.sessions = state.sessions.saturating_sub(1);
+        state.is_unsafe |= is_lost && state.sessions == 0;
+        drop(state);
+        self.shared.ready.notify_one();
     }
 
     fn enqueue(
@@ -464,7 +626,7 @@ impl Queue {
         exchange: Exchange,
         asker: &Asker<'_>,
         is_acknowledged: bool,
-    ) -> Result<Incoming, Received> {
+    ) -> Result<Incoming, Refused> {
         let (lines, receiver) = mpsc::unbounded_channel();
         let since = Instant::now();
         let deadline = exchange.timeout_nanos().and_then(|nanos| since.checked_add(Duration::from_nanos(nanos)));
@@ -474,7 +636,9 @@ impl Queue {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             backlog: AtomicUsize::new(0),
+            session_after: Mutex::new(None),
         });
+        let is_operation = exchange.operation().is_some();
         let turn = match asker.session {
             Some(name) => Turn::Session(name.to_owned()),
             None => Turn::Connection(asker.client.key()),
@@ -482,15 +646,18 @@ impl Queue {
         let number = {
             let mut state = self.shared.state();
             if state.is_closed {
-                return Err(Received::Gone);
+                return Err(Refused::Gone);
             }
-            if state.open.len() >= self.shared.limit {
-                return Err(Received::Full);
+            let bytes = message.len();
+            let is_too_much = !state.open.is_empty() && state.bytes.saturating_add(bytes) > WAITING;
+            if is_too_much || state.open.len() >= self.shared.settings.most {
+                return Err(Refused::Full(message));
             }
+            state.bytes += bytes;
             state.last += 1;
             let number = state.last;
             let client = asker.client.clone();
-            state.open.insert(number, Open { ticket: ticket.clone(), _lines: lines.clone() });
+            state.open.insert(number, Open { ticket: ticket.clone(), bytes, _lines: lines.clone() });
             let ticket = ticket.clone();
             let entry =
                 Entry { number, message, session, exchange, lines, ticket, client, since, deadline, is_acknowledged };
@@ -506,6 +673,7 @@ impl Queue {
             ticket,
             cancels: asker.cancels,
             is_acknowledged,
+            is_operation,
             expiry: deadline.map(|at| Box::pin(tokio::time::sleep_until(at.into()))),
         })
     }
@@ -514,7 +682,7 @@ impl Queue {
     fn answered_at_once<T>(&self, answer: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut scratch = std::mem::take(&mut *lock(&self.scratch));
         // The system gives such memory page by page, as it is written.
-        let size = self.shared.limits.1.saturating_add(1).max(LEAST_REPLY);
+        let size = self.limits().1.saturating_add(1).max(LEAST_REPLY);
         if scratch.len() < size {
             scratch = vec![0; size];
         }
@@ -524,7 +692,7 @@ impl Queue {
     }
 
     /// Cancels the open request of this session that has this id of a client's, if there is exactly one.
-    pub(crate) fn cancel(&self, id: &str, session: Option<&str>) {
+    pub fn cancel(&self, id: &str, session: Option<&str>) {
         let mut state = self.shared.state();
         let is_meant = |ticket: &Ticket| *ticket.id == *id.as_bytes() && ticket.session.as_deref() == session;
         let mut found = state.open.iter().filter(|(_, open)| is_meant(&open.ticket)).map(|(number, _)| *number);
@@ -534,7 +702,7 @@ impl Queue {
     }
 
     /// Begins a session, and returns its name.
-    pub(crate) fn open_session(&self) -> String {
+    pub fn open_session(&self) -> String {
         let name = Token::random().reveal().to_owned();
         if let Ok(to) = self.shared.served(self.manifest) {
             let mut sessions = lock(&self.sessions);
@@ -547,7 +715,7 @@ impl Queue {
     }
 
     /// The session of this name, which has not been silent now.
-    pub(crate) fn session(&self, name: &str) -> Option<Session> {
+    pub fn session(&self, name: &str) -> Option<Session> {
         let mut sessions = lock(&self.sessions);
         let place = sessions.iter().position(|(known, _)| known == name)?;
         let session = sessions.remove(place)?;
@@ -563,7 +731,7 @@ impl Queue {
     }
 
     /// Ends a session: what is open of it is cancelled. Whether there was one.
-    pub(crate) fn end_session(&self, name: &str) -> bool {
+    pub fn end_session(&self, name: &str) -> bool {
         let mut sessions = lock(&self.sessions);
         let Some(place) = sessions.iter().position(|(known, _)| known == name) else { return false };
         sessions.remove(place);
@@ -576,13 +744,47 @@ impl Queue {
     }
 
     /// Whether there is an extension that answers.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         !self.shared.state().is_closed
     }
 
     /// Accepts no more. What is open is still answered.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         self.shared.close();
+    }
+}
+
+/// What becomes of a message that came while another one of its connection waits or runs.
+#[derive(Debug)]
+pub enum Early {
+    /// It waits its turn.
+    Waits,
+    /// It is answered.
+    Reply(Vec<u8>),
+    /// It is done with.
+    Silent,
+    /// It cancels the request with this id, as JSON text.
+    Cancels(Vec<u8>),
+}
+
+/// Why a request is not in the queue.
+enum Refused {
+    /// Too many wait, or too long ones.
+    Full(Vec<u8>),
+    Gone,
+}
+
+impl Shared {
+    fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            state: Mutex::default(),
+            filled: Notify::new(),
+            ready: Notify::new(),
+            told: Mutex::default(),
+            telling: Notify::new(),
+            has_begun: AtomicBool::new(false),
+        }
     }
 }
 
@@ -594,7 +796,7 @@ fn on_one_line(text: &mut [u8]) {
 
 /// What comes back for a request.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub struct Incoming {
     shared: Arc<Shared>,
     manifest: &'static Manifest,
     number: u64,
@@ -603,28 +805,45 @@ pub(crate) struct Incoming {
     cancels: bool,
     /// It goes on without anybody who waits for it.
     is_acknowledged: bool,
+    is_operation: bool,
     /// When the time limit has passed.
     expiry: Option<Pin<Box<Sleep>>>,
 }
 
 impl Incoming {
+    /// The JSON text of its id; empty if it has none.
+    pub fn id(&self) -> &[u8] {
+        &self.ticket.id
+    }
+
+    /// Whether it runs an operation. Otherwise it sets a configuration.
+    pub fn is_operation(&self) -> bool {
+        self.is_operation
+    }
+
+    /// The session of its connection as it is now that the extension has run; none if it has not.
+    pub fn session_after(&self) -> Option<Session> {
+        lock(&self.ticket.session_after).take()
+    }
+
     /// Whether its turn has not come.
-    pub(crate) fn waits(&self) -> bool {
+    pub fn waits(&self) -> bool {
         let state = self.shared.state();
         state.waiting.iter().any(|(_, entries)| entries.iter().any(|entry| entry.number == self.number))
     }
 
     /// Nobody waits for its reply any more: it is not begun, or it is ended.
-    pub(crate) fn cancel(&self) {
+    pub fn cancel(&self) {
         self.shared.state().cancel(self.number);
     }
 
     /// The next line; none if the request was cancelled, or the extension has ended.
-    pub(crate) async fn line(&mut self) -> Option<Line> {
+    pub async fn line(&mut self) -> Option<Line> {
         poll_fn(|task| self.poll_line(task)).await
     }
 
-    pub(crate) fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
+    /// As [`line`](Self::line), for a task.
+    pub fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
         if let Poll::Ready(line) = self.lines.poll_recv(task) {
             if let Some(Line::Notification(line)) = &line {
                 self.ticket.backlog.fetch_sub(line.len(), Ordering::Relaxed);
@@ -647,7 +866,7 @@ impl Incoming {
         let (entry, running) = {
             let mut state = self.shared.state();
             let entry = state.take(self.number)?;
-            state.open.remove(&self.number);
+            state.end(self.number);
             (entry, state.running.clone())
         };
         let Entry { mut message, mut session, mut exchange, since, .. } = entry;
@@ -711,6 +930,7 @@ impl Drop for End {
             let mut state = self.0.state();
             state.is_closed = true;
             state.open.clear();
+            state.bytes = 0;
             state.running = None;
             std::mem::take(&mut state.waiting)
         };
@@ -740,9 +960,13 @@ fn run<E: Extension>(
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
     let manifest = extension.manifest();
     let to = shared.served(manifest)?;
-    let (mut out, mut logs) = (vec![0; shared.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
-    while let Some(entry) = shared.next(manifest).await {
-        let Entry { number, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = entry;
+    let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
+    while let Some(task) = shared.next(manifest).await {
+        let Task::Entry(entry) = task else {
+            extension.safe_state().await;
+            continue;
+        };
+        let Entry { number, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
@@ -754,8 +978,12 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             }
             true
         };
-        Runner::new(clock, &send, &mut logs).run(extension, &to, &mut exchange, &mut message, &mut out, stop).await;
+        let was_open = session.is_open();
+        let mut configured = Configured { inner: &mut *extension, shared, was_open };
+        let runner = Runner::new(clock, &send, &mut logs);
+        runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop).await;
         let next = session.settle(&to, &message, &mut out, &mut exchange);
+        *lock(&ticket.session_after) = Some(session);
         shared.ended(number);
         if let Next::Reply(length) = next {
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
@@ -765,8 +993,121 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             out = vec![0; out.len()];
         }
     }
-    if shared.has_begun.load(Ordering::Acquire) {
+    let is_in_session = {
+        let state = shared.state();
+        state.sessions > 0 || state.is_unsafe
+    };
+    if is_in_session || shared.has_begun.load(Ordering::Acquire) {
         extension.safe_state().await;
     }
     Ok(())
+}
+
+/// The extension for one entry: it is not configured otherwise than another session has it.
+struct Configured<'e, E> {
+    inner: &'e mut E,
+    shared: &'e Shared,
+    /// Whether the session of the entry was open before.
+    was_open: bool,
+}
+
+impl<E: Extension> Extension for Configured<'_, E> {
+    fn manifest(&self) -> &'static Manifest {
+        self.inner.manifest()
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.inner.call(call, cx).await
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let text = config.json().as_str().to_owned();
+        let (has_others, is_known) = {
+            let state = self.shared.state();
+            (state.sessions > usize::from(self.was_open), state.config.as_ref() == Some(&text))
+        };
+        match (has_others, is_known) {
+            (true, true) => return Ok(()),
+            (true, false) => {
+                let text = "another client has a session with a different configuration; it must end first";
+                return Err(cx.failure(FailureKind::Unreachable, text));
+            }
+            (false, _) => {}
+        }
+        self.inner.configure(config, cx).await?;
+        self.shared.state().config = Some(text);
+        Ok(())
+    }
+
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+        self.inner.on_event(event, cx).await;
+    }
+
+    async fn run_task(&mut self, group: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.inner.run_task(group, task, cx).await
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        self.inner.run_job(job, cx).await;
+    }
+
+    async fn safe_state(&mut self) {
+        self.inner.safe_state().await;
+    }
+}
+
+/// The replies to a batch, which are bounded together.
+#[derive(Debug)]
+pub struct Replies {
+    text: Vec<u8>,
+    limit: usize,
+    /// One did not fit: nothing more is run, since nobody would hear what came of it.
+    is_full: bool,
+}
+
+impl Replies {
+    /// With room for this many bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { text: Vec::new(), limit, is_full: false }
+    }
+
+    /// Whether nothing more is to be run.
+    pub fn is_full(&self) -> bool {
+        self.is_full || !self.has_room(LEAST_REPLY)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.text.len().saturating_add(bytes).saturating_add(2) <= self.limit
+    }
+
+    /// Adds the reply to the member with this id, or an error in place of one that does not fit.
+    pub fn add(&mut self, id: &str, reply: &[u8]) {
+        if self.has_room(reply.len()) { self.push(reply) } else { self.add_too_large(id) }
+    }
+
+    /// Adds the refusal of a member that was not received.
+    pub fn push(&mut self, reply: &[u8]) {
+        self.text.push(if self.text.is_empty() { b'[' } else { b',' });
+        self.text.extend_from_slice(reply);
+    }
+
+    /// Adds the error for a member whose reply has no room.
+    pub fn add_too_large(&mut self, id: &str) {
+        self.is_full = true;
+        let text = format!("the replies to the batch are longer than {} bytes", self.limit);
+        let (id, code) = (if id.is_empty() { "null" } else { id }, rpc::INTERNAL_ERROR);
+        self.push(
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":\"{text}\"}}}}")
+                .as_bytes(),
+        );
+    }
+
+    /// The reply to all; none if no member has one.
+    pub fn end(mut self) -> Option<Vec<u8>> {
+        if self.text.is_empty() {
+            return None;
+        }
+        self.text.push(b']');
+        Some(self.text)
+    }
 }

@@ -1,0 +1,442 @@
+//! A server of lines: all its clients' requests wait in one [`Queue`] before the extension.
+//!
+//! What needs no extension is answered at once, whatever runs. The lines of a connection are received in their order. A line that begins or
+//! ends a session waits until what came before it on its connection has ended, and so do the lines behind one in a protocol without ids, behind a
+//! batch, and behind a configuration. A batch is run member by member, and other clients' requests come between. All that a
+//! client has asked for ends with it.
+//!
+//! | what | limit |
+//! |---|---|
+//! | requests of a connection that wait or run | 64, and 16 MiB; what is beyond is left unread |
+//! | lines that wait for a client who does not read | 16 MiB; then it is dropped, as after 10 s in which it takes nothing |
+//! | logs that wait for it | 4 MiB; what is beyond is dropped, and counted in the next log or before the next reply |
+
+use std::collections::VecDeque;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rigline::exchange::Session;
+use rigline::json::{Json, Kind};
+use rigline::protocol::Protocol;
+use rigline::rpc;
+use rigline::serve::whole;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::task::JoinSet;
+
+use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
+use rigline_std::net::{self, Access, Listeners, Presence, Stream};
+use rigline_std::queue::{Asker, Client, Early, Incoming, Line, Queue, Received, Replies};
+
+/// The most requests of a connection that wait or run, and the most lines that wait for those.
+const MAX_WAITING: usize = 64;
+/// The most bytes of them.
+const MAX_BYTES: usize = 16 << 20;
+/// How many bytes wait for a client that does not read before it is dropped.
+const MAX_UNREAD: usize = 16 << 20;
+/// How often a full queue is tried again, and a client that has ended its input is looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Serves clients that connect and [may ask](Access), up to so many at once; the others are told so, and refused. It runs until it is dropped.
+///
+/// # Errors
+/// The listeners cannot be used in this runtime.
+pub async fn serve_tcp(
+    queue: &Arc<Queue>,
+    listeners: Vec<std::net::TcpListener>,
+    access: Access,
+    clients: usize,
+) -> io::Result<()> {
+    let listeners = Listeners::new(listeners)?;
+    let mut entrance = Entrance::new(access.clone(), clients);
+    let access = Arc::new(access);
+    // What is dropped with it ends.
+    let mut serving = JoinSet::new();
+    loop {
+        while serving.try_join_next().is_some() {}
+        let Ok(stream) = listeners.accept().await else {
+            // Out of file descriptors, most likely: some will be given back.
+            tokio::time::sleep(TICK).await;
+            continue;
+        };
+        let Some(place) = entrance.admit(&stream) else { continue };
+        let (queue, access) = (Arc::clone(queue), Arc::clone(&access));
+        serving.spawn(async move {
+            serve_stream(&queue, stream, &access).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves a client that has connected, if it may ask.
+async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
+    let mut reader = stream.clone();
+    let out = Output::of(stream.clone(), MAX_UNREAD, true);
+    let end = match access.refusal(stream.ends()) {
+        Some(refusal) => {
+            out.send(error_line(NOT_ALLOWED, &refusal));
+            out.finish().await;
+            End::Refused
+        }
+        None => {
+            let Some(session) = queue.new_session() else { return };
+            let input = Input::of_socket(queue.limits().0, access.token.clone()).with_telnet();
+            let mut connection = Connection {
+                out: out.clone(),
+                client: Client::of_lines(stream.clone()),
+                stream,
+                seat: Seat { queue: Arc::clone(queue), session },
+                waiting: VecDeque::new(),
+                open: Vec::new(),
+                batch: None,
+                is_full: false,
+            };
+            let end = connection.run(&mut reader, input).await;
+            connection.abandon();
+            out.finish().await;
+            end
+        }
+    };
+    if end == End::Refused {
+        net::drain(&mut reader).await;
+    }
+}
+
+/// How serving a client ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It has ended its stream and got all its answers, or it is gone.
+    Input,
+    /// It may not ask, or spoke HTTP.
+    Refused,
+}
+
+/// A connection's session, which is lost if it is open when this is dropped.
+struct Seat {
+    queue: Arc<Queue>,
+    session: Session,
+}
+
+impl Seat {
+    fn set(&mut self, session: Session) {
+        match (self.session.is_open(), session.is_open()) {
+            (false, true) => self.queue.session_opened(),
+            (true, false) => self.queue.session_closed(false),
+            _ => {}
+        }
+        self.session = session;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.session.is_open() {
+            self.queue.session_closed(true);
+        }
+    }
+}
+
+struct Connection {
+    // Before the seat: what it has asked for ends before its session does.
+    open: Vec<Open>,
+    batch: Option<Batch>,
+    out: Output,
+    client: Client,
+    stream: Stream,
+    /// Lines that were not received yet.
+    waiting: VecDeque<Vec<u8>>,
+    /// The queue has no room for the next one.
+    is_full: bool,
+    seat: Seat,
+}
+
+/// A request that waits or runs.
+struct Open {
+    incoming: Incoming,
+    bytes: usize,
+    /// Whether the lines behind it wait.
+    is_barrier: bool,
+}
+
+/// A batch that is run; it comes to its session and its reply.
+type Batch = Pin<Box<dyn Future<Output = (Session, Option<Vec<u8>>)> + Send>>;
+
+impl Connection {
+    async fn run<R: AsyncRead + Unpin>(&mut self, reader: &mut R, mut input: Input) -> End {
+        let mut has_ended = false;
+        loop {
+            if !self.receive_waiting() {
+                return End::Input;
+            }
+            if has_ended && self.is_idle() {
+                return End::Input;
+            }
+            let is_unread = self.out.waiting() >= MAX_UNREAD / 2;
+            let may_read = !has_ended && !is_unread && !self.has_enough();
+            let (deadline, ticks) = (input.deadline(), has_ended || self.is_full);
+            let out = self.out.clone();
+            tokio::select! {
+                biased;
+                () = out.gone() => return End::Input,
+                () = self.progress() => continue,
+                () = out.at_most(MAX_UNREAD / 2 - 1), if is_unread => continue,
+                () = at(deadline), if may_read => {
+                    self.out.send(input.stalled());
+                    return End::Refused;
+                }
+                () = tokio::time::sleep(TICK), if ticks => {
+                    self.is_full = false;
+                    // One that closed its sending half only still reads.
+                    if has_ended && self.stream.presence() == Presence::Gone {
+                        return End::Input;
+                    }
+                    continue;
+                }
+                read = reader.read(input.space()), if may_read => match read {
+                    Ok(0) => {
+                        input.finish();
+                        has_ended = true;
+                        if self.stream.presence() == Presence::Gone {
+                            return End::Input;
+                        }
+                    }
+                    Ok(read) => input.commit(read),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return End::Input,
+                },
+            }
+            while let Some(event) = input.next_event() {
+                match event {
+                    Event::Line(line) => self.take(line),
+                    Event::Answer(line) => self.out.send(line),
+                    Event::Nothing => {}
+                    Event::Refusal(line) => {
+                        self.out.send(line);
+                        return End::Refused;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends all that it has asked for.
+    fn abandon(&mut self) {
+        self.open.clear();
+        self.batch = None;
+        self.waiting.clear();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.batch.is_none() && self.waiting.is_empty()
+    }
+
+    /// Whether no more is read for now.
+    fn has_enough(&self) -> bool {
+        let bytes = self.waiting.iter().map(Vec::len).chain(self.open.iter().map(|open| open.bytes)).sum::<usize>();
+        self.waiting.len() >= MAX_WAITING || bytes >= MAX_BYTES
+    }
+
+    /// Takes a line. What need not wait for what came before it on this connection is answered.
+    fn take(&mut self, line: &[u8]) {
+        let early =
+            if self.is_idle() { Early::Waits } else { self.seat.queue.look_ahead(&mut self.seat.session, line) };
+        match early {
+            Early::Waits => self.waiting.push_back(line.to_vec()),
+            Early::Reply(reply) => self.send(reply),
+            Early::Silent => {}
+            Early::Cancels(id) => {
+                self.waiting.retain(|line| {
+                    let message = Json::parse(line).ok();
+                    message.and_then(|message| message.get("id")).is_none_or(|known| known.as_bytes() != id)
+                });
+                let mut meant = self.open.iter().filter(|open| open.incoming.id() == id);
+                if let (Some(open), None) = (meant.next(), meant.next()) {
+                    open.incoming.cancel();
+                }
+            }
+        }
+    }
+
+    /// Receives the lines whose time has come. Returns whether the extension is still there.
+    fn receive_waiting(&mut self) -> bool {
+        while !self.is_full
+            && self.batch.is_none()
+            && self.open.len() < MAX_WAITING
+            && !self.open.iter().any(|open| open.is_barrier)
+            && let Some(line) = self.waiting.pop_front()
+        {
+            let is_alone = self.open.is_empty();
+            if is_batch(&line, &self.seat.session) {
+                if !is_alone {
+                    self.waiting.push_front(line);
+                    break;
+                }
+                let (queue, session) = (Arc::clone(&self.seat.queue), self.seat.session);
+                self.batch = Some(Box::pin(batch(queue, session, self.client.clone(), line, self.out.clone())));
+                break;
+            }
+            let bytes = line.len();
+            let mut session = self.seat.session;
+            let asker = Asker { client: &self.client, session: None, cancels: true };
+            match self.seat.queue.receive_in(&mut session, line, &asker, is_alone) {
+                Ok(Received::Reply(reply) | Received::StaysOpen(reply)) => self.send(reply),
+                Ok(Received::Silent | Received::Full) => {}
+                Ok(Received::Gone) => return false,
+                Ok(Received::Waits(incoming)) => {
+                    let is_barrier = !incoming.is_operation() || !session.protocol().has_ids();
+                    self.open.push(Open { incoming, bytes, is_barrier });
+                }
+                Err(line) => {
+                    self.is_full = is_alone;
+                    self.waiting.push_front(line);
+                    break;
+                }
+            }
+            self.seat.set(session);
+        }
+        true
+    }
+
+    /// Waits until something that was asked for has come to its end. Logs and progress are sent meanwhile.
+    async fn progress(&mut self) {
+        if self.open.is_empty() && self.batch.is_none() {
+            return pending().await;
+        }
+        poll_fn(|task| {
+            let mut has_ended = false;
+            if let Some(batch) = &mut self.batch
+                && let Poll::Ready((session, reply)) = batch.as_mut().poll(task)
+            {
+                self.batch = None;
+                self.seat.set(session);
+                reply.into_iter().for_each(|reply| self.send(reply));
+                has_ended = true;
+            }
+            let mut place = 0;
+            while let Some(open) = self.open.get_mut(place) {
+                let line = match open.incoming.poll_line(task) {
+                    Poll::Pending => {
+                        place += 1;
+                        continue;
+                    }
+                    Poll::Ready(line) => line,
+                };
+                let line = match line {
+                    Some(Line::Notification(line)) => {
+                        send_log(&self.out, line, self.seat.session.protocol());
+                        continue;
+                    }
+                    Some(Line::Reply(reply)) => Some(reply),
+                    None => None,
+                };
+                let open = self.open.remove(place);
+                if !open.incoming.is_operation()
+                    && let Some(session) = open.incoming.session_after()
+                {
+                    self.seat.set(session);
+                }
+                line.into_iter().for_each(|reply| self.send(reply));
+                has_ended = true;
+            }
+            if has_ended { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn send(&self, mut reply: Vec<u8>) {
+        reply.push(b'\n');
+        // Of logs that were dropped the client learns with the result, at the latest.
+        self.out.report_dropped(|count| dropped_logs(self.seat.session.protocol(), count));
+        self.out.send(reply);
+    }
+}
+
+/// Whether a line is a batch of JSON-RPC, whose members are run one by one. Any other array, and a batch that is to be refused as a whole, is a
+/// message like any other.
+fn is_batch(line: &[u8], session: &Session) -> bool {
+    if line.trim_ascii_start().first() != Some(&b'[') {
+        return false;
+    }
+    let Ok(json) = Json::parse(line.trim_ascii()) else { return false };
+    let is_json_rpc = session.protocol().has_ids() || json.elements().any(|member| member.get("jsonrpc").is_some());
+    is_json_rpc && (1..=rpc::MAX_BATCH).contains(&json.elements().count())
+}
+
+/// Runs the members of a batch one after the other.
+async fn batch(
+    queue: Arc<Queue>,
+    mut session: Session,
+    client: Client,
+    line: Vec<u8>,
+    out: Output,
+) -> (Session, Option<Vec<u8>>) {
+    let mut replies = Replies::new(queue.limits().1);
+    let members: Vec<Vec<u8>> = Json::parse(line.trim_ascii())
+        .map(|json| json.elements().map(|member| member.as_bytes().to_vec()).collect())
+        .unwrap_or_default();
+    for member in members {
+        let json = Json::parse(&member).unwrap_or(Json::NULL);
+        let id = json.get("id").map_or_else(String::new, |id| id.as_str().to_owned());
+        if json.kind() != Kind::Object {
+            let refusal = error_line(rpc::INVALID_REQUEST, "a member of a batch must be an object");
+            replies.push(refusal.trim_ascii_end());
+            continue;
+        }
+        if replies.is_full() {
+            if !id.is_empty() {
+                replies.add_too_large(&id);
+            }
+            continue;
+        }
+        let asker = Asker { client: &client, session: None, cancels: true };
+        let mut message = member;
+        let received = loop {
+            match queue.receive_in(&mut session, message, &asker, true) {
+                Ok(received) => break received,
+                Err(again) => {
+                    message = again;
+                    tokio::time::sleep(TICK).await;
+                }
+            }
+        };
+        match received {
+            Received::Reply(reply) => replies.add(&id, &reply),
+            Received::Waits(mut incoming) => {
+                loop {
+                    match incoming.line().await {
+                        Some(Line::Notification(line)) => send_log(&out, line, session.protocol()),
+                        Some(Line::Reply(reply)) => break replies.add(&id, &reply),
+                        None => break,
+                    }
+                }
+                if !incoming.is_operation()
+                    && let Some(after) = incoming.session_after()
+                {
+                    session = after;
+                }
+            }
+            Received::StaysOpen(_) => {
+                let text = "a request that stays open cannot be in a batch";
+                replies.push(error_line(rpc::INVALID_REQUEST, text).trim_ascii_end());
+            }
+            Received::Silent | Received::Full | Received::Gone => {}
+        }
+    }
+    (session, replies.end())
+}
+
+fn send_log(out: &Output, mut line: Vec<u8>, protocol: &Protocol) {
+    line.push(b'\n');
+    out.log(line, |count| dropped_logs(protocol, count));
+}
+
+/// The log line that says how many were dropped.
+fn dropped_logs(protocol: &Protocol, count: u64) -> Vec<u8> {
+    let mut line = vec![0; 512];
+    let length = whole::dropped_logs(protocol, usize::try_from(count).unwrap_or(usize::MAX), &mut line);
+    line.truncate(length.unwrap_or_default());
+    line
+}
