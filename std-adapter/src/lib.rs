@@ -70,6 +70,7 @@ pub mod stdio;
 pub mod sync;
 
 pub use clock::TokioClock;
+pub use mcp::{Selected, Selection};
 pub use requires::RequirePath;
 
 /// The README's example compiles.

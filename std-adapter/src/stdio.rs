@@ -50,6 +50,9 @@ use rigline::serve::ServeError;
 use tokio::runtime;
 use tokio::sync::watch as watch_channel;
 
+use self::between::Gate;
+#[doc(hidden)]
+pub use self::between::{Between, Passing, Wires};
 use self::input_end::Watched;
 use self::output::{Lines, Output};
 use self::single_document::SingleDocument;
@@ -60,6 +63,7 @@ use crate::requires::RequirePath;
 use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
+mod between;
 mod input_end;
 mod output;
 mod single_document;
@@ -140,6 +144,7 @@ pub struct Stdio {
     is_single_document: bool,
     config: Option<String>,
     input_end: Option<watch_channel::Sender<bool>>,
+    between: Option<Arc<dyn Between>>,
 }
 
 impl Stdio {
@@ -157,6 +162,7 @@ impl Stdio {
             is_single_document: false,
             config: None,
             input_end: None,
+            between: None,
         }
     }
 
@@ -213,6 +219,12 @@ impl Stdio {
     /// calls are finished.
     pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
         Self { input_end: Some(told), ..self }
+    }
+
+    /// Lets somebody see each line between the client and the extension.
+    #[doc(hidden)]
+    pub fn between(self, between: Arc<dyn Between>) -> Self {
+        Self { between: Some(between), ..self }
     }
 
     /// Uses this clock, for an extension that uses the same one.
@@ -320,30 +332,30 @@ impl Stdio {
     ) -> io::Result<()> {
         let (_, line_limit) = self.limits();
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
-        let serving = Server::new(extension)
-            .protocols(self.protocols)
-            .protocol(self.protocol)
-            .request_limit(self.request_limit)
-            .reply_limit(self.reply_limit.unwrap_or(8 << 20))
-            .json_rpc_limit(line_limit)
-            .log_buffer(self.log_region)
-            .clock(&self.clock)
-            .stop(stop.heard())
-            .send_log(&send_log)
-            .serve(
-                Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone()),
-                Lines::new(output.clone(), stop.clone()),
-            );
-        match serving.await {
-            Ok(_) => Ok(()),
-            Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
-                if is_peer_gone(&error) {
-                    Ok(())
-                } else {
-                    Err(error)
+        let input = Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone());
+        let wire = output.clone();
+        let own = move |line: &[u8]| wire.send_own(line);
+        let mut input = Gate::new(input, self.between.clone(), own, self.request_limit);
+        loop {
+            let serving = Server::new(&mut *extension)
+                .protocols(self.protocols)
+                .protocol(self.protocol)
+                .request_limit(self.request_limit)
+                .reply_limit(self.reply_limit.unwrap_or(8 << 20))
+                .json_rpc_limit(line_limit)
+                .log_buffer(self.log_region)
+                .clock(&self.clock)
+                .stop(stop.heard())
+                .send_log(&send_log)
+                .serve(&mut input, Lines::new(output.clone(), stop.clone(), self.between.clone()));
+            match serving.await {
+                Ok(_) if stop.code().is_none() && input.renews() => {}
+                Ok(_) => return Ok(()),
+                Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
+                    return if is_peer_gone(&error) { Ok(()) } else { Err(error) };
                 }
+                Err(error) => return Err(io::Error::other(error)),
             }
-            Err(error) => Err(io::Error::other(error)),
         }
     }
 }

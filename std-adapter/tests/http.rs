@@ -606,7 +606,11 @@ fn j_21_a_page_of_an_allowed_origin_calls_and_reads_the_answer() {
     let text = ask("OPTIONS", &format!("{page}{asks}"));
     assert!(text.starts_with("http/1.1 204"), "{text}");
     assert!(text.contains("access-control-allow-headers: authorization,content-type\r\n"), "{text}");
-    assert!(text.contains("access-control-allow-methods: post\r\n"), "{text}");
+    assert!(text.contains("access-control-allow-methods: get, post, delete, options\r\n"), "{text}");
+    let of_mcp = "Access-Control-Request-Method: DELETE\r\nAccess-Control-Request-Headers: mcp-session-id,mcp-protocol-version\r\n";
+    assert!(ask("OPTIONS", &format!("{page}{of_mcp}")).contains("mcp-session-id,mcp-protocol-version"));
+    let asks_nothing = ask("OPTIONS", &format!("{page}Access-Control-Request-Method: DELETE\r\n"));
+    assert!(asks_nothing.contains("access-control-allow-methods: get, post, delete, options\r\n"), "{asks_nothing}");
     let allowed = "access-control-allow-origin: https://bench.example.org\r\n";
     assert!(text.contains(allowed), "{text}");
     let text = ask("POST", &format!("{page}Authorization: Bearer s3cret\r\n"));

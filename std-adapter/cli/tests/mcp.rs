@@ -96,7 +96,8 @@ fn i_03_pages_of_a_device_are_merged() {
     let mut bridge = Server::start(&["mcp", &small]);
     let (whole, _) = bridge.ask("tools/list", json!({}));
     assert!(whole["result"].get("nextCursor").is_none(), "{whole}");
-    assert_eq!(names(&whole).len(), 9);
+    // One of them is of the command itself.
+    assert_eq!(names(&whole).len(), 10);
     let tools = whole["result"]["tools"].as_array().unwrap();
     let identify = tools.iter().find(|tool| tool["name"] == "identify").unwrap();
     assert_eq!(identify["annotations"]["readOnlyHint"], true, "what the device says about its tools gets through");
@@ -118,6 +119,20 @@ fn i_03_a_bridge_passes_everything_on() {
         let (failed, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "nope"}}));
         assert_eq!(failed["result"]["isError"], true, "{failed}");
         assert!(failed["result"]["content"][0]["text"].as_str().unwrap().contains("nope"));
+    }
+}
+
+/// A client that lists tools, or looks whether the server is there, does not wait for its own call.
+#[test]
+fn tools_are_listed_while_a_call_runs() {
+    for target in ["sim", &*format!("exec:{RIGLINE} rig")] {
+        let mut server = Server::start(&["mcp", target]);
+        let wait =
+            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+        server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
+        server.wait_for_log("waiting for AUX");
+        assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9, "{target}");
+        assert_eq!(server.ask("ping", json!({})).0["result"], json!({}), "{target}");
     }
 }
 
@@ -163,7 +178,7 @@ fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
     std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
     let mut server = Server::start(&["mcp", &format!("exec:sh {}", script.display())]);
-    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 10);
     server.stdin = None;
     wait_for_end(&mut server.child);
     let pid = std::fs::read_to_string(&pid).unwrap();

@@ -181,7 +181,7 @@ async fn http_servers_of_all_kinds() {
                 thread::sleep(Duration::from_secs(5));
             }
         });
-        let mut host = amplifier::Host::at(Place::Http { url, token: None });
+        let mut host = amplifier::Host::at(Place::Http { url, credentials: rigline_host::Credentials::default() });
         (host.timeout, host.grace, host.limit) = (Duration::from_millis(1500), Duration::ZERO, 1 << 20);
         let start = Instant::now();
         let result = host.invoke("go", "{}").await;
@@ -192,7 +192,8 @@ async fn http_servers_of_all_kinds() {
             (result, _) => panic!("{}: {result:?}", &response[..response.len().min(200)]),
         }
     }
-    let mut host = amplifier::Host::at(Place::Http { url: "https://x".into(), token: None });
+    let mut host =
+        amplifier::Host::at(Place::Http { url: "https://x".into(), credentials: rigline_host::Credentials::default() });
     assert!(matches!(host.health().await, Err(CallError::Http(HttpError::Https { .. }))));
 }
 

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rigline::json::{Json, Kind};
@@ -78,7 +78,8 @@ pub struct Settings {
 /// A target's operations, and beside them the tools for evals. See the [module](self).
 pub struct Evals {
     relay: Relay,
-    manifest: &'static Manifest,
+    /// The relay's manifest, which may become another one, and what was made of it.
+    manifests: Mutex<(&'static Manifest, &'static Manifest)>,
     schemas: Schemas,
     runs: Runs,
     root: Root,
@@ -106,6 +107,13 @@ pub enum EvalsError {
     Start(#[from] io::Error),
 }
 
+/// A manifest with the tools for evals, which take the place of others of their names.
+fn with_tools(inner: &'static Manifest) -> &'static Manifest {
+    let is_other = |operation: &&Operation| ![LIST, RUN].iter().any(|name| operation.identifier().eq(name.bytes()));
+    let operations: Vec<Operation> = inner.operations.iter().filter(is_other).copied().chain(tools()).collect();
+    Box::leak(Box::new(inner.operations(Vec::leak(operations))))
+}
+
 impl Evals {
     /// Adds the tools to those of a relay.
     ///
@@ -121,12 +129,16 @@ impl Evals {
         let tools = tools();
         let schemas: Vec<(&str, String)> = tools.iter().map(|tool| (tool.name, tool.params.to_string())).collect();
         let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema.as_str())));
-        let operations: Vec<Operation> = inner.operations.iter().copied().chain(tools).collect();
-        let manifest = Box::leak(Box::new(inner.operations(Vec::leak(operations))));
+        let manifests = Mutex::new((inner, with_tools(inner)));
         let runs = Runs::with_connect(store, Some(target), Arc::new(Configured { hosts, config }));
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("rigline-evals").enable_all().build()?;
-        Ok(Self { relay, manifest, schemas, runs, root, ended, runtime: Some(runtime) })
+        Ok(Self { relay, manifests, schemas, runs, root, ended, runtime: Some(runtime) })
+    }
+
+    /// The relay that reaches the target.
+    pub fn relay(&self) -> &Relay {
+        &self.relay
     }
 
     /// Waits until the cleanup steps of a cancelled run are done.
@@ -481,7 +493,12 @@ impl Drop for Evals {
 
 impl Extension for Evals {
     fn manifest(&self) -> &'static Manifest {
-        self.manifest
+        let inner = self.relay.manifest();
+        let mut manifests = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::ptr::eq(manifests.0, inner) {
+            *manifests = (inner, with_tools(inner));
+        }
+        manifests.1
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

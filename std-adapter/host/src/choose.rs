@@ -138,7 +138,9 @@ pub async fn over(
     need: Need,
 ) -> Result<Chosen, ClientError> {
     let other = Arc::new(Other::default());
-    let listener = mcp::with_logs(options.host.listener.take().unwrap_or_else(|| Arc::new(|_| {})));
+    let has_changed = Arc::<AtomicBool>::default();
+    let listener = options.host.listener.take().unwrap_or_else(|| Arc::new(|_| {}));
+    let listener = mcp::with_logs(listener, Arc::clone(&has_changed));
     let asked = ClientOptions {
         host: Options { listener: Some(other.watch(listener.clone())), ..options.host.clone() },
         ..options.clone()
@@ -160,7 +162,7 @@ pub async fn over(
             Ok(Chosen { client, protocol: &gevals::PROTOCOL })
         }
         Ok(Answered::Mcp(server)) => {
-            let client = mcp::client_of(dialer, limits, connection, server).await?;
+            let client = mcp::client_of(dialer, limits, connection, server, has_changed).await?;
             Ok(Chosen { client, protocol: &mcp::PROTOCOL })
         }
         Err(Unknown::Other(error)) => {

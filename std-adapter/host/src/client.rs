@@ -51,6 +51,16 @@ pub trait Client: Send {
         None
     }
 
+    /// Whether the connection that was open has ended, as far as is known without asking. Then the next call opens another one.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// Whether the other end has said that its operations are others since this was last asked.
+    fn has_changed(&mut self) -> bool {
+        false
+    }
+
     /// Cancels a call that was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
 
@@ -69,8 +79,6 @@ pub trait Client: Send {
 pub struct ClientOptions {
     /// The connection's options.
     pub host: Options,
-    /// The bearer token, over HTTP.
-    pub token: Option<String>,
     /// Options of the protocol's own.
     pub own: OptionValues,
 }

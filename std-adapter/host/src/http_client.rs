@@ -95,9 +95,85 @@ pub(crate) struct Bounds {
 }
 
 /// Sends `body` and returns the body of a 2xx answer.
-pub(crate) async fn post(url: &str, token: Option<&str>, body: Vec<u8>, bounds: Bounds) -> Result<Vec<u8>, HttpError> {
-    let exchange = exchange(url, token, Some(body), bounds.limit);
+pub(crate) async fn post(
+    url: &str,
+    credentials: Option<&Credentials>,
+    body: Vec<u8>,
+    bounds: Bounds,
+) -> Result<Vec<u8>, HttpError> {
+    let exchange = exchange(url, credentials, Some(body), bounds.limit);
     timeout(bounds.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
+}
+
+/// What is sent to a server with each request, and to no other server.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    headers: Vec<(String, String)>,
+}
+
+impl Credentials {
+    /// With a bearer token.
+    #[must_use]
+    pub fn with_token(self, token: &str) -> Self {
+        self.with("authorization".to_owned(), format!("Bearer {token}"))
+    }
+
+    /// With a header, `NAME: VALUE`. It replaces one of the same name.
+    ///
+    /// # Errors
+    /// It is not a header, or one that the connection or the protocol sets.
+    pub fn with_header(self, text: &str) -> Result<Self, String> {
+        let (name, value) = header(text)?;
+        Ok(self.with(name.to_ascii_lowercase(), value))
+    }
+
+    fn with(mut self, name: String, value: String) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// The headers, their names in small letters.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl std::fmt::Debug for Credentials {
+    /// The names alone: the values are secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.headers.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Headers that only the HTTP client and the protocols may set.
+const OURS: [&str; 8] =
+    ["accept", "connection", "content-length", "content-type", "host", "te", "transfer-encoding", "upgrade"];
+
+/// Reads a header, `NAME: VALUE`.
+///
+/// # Errors
+/// It has no colon, RFC 9110 §5 does not allow the name or the value, or the header is not the caller's to choose.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    let Some((name, value)) = text.split_once(':') else {
+        // It may be a secret by itself.
+        return Err("a header is NAME: VALUE, such as X-Rig: bench-3".to_owned());
+    };
+    let (name, value) = (name.trim(), value.trim());
+    header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not the name of a header"))?;
+    let lower = name.to_ascii_lowercase();
+    if OURS.contains(&lower.as_str()) {
+        return Err(format!("header {name}: it is set by the connection, and cannot be chosen"));
+    }
+    if header::HeaderValue::from_str(value).is_err() {
+        return Err(format!("header {name}: its value has characters that a header cannot have"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(crate) fn parse(url: &str) -> Result<Uri, HttpError> {
@@ -113,16 +189,15 @@ pub(crate) fn parse(url: &str) -> Result<Uri, HttpError> {
 /// A `POST` of a body, or a `GET` where there is none.
 pub(crate) async fn exchange(
     url: &str,
-    token: Option<&str>,
+    credentials: Option<&Credentials>,
     body: Option<Vec<u8>>,
     limit: usize,
 ) -> Result<Vec<u8>, HttpError> {
     let (uri, mut sender, connection) = open(url).await?;
     let method = if body.is_some() { Method::POST } else { Method::GET };
-    let bearer = token.map(|token| format!("Bearer {token}"));
-    let mut headers = vec![("accept", "application/json")];
-    headers.extend(body.as_ref().map(|_| ("content-type", "application/json")));
-    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let own = [("accept", Some("application/json")), ("content-type", body.as_ref().map(|_| "application/json"))];
+    let mut headers: Vec<(&str, &str)> = credentials.into_iter().flat_map(Credentials::headers).collect();
+    headers.extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
     let request = head(&uri, method, &headers, body.unwrap_or_default())?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;

@@ -55,3 +55,4 @@ mod waza;
 
 pub use gevals::proxy;
 pub use host::*;
+pub use http_client::Credentials;

@@ -13,6 +13,11 @@ pub const ALL: &[&Protocol] = &[
     &crate::mcp::PROTOCOL,
 ];
 
+/// The protocol in which an extension tells most of itself: the types of its results, and what its operations change.
+pub fn of_agents() -> Option<&'static Protocol> {
+    named("mcp")
+}
+
 /// The protocol of that name.
 pub fn named(name: &str) -> Option<&'static Protocol> {
     ALL.iter().find(|protocol| protocol.name == name).copied()

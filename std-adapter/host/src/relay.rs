@@ -31,7 +31,7 @@
 use std::fmt;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ use crate::lines::on_one_line;
 use crate::protocol::Protocol;
 use crate::protocols;
 use crate::target::Target;
+use rigline_std::sync::lock;
 
 /// How long a description may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,8 +64,7 @@ const CODES: usize = 64;
 
 /// An extension that is somewhere else. See the [module](self).
 pub struct Relay {
-    manifest: &'static Manifest,
-    schemas: Schemas,
+    known: Arc<Mutex<Known>>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
@@ -118,6 +118,36 @@ struct Fault {
     message: String,
 }
 
+/// What the other end has, or had when it was last there.
+struct Known {
+    manifest: &'static Manifest,
+    schemas: Arc<Schemas>,
+    /// The manifest's text. Another one is another manifest.
+    text: String,
+    /// Why it is not there, if it is not.
+    absence: Option<String>,
+}
+
+/// What a relay has learnt about the other end, for [`Relay::watch`].
+#[derive(Debug, Clone)]
+pub enum Seen {
+    /// It is there, and this is its description.
+    Present(Box<Described>),
+    /// It is not there, for this reason.
+    Absent(String),
+}
+
+/// Gets what a relay learns.
+pub type OnSeen = Arc<dyn Fn(&Seen) + Send + Sync>;
+
+/// The only operation where the other end has never been there.
+const FIND: &str = "find_board";
+
+static NOTHING_KNOWN: Manifest =
+    Manifest::new("rigline", env!("CARGO_PKG_VERSION")).operations(&[Operation::new(FIND, Schema::OBJECT)
+        .description("Looks for the board, which is not there. Its tools are listed once it is found.")
+        .effects(Effects::READ_ONLY)]);
+
 impl Relay {
     /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
     /// the connection, so it must not be called in an async context.
@@ -141,6 +171,32 @@ impl Relay {
         first: Option<&'static Protocol>,
     ) -> Result<Self, RelayError> {
         options.reconnect = true;
+        Self::start(target, options, first, None)
+    }
+
+    /// As [`connect_by`](Self::connect_by), for another end that comes and goes, and whose operations may be others when it comes again. If it
+    /// is not there, the relay has the operations of `last`, marked as absent; each call looks for it, and says why it was not found.
+    /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
+    ///
+    /// # Errors
+    /// No thread can be started, or the target is a program that cannot be started.
+    pub fn watch(
+        target: &Target,
+        options: Options,
+        first: Option<&'static Protocol>,
+        last: Option<Described>,
+        told: OnSeen,
+    ) -> Result<Self, RelayError> {
+        Self::start(target, options, first, Some((told, last)))
+    }
+
+    fn start(
+        target: &Target,
+        mut options: Options,
+        first: Option<&'static Protocol>,
+        watch: Option<(OnSeen, Option<Described>)>,
+    ) -> Result<Self, RelayError> {
+        let (watch, last) = watch.unzip();
         let (log, logs) = mpsc::unbounded_channel();
         let others = options.listener.take();
         let takes_logs = first.is_some();
@@ -152,24 +208,46 @@ impl Relay {
         let (jobs, queue) = mpsc::channel(1);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // What can come later is waited for; a program is there or is not.
+        let may_come = watch.is_some() && !matches!(target, Target::Exec(_) | Target::Replay(_) | Target::Sim);
+        let known = Arc::new(Mutex::new(Known::absent(last.flatten().as_ref(), String::new())));
+        let shared = Arc::clone(&known);
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                match connect(&target, options.clone(), first).await {
+                let opened = connect(&target, options.clone(), first).await;
+                let opened = match opened {
                     Ok((upstream, described)) => {
-                        let _ = tell.send(Ok(described));
-                        pass_on(upstream, queue, || connect(&target, options.clone(), first)).await;
+                        *lock(&shared) = Known::present(&described);
+                        watch.iter().for_each(|watch| watch(&Seen::Present(Box::new(described.clone()))));
+                        Some(upstream)
+                    }
+                    Err(error) if may_come => {
+                        lock(&shared).go(&error.to_string());
+                        watch.iter().for_each(|watch| watch(&Seen::Absent(error.to_string())));
+                        None
                     }
                     Err(error) => {
                         let _ = tell.send(Err(error));
+                        return;
                     }
+                };
+                let _ = tell.send(Ok(()));
+                // Later on, nothing is waited for.
+                let mut later = options.clone();
+                if watch.is_some() {
+                    later.wait = Duration::ZERO;
                 }
+                pass_on(opened, queue, &shared, watch, may_come, || connect(&target, later.clone(), first)).await;
             });
             runtime.shutdown_background();
         })?;
-        let described = told.recv().map_err(io::Error::other)??;
-        let schemas = Schemas::of(&described.manifest.operations);
-        let manifest = lasting(described);
-        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+        told.recv().map_err(io::Error::other)??;
+        Ok(Self { known, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+    }
+
+    /// Why the other end is not there, if it is not: only of a relay that [watches](Self::watch).
+    pub fn absence(&self) -> Option<String> {
+        lock(&self.known).absence.clone()
     }
 
     /// Ends the connection, so that another program may have the target. The next call opens it again.
@@ -282,9 +360,66 @@ fn pass_log_on(log: &Log, scale: &mut Option<f64>, cx: &mut Context<'_>) {
     }
 }
 
+impl Known {
+    fn present(described: &Described) -> Self {
+        Self {
+            manifest: lasting(described),
+            schemas: Arc::new(Schemas::of(&described.manifest.operations)),
+            text: described.manifest.text.clone(),
+            absence: None,
+        }
+    }
+
+    fn absent(last: Option<&Described>, why: String) -> Self {
+        let mut known = match last {
+            Some(last) => Self::present(last),
+            None => Self {
+                manifest: &NOTHING_KNOWN,
+                schemas: Arc::new(Schemas::of(&[])),
+                text: String::new(),
+                absence: None,
+            },
+        };
+        known.go(&why);
+        known
+    }
+
+    /// It is not there any more: its operations are marked.
+    fn go(&mut self, why: &str) {
+        if self.absence.is_none() {
+            self.manifest = marked(self.manifest);
+        }
+        self.absence = Some(why.to_owned());
+    }
+
+    /// Takes a description; returns whether it is news.
+    fn come(&mut self, described: &Described) -> bool {
+        if self.absence.is_none() && self.text == described.manifest.text {
+            return false;
+        }
+        *self = Self::present(described);
+        true
+    }
+}
+
+/// A manifest whose operations say that the other end is not there.
+fn marked(manifest: &'static Manifest) -> &'static Manifest {
+    const MARK: &str = "Absent: the board is not plugged in, and a call says what is missing.";
+    let operations = manifest.operations.iter().map(|operation| {
+        let mut marked = *operation;
+        if operation.name != FIND {
+            marked.description = leak(format!("{MARK} {}", operation.description));
+        }
+        marked
+    });
+    let mut lasting = manifest.operations(Vec::leak(operations.collect()));
+    lasting.description = leak(format!("{MARK} {}", manifest.description).trim_end().to_owned());
+    Box::leak(Box::new(lasting))
+}
+
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay").field("to", &self.manifest.name).finish_non_exhaustive()
+        f.debug_struct("Relay").field("to", &lock(&self.known).manifest.name).finish_non_exhaustive()
     }
 }
 
@@ -299,16 +434,17 @@ impl Drop for Relay {
 
 impl Extension for Relay {
     fn manifest(&self) -> &'static Manifest {
-        self.manifest
+        lock(&self.known).manifest
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let mut args = call.args_json().as_str().to_owned();
+        let schemas = Arc::clone(&lock(&self.known).schemas);
         if call.has_numeric_strings() {
-            args = self.schemas.with_numbers(call.operation(), &args);
+            args = schemas.with_numbers(call.operation(), &args);
         }
         // Not every extension checks its arguments.
-        if let Some(refusal) = self.schemas.refusal(call.operation(), &args) {
+        if let Some(refusal) = schemas.refusal(call.operation(), &args) {
             return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
         }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
@@ -330,13 +466,18 @@ impl Extension for Relay {
             let Self { jobs, logs, .. } = &mut *self;
             let mut answer = pin!(ask(jobs.as_ref(), request));
             let mut scale = None;
-            loop {
+            let answer = loop {
                 tokio::select! {
                     biased;
                     Some(log) = logs.recv() => pass_log_on(&log, &mut scale, cx),
                     answer = &mut answer => break answer,
                 }
+            };
+            // They came before it, on another thread.
+            while let Ok(log) = logs.try_recv() {
+                pass_log_on(&log, &mut scale, cx);
             }
+            answer
         };
         for (name, value) in &outputs {
             // The other end may have written it on many lines.
@@ -375,36 +516,85 @@ impl Extension for Relay {
     }
 }
 
+/// How often an end that comes and goes is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Forwards calls until the relay is dropped.
 async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
-    upstream: Box<dyn Client>,
+    mut open: Option<Box<dyn Client>>,
     mut queue: mpsc::Receiver<Job>,
+    known: &Mutex<Known>,
+    watch: Option<OnSeen>,
+    may_come: bool,
     connect: impl Fn() -> F,
 ) {
-    let mut open = Some(upstream);
-    while let Some(job) = queue.recv().await {
+    let mut is_released = false;
+    loop {
+        let look = async {
+            match &watch {
+                Some(_) if !is_released => tokio::time::sleep(LOOK).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let job = tokio::select! {
+            biased;
+            job = queue.recv() => job,
+            () = look => {
+                if let Some(watch) = &watch {
+                    look_for(&mut open, known, watch, may_come, &connect).await;
+                }
+                continue;
+            }
+        };
         let (request, mut answer) = match job {
-            Job::Call { request, answer } => (request, answer),
-            Job::Release(done) => {
+            None => break,
+            Some(Job::Call { request, answer }) => (request, answer),
+            Some(Job::Release(done)) => {
                 if let Some(upstream) = open.take() {
                     let _ = upstream.close().await;
                 }
+                is_released = true;
                 let _ = done.send(());
                 continue;
             }
         };
+        is_released = false;
         // The caller may be gone.
         if answer.is_closed() {
             continue;
+        }
+        if watch.is_some() && open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
+            open = None;
         }
         let called = async {
             let upstream = match &mut open {
                 Some(upstream) => upstream,
                 None => match connect().await {
-                    Ok((upstream, _)) => open.insert(upstream),
-                    Err(error) => return unanswered(&error, error.is_timeout()),
+                    Ok((upstream, described)) => {
+                        if let Some(watch) = &watch
+                            && lock(known).come(&described)
+                        {
+                            watch(&Seen::Present(Box::new(described)));
+                        }
+                        open.insert(upstream)
+                    }
+                    Err(error) => {
+                        if let Some(watch) = &watch {
+                            let was_there = lock(known).absence.is_none();
+                            lock(known).go(&error.to_string());
+                            if was_there {
+                                watch(&Seen::Absent(error.to_string()));
+                            }
+                        }
+                        return unanswered(&error, error.is_timeout());
+                    }
                 },
             };
+            if request.operation == FIND && watch.is_some() {
+                let name = lock(known).manifest.name;
+                let said = format!("found {name}: list the tools again");
+                return Answer { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
+            }
             match upstream.call(&request).await {
                 Ok(answer) => relayed(answer),
                 Err(error) => unanswered(&error, error.is_timeout()),
@@ -425,6 +615,47 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
     }
     if let Some(upstream) = open {
         let _ = upstream.close().await;
+    }
+}
+
+/// Looks whether the other end has come, gone, or changed.
+async fn look_for<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
+    open: &mut Option<Box<dyn Client>>,
+    known: &Mutex<Known>,
+    watch: &OnSeen,
+    may_come: bool,
+    connect: &impl Fn() -> F,
+) {
+    if open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
+        *open = None;
+    }
+    let described = match open {
+        Some(upstream) => {
+            if !upstream.has_changed() {
+                return;
+            }
+            described(&mut **upstream, DESCRIBE_TIMEOUT).await.map_err(RelayError::from)
+        }
+        // A program is started when it is called.
+        None if !may_come => return,
+        None => connect().await.map(|(upstream, described)| {
+            *open = Some(upstream);
+            described
+        }),
+    };
+    match described {
+        Ok(described) => {
+            if lock(known).come(&described) {
+                watch(&Seen::Present(Box::new(described)));
+            }
+        }
+        Err(error) => {
+            let was_there = lock(known).absence.is_none();
+            lock(known).go(&error.to_string());
+            if was_there {
+                watch(&Seen::Absent(error.to_string()));
+            }
+        }
     }
 }
 
@@ -483,8 +714,8 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 }
 
 /// The description as a manifest, which lasts as long as the process: a relay has one.
-fn lasting(described: Described) -> &'static Manifest {
-    let Described { manifest, kind, has_typed_outputs, .. } = &described;
+fn lasting(described: &Described) -> &'static Manifest {
+    let Described { manifest, kind, has_typed_outputs, .. } = described;
     // From the text, whose numbers have all their digits.
     let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
     let schema = |operation: &str, member: &str| {

@@ -191,16 +191,20 @@ fn is_preflight(request: &Request) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// What pages may send. Which of them a path answers, the request itself learns.
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+/// What requests have in every protocol. A browser names those that it will send beside these.
+const HEADERS: &str = "authorization, content-type, accept, last-event-id";
+
 /// It may: the request itself is checked when it comes.
 fn preflight(asked: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    for (wanted, allowed) in [
-        (header::ACCESS_CONTROL_REQUEST_METHOD, header::ACCESS_CONTROL_ALLOW_METHODS),
-        (header::ACCESS_CONTROL_REQUEST_HEADERS, header::ACCESS_CONTROL_ALLOW_HEADERS),
-    ] {
-        if let Some(value) = asked.get(wanted) {
-            response.headers_mut().insert(allowed, value.clone());
-        }
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(HEADERS));
+    // There may be many, so that they stand in a field of their own.
+    if let Some(value) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, value.clone());
     }
     response
 }

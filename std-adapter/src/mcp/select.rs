@@ -1,14 +1,18 @@
 //! An extension with some of its operations only.
 
-use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
+use std::sync::Mutex;
+
+use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Operation, Outcome};
+
+use crate::sync::lock;
 
 /// An extension that offers only what was chosen. The rest is as if it were not there.
 #[derive(Debug)]
 pub struct Selected<E> {
     inner: E,
-    manifest: &'static Manifest,
-    /// Where the operations are in the inner manifest.
-    places: Vec<usize>,
+    selection: Selection,
+    /// The inner manifest, which may become another one, and what is left of it.
+    manifests: Mutex<(&'static Manifest, &'static Manifest)>,
 }
 
 /// What is chosen.
@@ -24,49 +28,75 @@ impl<E: Extension> Selected<E> {
     /// The extension with the operations that are chosen. Its manifest lasts as long as the process.
     ///
     /// # Errors
-    /// There is no operation of one of the names.
+    /// There is no operation of one of the names, or none is left.
     pub fn new(inner: E, selection: &Selection) -> Result<Self, String> {
         let all = inner.manifest();
-        let is = |place: usize, name: &str| {
-            all.operations
-                .get(place)
-                .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.bytes()))
-        };
-        // As the tools' names have `_` for `-`, either spelling will do, the exact one first.
-        let own = |name: &String| {
-            let dashed = |name: &str| name.replace('_', "-");
-            let is_known = (0..all.operations.len()).any(|place| is(place, name));
-            let alike =
-                all.operations.iter().map(|operation| operation.name).find(|known| dashed(known) == dashed(name));
-            alike.filter(|_| !is_known).map_or_else(|| name.clone(), str::to_owned)
-        };
-        let allowed: Vec<String> = selection.allowed.iter().map(own).collect();
-        for name in &allowed {
-            if !(0..all.operations.len()).any(|place| is(place, name)) {
+        let allowed = &selection.allowed;
+        for name in allowed {
+            if !all.operations.iter().any(|operation| is_named(all, operation, name)) {
                 let known: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
                 return Err(format!("{} has no operation `{name}`; it has {}", all.name, known.join(", ")));
             }
         }
-        let places: Vec<usize> = (0..all.operations.len())
-            .filter(|place| allowed.is_empty() || allowed.iter().any(|name| is(*place, name)))
-            .filter(|place| {
-                let effects = all.operations.get(*place).and_then(|operation| operation.effects);
-                !selection.read_only || effects.is_some_and(|effects| effects.read_only)
-            })
-            .collect();
-        let operations: Vec<_> = places.iter().filter_map(|place| all.operations.get(*place)).copied().collect();
-        let manifest = Box::leak(Box::new(all.operations(Vec::leak(operations))));
-        Ok(Self { inner, manifest, places })
+        let left = left(all, selection);
+        if left.operations.is_empty() && selection.read_only && !all.operations.is_empty() {
+            return Err(match allowed.as_slice() {
+                [] => format!("{} marks no operation as read-only, so that none is left", all.name),
+                names => {
+                    format!(
+                        "{} does not mark {} as read-only, so that no operation is left",
+                        all.name,
+                        names.join(", ")
+                    )
+                }
+            });
+        }
+        Ok(Self { inner, selection: selection.clone(), manifests: Mutex::new((all, left)) })
     }
+
+    /// As [`new`](Self::new), for an extension that may have other operations later: what it has not is not offered.
+    pub fn of_what_comes(inner: E, selection: &Selection) -> Self {
+        let all = inner.manifest();
+        let manifests = Mutex::new((all, left(all, selection)));
+        Self { inner, selection: selection.clone(), manifests }
+    }
+}
+
+/// Whether a name means an operation. As the tools' names have `_` for `-`, either spelling will do, the exact one first.
+fn is_named(all: &Manifest, operation: &Operation, name: &str) -> bool {
+    let is = |operation: &Operation| operation.name == name || operation.identifier().eq(name.bytes());
+    let dashed = |name: &str| name.replace('_', "-");
+    is(operation) || (!all.operations.iter().any(is) && dashed(operation.name) == dashed(name))
+}
+
+/// The manifest with the operations that are chosen. It lasts as long as the process.
+fn left(all: &'static Manifest, selection: &Selection) -> &'static Manifest {
+    let is_allowed = |operation: &&Operation| {
+        let allowed = &selection.allowed;
+        let is_harmless = operation.effects.is_some_and(|effects| effects.read_only);
+        (allowed.is_empty() || allowed.iter().any(|name| is_named(all, operation, name)))
+            && (!selection.read_only || is_harmless)
+    };
+    if selection.allowed.is_empty() && !selection.read_only {
+        return all;
+    }
+    let operations: Vec<_> = all.operations.iter().filter(is_allowed).copied().collect();
+    Box::leak(Box::new(all.operations(Vec::leak(operations))))
 }
 
 impl<E: Extension> Extension for Selected<E> {
     fn manifest(&self) -> &'static Manifest {
-        self.manifest
+        let all = self.inner.manifest();
+        let mut manifests = lock(&self.manifests);
+        if !std::ptr::eq(manifests.0, all) {
+            *manifests = (all, left(all, &self.selection));
+        }
+        manifests.1
     }
 
     async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        call.index = self.places.get(call.index).copied().unwrap_or(usize::MAX);
+        let is_called = |operation: &Operation| operation.name == call.operation();
+        call.index = self.inner.manifest().operations.iter().position(is_called).unwrap_or(usize::MAX);
         self.inner.call(call, cx).await
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use embedded_io_async::{ErrorType, Write};
 use tokio::sync::Notify;
 
+use super::between::{Between, Passing};
 use super::stop::Stop;
 use super::{HOST_LINE_LIMIT, system};
 use crate::stderr::complain;
@@ -104,6 +105,12 @@ impl Output {
     /// Sends a log line without waiting for its reader; false if more than `most` bytes would wait then, or writing failed.
     pub(super) fn send_log(self: &Arc<Self>, line: &[u8], most: usize) -> bool {
         matches!(self.send(line, most), Ok(Sent::Written | Sent::Waits))
+    }
+
+    /// Sends a line that nobody waits for.
+    pub(super) fn send_own(self: &Arc<Self>, line: &[u8]) {
+        // A client that is gone is noticed elsewhere.
+        let _ = self.send(line, usize::MAX);
     }
 
     /// Writes no more, once what waits is out. Gives up on a reader that takes nothing for a while.
@@ -227,11 +234,12 @@ impl Output {
 pub(super) struct Lines {
     output: Arc<Output>,
     stop: Arc<Stop>,
+    between: Option<Arc<dyn Between>>,
 }
 
 impl Lines {
-    pub(super) fn new(output: Arc<Output>, stop: Arc<Stop>) -> Self {
-        Self { output, stop }
+    pub(super) fn new(output: Arc<Output>, stop: Arc<Stop>, between: Option<Arc<dyn Between>>) -> Self {
+        Self { output, stop, between }
     }
 }
 
@@ -241,10 +249,21 @@ impl ErrorType for Lines {
 
 impl Write for Lines {
     async fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let length = line.len();
+        let instead;
+        let line = match self.between.as_ref().map_or(Passing::On, |between| between.sent(line)) {
+            Passing::On => line,
+            Passing::Instead(mut other) => {
+                other.push(b'\n');
+                instead = other;
+                instead.as_slice()
+            }
+            Passing::Kept => return Ok(length),
+        };
         if self.output.send(line, usize::MAX)? != Sent::Written {
             self.output.drain(&self.stop).await?;
         }
-        Ok(line.len())
+        Ok(length)
     }
 
     async fn flush(&mut self) -> io::Result<()> {

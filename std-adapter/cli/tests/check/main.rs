@@ -126,7 +126,6 @@ fn expect_of_http(fault: &'static str) -> Result<(), Failed> {
     let settings = Settings {
         target: Target::Http(mcp::listen(fault)),
         options: Options::default(),
-        token: None,
         timeout: Duration::from_secs(20),
         plan: Plan::default(),
         own: OptionValues::default(),

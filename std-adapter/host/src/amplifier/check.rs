@@ -43,9 +43,6 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     let cases = settings.chosen(CASES)?;
     let mut host =
         Host::new(&settings.target, &settings.options).map_err(|error| ClientError::usage(error.to_string()))?;
-    if let Some(token) = &settings.token {
-        host = host.with_token(token);
-    }
     host.timeout = settings.timeout;
     let mut plan = settings.plan;
     let described = host.describe().await.map(|description| description.capabilities).unwrap_or_default();

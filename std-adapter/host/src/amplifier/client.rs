@@ -22,13 +22,7 @@ struct AmplifierClient {
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
-    Box::pin(async move {
-        let mut host = Host::new(target, &options.host)?;
-        if let Some(token) = &options.token {
-            host = host.with_token(token);
-        }
-        client(host, &options)
-    })
+    Box::pin(async move { client(Host::new(target, &options.host)?, &options) })
 }
 
 /// A client over what `dialer` opens, which leads to `target`.

@@ -14,7 +14,7 @@ use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
 use crate::host as rigline_host;
 use crate::host::wire::{self, Connect};
-use crate::http_client::{self, Bounds, HttpError};
+use crate::http_client::{self, Bounds, Credentials, HttpError};
 use crate::target::Target;
 use rigline_std::clock::millis;
 
@@ -50,12 +50,12 @@ pub struct Host {
 pub enum Place {
     /// At the other end of lines: a program, a port, a socket.
     Lines(Lines),
-    /// At an address, with a token if it wants one.
+    /// At an address.
     Http {
         /// The address, to which `/invoke` and so on are added.
         url: String,
-        /// The bearer token.
-        token: Option<String>,
+        /// What it is sent with each request.
+        credentials: Credentials,
     },
 }
 
@@ -89,7 +89,8 @@ impl Host {
             // The address with the path of a call, which is what servers print and documents show, means the same server.
             Target::Http(url) => {
                 let base = url.trim_end_matches('/');
-                Ok(Self::at(Place::Http { url: base.strip_suffix("/invoke").unwrap_or(base).to_owned(), token: None }))
+                let url = base.strip_suffix("/invoke").unwrap_or(base).to_owned();
+                Ok(Self::at(Place::Http { url, credentials: options.credentials.clone() }))
             }
             target => {
                 let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
@@ -126,15 +127,6 @@ impl Host {
     /// Whether at the other end is a device, most likely, which has memory for messages of so many bytes and no more.
     pub(crate) fn is_device(&self) -> bool {
         self.is_device
-    }
-
-    /// Sends this bearer token, over HTTP.
-    #[must_use]
-    pub fn with_token(mut self, bearer: &str) -> Self {
-        if let Place::Http { token, .. } = &mut self.place {
-            *token = Some(bearer.into());
-        }
-        self
     }
 
     /// Asks whether the module is well; it has 2 s to say so.
@@ -204,10 +196,10 @@ impl Host {
     pub async fn raw(&mut self, path: &str, text: &str, limit: Duration) -> Result<String, CallError> {
         let most = self.limit;
         match &mut self.place {
-            Place::Http { url, token } => {
+            Place::Http { url, credentials } => {
                 let url = format!("{}/{path}", url.trim_end_matches('/'));
                 let bounds = Bounds { timeout: limit, limit: most };
-                let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
+                let answer = http_client::post(&url, Some(credentials), text.as_bytes().to_vec(), bounds).await;
                 match answer {
                     Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {

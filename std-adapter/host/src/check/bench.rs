@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect, RawConnection};
 use crate::host::{Child, Direction, Exit, HostError, Options};
+use crate::http_client::Credentials;
 use crate::target::Target;
 
 /// The number of lines of an exchange that are kept, and the number of bytes of each.
@@ -34,8 +35,8 @@ pub struct Bench {
     /// The operations that may run, with their arguments. If there are none, `identify` is called if the manifest has
     /// it.
     pub calls: Vec<(String, Value)>,
-    /// The bearer token, over HTTP.
-    pub(crate) token: Option<String>,
+    /// What an HTTP server is sent with each request.
+    pub(crate) credentials: Credentials,
     notes: Rc<RefCell<Notes>>,
     manifest: Option<Result<String, CaseFailure>>,
     /// Why there is no session. If the first attempt failed, there is no further one.
@@ -90,7 +91,7 @@ impl Bench {
             options: options.clone(),
             timeout: Duration::from_secs(5),
             calls: Vec::new(),
-            token: None,
+            credentials: Credentials::default(),
             notes: Rc::default(),
             manifest: None,
             unreachable: RefCell::default(),

@@ -36,8 +36,6 @@ pub struct Settings {
     pub target: Target,
     /// How it is reached.
     pub options: Options,
-    /// The bearer token, over HTTP.
-    pub token: Option<String>,
     /// The time limit for each answer.
     pub timeout: Duration,
     /// The operations that may run, and where transcripts go.
@@ -83,7 +81,7 @@ pub(crate) async fn run_on(
     report: &mut dyn FnMut(&CaseResult),
 ) -> Result<Report, ClientError> {
     bench.timeout = settings.timeout;
-    bench.token = settings.token;
+    bench.credentials = settings.options.credentials;
     if bench.calls.is_empty() {
         bench.calls = calls(&settings.plan);
     }

@@ -96,6 +96,10 @@ impl Client for GevalsClient {
         })
     }
 
+    fn is_lost(&self) -> bool {
+        !self.host.is_connected()
+    }
+
     fn cancel(&mut self) -> Pending<'_, ()> {
         // What keeps the extension from coming back fails the next call, too.
         Box::pin(async { drop(self.host.cancel().await) })

@@ -102,6 +102,7 @@ pub use rig_lock::names as rig_names;
 
 pub use crate::record::Direction;
 
+use crate::http_client::Credentials;
 use crate::record::Recorder;
 use crate::target::Target;
 pub(crate) use connection::{Completion, Connection, End, RequestError, SHOWN_SKIPPED};
@@ -162,6 +163,8 @@ pub struct Options {
     pub sim_program: Option<PathBuf>,
     /// The folders in which serial ports are searched [default: [`Roots::of_environment`]].
     pub roots: Roots,
+    /// What an HTTP server is sent with each request.
+    pub credentials: Credentials,
     /// Gets every event.
     pub listener: Option<Listener>,
     /// Gets every line.
@@ -189,6 +192,7 @@ impl Default for Options {
             env: Vec::new(),
             sim_program: None,
             roots: Roots::of_environment(),
+            credentials: Credentials::default(),
             listener: None,
             traffic: None,
             recorder: None,

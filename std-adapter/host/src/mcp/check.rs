@@ -86,9 +86,10 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     }
     match &settings.target {
         Target::Http(url) => {
-            let (url, token, limit) = (url.clone(), settings.token.clone(), settings.options.line_limit);
+            let (url, limit) = (url.clone(), settings.options.line_limit);
+            let credentials = settings.options.credentials.clone();
             http_client::parse(&url).map_err(|error| ClientError::usage(error.to_string()))?;
-            let dialer = Box::new(HttpDialer { url, token, limit });
+            let dialer = Box::new(HttpDialer { url, credentials, limit });
             let bench = Bench::over(dialer, &settings.target, &settings.options);
             run_on(cases, with_tools(bench, &settings).await, settings, report).await
         }
@@ -103,7 +104,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
 async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
     bench.calls = calls_of(&settings.plan);
     bench.timeout = settings.timeout;
-    bench.token.clone_from(&settings.token);
+    bench.credentials.clone_from(&settings.options.credentials);
     if !bench.calls.is_empty()
         && let Ok(mut peer) = session(&bench).await
         && let Ok(tools) = tools(&mut peer, false).await

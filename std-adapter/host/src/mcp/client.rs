@@ -8,6 +8,7 @@
 //! Replies stay JSON texts, so that their numbers keep all their digits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::client::Request;
@@ -42,6 +43,8 @@ struct McpClient {
     open: Option<Open>,
     /// The next progress token.
     next: u64,
+    /// The server has said that its tools are others.
+    has_changed: Arc<AtomicBool>,
 }
 
 struct Open {
@@ -57,18 +60,21 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let dialer: Box<dyn Connect> = match target {
             Target::Http(url) => {
                 let (url, limit) = (url.clone(), options.host.line_limit);
-                Box::new(super::stream::HttpDialer { url, token: options.token, limit })
+                Box::new(super::stream::HttpDialer { url, credentials: options.host.credentials.clone(), limit })
             }
             _ => wire::dialer(target, &options.host)?,
         };
         let mut options = options.host;
-        options.listener = options.listener.map(with_logs);
-        Ok(Box::new(McpClient { dialer, options: Arc::new(options), open: None, next: 1 }) as Box<dyn Client>)
+        let has_changed = Arc::<AtomicBool>::default();
+        let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
+        options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
+        let options = Arc::new(options);
+        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, has_changed }) as Box<dyn Client>)
     })
 }
 
 /// A listener that gets what MCP's servers say in notifications as logs.
-pub(crate) fn with_logs(listener: Listener) -> Listener {
+pub(crate) fn with_logs(listener: Listener, has_changed: Arc<AtomicBool>) -> Listener {
     Arc::new(move |event: &Event| {
         let EventKind::Notification { method, params } = &event.kind else { return listener(event) };
         match log_of(method, params) {
@@ -76,7 +82,8 @@ pub(crate) fn with_logs(listener: Listener) -> Listener {
                 let extension = Arc::clone(&event.extension);
                 listener(&Event { time: event.time, extension, kind: EventKind::Log(log) });
             }
-            // That a list has changed, and the like, says nothing to who calls once.
+            // This and the like say nothing to who calls once.
+            None if method == "notifications/tools/list_changed" => has_changed.store(true, Ordering::Release),
             None if method.starts_with("notifications/") => {}
             None => listener(event),
         }
@@ -255,9 +262,10 @@ pub(crate) async fn client_of(
     options: Arc<Options>,
     connection: Connection,
     server: String,
+    has_changed: Arc<AtomicBool>,
 ) -> Result<Box<dyn Client>, ClientError> {
     let open = Some(Open { connection, server: Some(server), pending: None });
-    let mut client = McpClient { dialer, options, open, next: 1 };
+    let mut client = McpClient { dialer, options, open, next: 1, has_changed };
     client.notify("notifications/initialized", None).await?;
     Ok(Box::new(client))
 }
@@ -358,6 +366,14 @@ impl Client for McpClient {
             true => &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::FailureKinds, Part::OwnCodes],
             false => &[],
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.connection.ended().is_some())
+    }
+
+    fn has_changed(&mut self) -> bool {
+        self.has_changed.swap(false, Ordering::AcqRel)
     }
 
     fn cancel(&mut self) -> Pending<'_, ()> {

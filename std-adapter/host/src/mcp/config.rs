@@ -1,4 +1,17 @@
 //! What makes a client find a server: the entry in the client's own configuration file.
+//!
+//! | client | file | member | a server at a URL | a variable in a header | read in |
+//! |---|---|---|---|---|---|
+//! | Claude Code | `.mcp.json` of the project | `mcpServers` | `type: http`, `url`, `headers` | `${VAR}` | code.claude.com/docs/en/mcp |
+//! | Claude Desktop | `claude_desktop_config.json` | `mcpServers` | none: it drops such entries, so that the command is started instead | | anthropics/claude-code#37286, anthropics/claude-ai-mcp#120 |
+//! | Cursor | `.cursor/mcp.json` | `mcpServers` | `url`, `headers` | `${env:VAR}` | cursor.com/docs/mcp |
+//! | Visual Studio Code | `.vscode/mcp.json` | `servers` | `type: http`, `url`, `headers` | `${env:VAR}` | microsoft/vscode-docs, mcp-configuration.md; microsoft/vscode#245237 |
+//! | Codex | `.codex/config.toml` of the user | `mcp_servers` | `url`, `http_headers` | `bearer_token_env_var`, `env_http_headers` | developers.openai.com/codex/mcp |
+//! | Gemini CLI | `.gemini/settings.json` | `mcpServers` | `httpUrl`, `headers` | `${VAR}` | google-gemini/gemini-cli, docs/tools/mcp-server.md |
+//! | Windsurf | `mcp_config.json` of the user | `mcpServers` | `serverUrl`, `headers` | `${env:VAR}` | docs.windsurf.com/windsurf/cascade/mcp |
+//!
+//! A file is edited in place. Comments, the order of members, escapes, indentation, line ends, a byte order mark and trailing commas stay as
+//! they are, and so does what an entry has beside the members that are set.
 
 use std::fmt;
 use std::io;
@@ -7,6 +20,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::files;
+
+mod json;
+mod splice;
+mod toml;
 
 /// The longest configuration file that is edited, in bytes.
 const LONGEST: u64 = 8 << 20;
@@ -42,7 +59,81 @@ pub enum Server {
         args: Vec<String>,
     },
     /// It sends requests to this URL.
-    Url(String),
+    Url {
+        /// The URL.
+        url: String,
+        /// What it sends with each request.
+        headers: Vec<Header>,
+    },
+}
+
+/// A header of each request. `${NAME}` in its value stands for an environment variable of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    name: String,
+    value: String,
+}
+
+impl Header {
+    /// `Authorization: Bearer …`, with the token in an environment variable.
+    ///
+    /// # Errors
+    /// It is not the name of a variable.
+    pub fn bearer(variable: &str) -> Result<Self, String> {
+        if is_variable(variable) {
+            Ok(Self { name: "Authorization".to_owned(), value: format!("Bearer ${{{variable}}}") })
+        } else {
+            Err(format!("`{variable}` is not the name of an environment variable"))
+        }
+    }
+
+    /// The text of the value, where `written` writes a variable.
+    fn value(&self, written: impl Fn(&str) -> String) -> String {
+        let (mut text, mut rest) = (String::new(), self.value.as_str());
+        while let Some((before, after)) = rest.split_once("${") {
+            text += before;
+            match after.split_once('}') {
+                Some((name, after)) if is_variable(name) => {
+                    text += &written(name);
+                    rest = after;
+                }
+                _ => {
+                    text += "${";
+                    rest = after;
+                }
+            }
+        }
+        text + rest
+    }
+
+    /// The variable that is the value, after `prefix`.
+    fn variable(&self, prefix: &str) -> Option<&str> {
+        let name = self.value.strip_prefix(prefix)?.strip_prefix("${")?.strip_suffix('}')?;
+        is_variable(name).then_some(name)
+    }
+
+    fn has_variable(&self) -> bool {
+        self.value(|_| String::new()) != self.value
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl std::str::FromStr for Header {
+    type Err = String;
+
+    /// Reads `NAME: VALUE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = crate::http_client::header(text)?;
+        if name.to_ascii_lowercase().starts_with("mcp-") {
+            return Err(format!("header {name}: it is set by the protocol, and cannot be chosen"));
+        }
+        Ok(Self { name, value })
+    }
 }
 
 /// What a server is called in a client's file.
@@ -135,32 +226,87 @@ impl Client {
         if let Self::VsCode = self { "servers" } else { "mcpServers" }
     }
 
-    fn entry(self, server: &Server) -> Value {
-        match (self, server) {
-            (Self::VsCode, Server::Program { command, args }) => {
-                json!({ "type": "stdio", "command": command, "args": args })
+    /// Whether its file can name a URL.
+    pub const fn takes_urls(self) -> bool {
+        !matches!(self, Self::ClaudeDesktop)
+    }
+
+    /// The members of a server's entry.
+    fn entry(self, server: &Server) -> Result<Map<String, Value>, String> {
+        let members = |value: Value| match value {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        let (url, headers) = match server {
+            Server::Program { command, args } if self == Self::VsCode => {
+                return Ok(members(json!({ "type": "stdio", "command": command, "args": args })));
             }
-            (_, Server::Program { command, args }) => json!({ "command": command, "args": args }),
-            (Self::ClaudeCode | Self::VsCode, Server::Url(url)) => json!({ "type": "http", "url": url }),
-            (Self::Gemini, Server::Url(url)) => json!({ "httpUrl": url }),
-            (Self::Windsurf, Server::Url(url)) => json!({ "serverUrl": url }),
-            (_, Server::Url(url)) => json!({ "url": url }),
+            Server::Program { command, args } => return Ok(members(json!({ "command": command, "args": args }))),
+            Server::Url { url, headers } => (url, headers),
+        };
+        let mut entry = members(match self {
+            Self::ClaudeDesktop => {
+                return Err("Claude Desktop drops entries that have a URL: it must start a program".to_owned());
+            }
+            Self::ClaudeCode | Self::VsCode => json!({ "type": "http", "url": url }),
+            Self::Gemini => json!({ "httpUrl": url }),
+            Self::Windsurf => json!({ "serverUrl": url }),
+            Self::Cursor | Self::Codex => json!({ "url": url }),
+        });
+        let mut set = |member: &str, name: &str, value: String| {
+            let table = entry.entry(member).or_insert_with(|| json!({}));
+            if let Some(table) = table.as_object_mut() {
+                table.insert(name.to_owned(), value.into());
+            }
+        };
+        let mut bearer = None;
+        for header in headers {
+            let name = header.name.as_str();
+            match self {
+                Self::Codex => match (header.variable("Bearer "), header.variable("")) {
+                    (Some(variable), _) if name.eq_ignore_ascii_case("authorization") => bearer = Some(variable),
+                    (_, Some(variable)) => set("env_http_headers", name, variable.to_owned()),
+                    _ if header.has_variable() => {
+                        return Err(format!(
+                            "header {name}: Codex takes a variable for a whole value, or for a bearer token, and not within other text"
+                        ));
+                    }
+                    _ => set("http_headers", name, header.value.clone()),
+                },
+                Self::ClaudeCode | Self::Gemini => set("headers", name, header.value.clone()),
+                _ => set("headers", name, header.value(|variable| format!("${{env:{variable}}}"))),
+            }
+        }
+        if let Some(variable) = bearer {
+            entry.insert("bearer_token_env_var".to_owned(), variable.into());
+        }
+        Ok(entry)
+    }
+
+    /// The members of an entry for the other kind of server, which must not stay.
+    const fn others(server: &Server) -> &'static [&'static str] {
+        match server {
+            Server::Program { .. } => {
+                &["url", "httpUrl", "serverUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var"]
+            }
+            Server::Url { .. } => &["command", "args"],
         }
     }
 
     /// The text that makes the client find the server under this name: a whole file, were there no other servers.
-    pub fn snippet(self, name: &str, server: &Server) -> String {
+    ///
+    /// # Errors
+    /// The client's file cannot say it.
+    pub fn snippet(self, name: &str, server: &Server) -> Result<String, String> {
+        let entry = self.entry(server)?;
         if self == Self::Codex {
-            return codex_table(name, server);
+            return Ok(toml::table(name, &entry, "\n"));
         }
-        let mut servers = Map::new();
-        servers.insert(name.to_owned(), self.entry(server));
-        let mut file = Map::new();
-        file.insert(self.member().to_owned(), Value::Object(servers));
-        format!("{:#}\n", Value::Object(file))
+        let new = json::with_entry("", self.member(), name, &entry, &[])?;
+        Ok(new.unwrap_or_default())
     }
 
-    /// Adds the server to the file, or replaces the entry of the same target. The rest of the file stays as it is. A copy of
+    /// Adds the server to the file, or changes the entry of the same target. Every other byte of the file stays as it is. A copy of
     /// the old file is written beside it.
     ///
     /// # Errors
@@ -180,13 +326,15 @@ impl Client {
             Ok(_) => Some(files::read_text(path, LONGEST).map_err(failed)?),
         };
         let text = old.as_deref().unwrap_or_default();
-        let name = self.name_in(text, name, server).map_err(|text| content(&text))?;
-        let name = name.as_str();
+        let entry = self.entry(server).map_err(EditError::Content)?;
+        let name = self.name_in(text, name, &entry).map_err(|text| content(&text))?;
+        let without = Self::others(server);
         let new = if self == Self::Codex {
-            with_codex_table(text, name, server).map_err(|text| content(&text))?
+            toml::with_entry(text, &name, &entry, without)
         } else {
-            self.with_entry(text, name, server).map_err(|text| content(&text))?
+            json::with_entry(text, self.member(), &name, &entry, without)
         };
+        let new = new.map_err(|text| content(&format!("{text}; nothing was changed")))?;
         let Some(new) = new else { return Ok(Edit::Unchanged) };
         let edit = match &old {
             None => Edit::Created,
@@ -196,14 +344,21 @@ impl Client {
                 Edit::Changed { backup }
             }
         };
-        files::write(path, new.as_bytes()).map_err(failed)?;
+        // What is written out may be a secret.
+        let is_secret =
+            matches!(server, Server::Url { headers, .. } if headers.iter().any(|header| !header.has_variable()));
+        let written = match edit {
+            Edit::Created if is_secret => files::write_private(path, new.as_bytes()),
+            _ => files::write(path, new.as_bytes()),
+        };
+        written.map_err(failed)?;
         Ok(edit)
     }
 
     /// What the server is called in a file with this text.
-    fn name_in(self, text: &str, name: Name<'_>, server: &Server) -> Result<String, String> {
+    fn name_in(self, text: &str, name: Name<'_>, entry: &Map<String, Value>) -> Result<String, String> {
         let servers = self.servers(text);
-        let own = subject(&self.entry(server));
+        let own = subject(&Value::Object(entry.clone()));
         let of = |name: &str| servers.iter().find(|(known, _)| known == name).map(|(_, entry)| subject(entry));
         match name {
             Name::Given(name) => match of(name) {
@@ -226,45 +381,16 @@ impl Client {
 
     /// The servers in a file with this text. One that cannot be read has none here, and is refused elsewhere.
     fn servers(self, text: &str) -> Vec<(String, Value)> {
-        let servers = if self == Self::Codex {
-            let file = toml::from_str::<toml::Table>(text).ok();
-            file.and_then(|file| serde_json::to_value(file.get("mcp_servers")?).ok())
-        } else {
-            let file = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}').trim()).ok();
-            file.and_then(|file| file.get(self.member()).cloned())
-        };
-        match servers {
-            Some(Value::Object(servers)) => servers.into_iter().collect(),
+        if self == Self::Codex {
+            return toml::servers(text).unwrap_or_default();
+        }
+        match json::value(text) {
+            Ok(Some(file)) => match file.get(self.member()) {
+                Some(Value::Object(servers)) => servers.clone().into_iter().collect(),
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
-    }
-
-    /// The text of a JSON file with the entry; none if it is there already.
-    fn with_entry(self, text: &str, name: &str, server: &Server) -> Result<Option<String>, String> {
-        let trimmed = text.trim_start_matches('\u{feff}').trim();
-        let mut file: Value = if trimmed.is_empty() {
-            json!({})
-        } else {
-            serde_json::from_str(trimmed).map_err(|error| {
-                let comments = if trimmed.contains("//") || trimmed.contains("/*") {
-                    " (comments would be lost: paste the text yourself)"
-                } else {
-                    ""
-                };
-                format!("not JSON: {error}{comments}; nothing was changed")
-            })?
-        };
-        let Some(members) = file.as_object_mut() else { return Err("not a JSON object; nothing was changed".into()) };
-        let servers = members.entry(self.member()).or_insert_with(|| json!({}));
-        let Some(servers) = servers.as_object_mut() else {
-            return Err(format!("`{}` is not an object; nothing was changed", self.member()));
-        };
-        let entry = self.entry(server);
-        if servers.get(name) == Some(&entry) {
-            return Ok(None);
-        }
-        servers.insert(name.to_owned(), entry);
-        Ok(Some(format!("{file:#}\n")))
     }
 }
 
@@ -276,76 +402,6 @@ fn subject(entry: &Value) -> Option<String> {
         _ => ["url", "httpUrl", "serverUrl"].into_iter().find_map(|name| entry.get(name)),
     };
     Some(target?.as_str()?.to_owned())
-}
-
-/// The table of a server in Codex's TOML.
-fn codex_table(name: &str, server: &Server) -> String {
-    // JSON's strings are TOML's, too.
-    let name = if name.chars().all(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_')) {
-        name.to_owned()
-    } else {
-        json!(name).to_string()
-    };
-    match server {
-        Server::Program { command, args } => {
-            let args: Vec<String> = args.iter().map(|arg| json!(arg).to_string()).collect();
-            format!("[mcp_servers.{name}]\ncommand = {}\nargs = [{}]\n", json!(command), args.join(", "))
-        }
-        Server::Url(url) => format!("[mcp_servers.{name}]\nurl = {}\n", json!(url)),
-    }
-}
-
-/// Codex's file with the table at its end; none if it is there already.
-fn with_codex_table(text: &str, name: &str, server: &Server) -> Result<Option<String>, String> {
-    let parse = |text: &str| toml::from_str::<toml::Table>(text);
-    let table = codex_table(name, server);
-    let entry = |file: &toml::Table| file.get("mcp_servers")?.get(name).cloned();
-    let file = parse(text).map_err(|error| format!("not TOML: {}; nothing was changed", error.message()))?;
-    let wanted = parse(&table).ok().as_ref().and_then(entry);
-    let without;
-    let text = match entry(&file) {
-        Some(known) if Some(&known) == wanted.as_ref() => return Ok(None),
-        // Of the same target, so that it is replaced.
-        Some(_) => {
-            without = without_table(text, table.lines().next().unwrap_or_default());
-            without.as_str()
-        }
-        None => text,
-    };
-    let gap = match text {
-        "" => "",
-        text if text.ends_with('\n') => "\n",
-        _ => "\n\n",
-    };
-    let new = format!("{text}{gap}{table}");
-    match parse(&new) {
-        Ok(new_file) if entry(&new_file) == wanted && others(&new_file, name) == others(&file, name) => Ok(Some(new)),
-        _ => Err("a table cannot be added at its end: edit it yourself; nothing was changed".into()),
-    }
-}
-
-/// A text without the table that begins with this line.
-fn without_table(text: &str, header: &str) -> String {
-    let mut is_in = false;
-    let kept = text.split_inclusive('\n').filter(|line| {
-        let line = line.trim();
-        if line.starts_with('[') {
-            is_in = line == header;
-        }
-        !is_in
-    });
-    kept.collect()
-}
-
-/// What a file has beside a server.
-fn others(file: &toml::Table, name: &str) -> toml::Table {
-    let mut file = file.clone();
-    if let Some(toml::Value::Table(servers)) = file.get_mut("mcp_servers") {
-        servers.remove(name);
-    }
-    // One without servers is as good as none.
-    file.retain(|key, value| key != "mcp_servers" || value.as_table().is_none_or(|servers| !servers.is_empty()));
-    file
 }
 
 /// `FILE.bak`, or `FILE.bak2` and so on, whichever is free.
@@ -373,17 +429,195 @@ mod tests {
         Server::Program { command: "rigline".into(), args: vec!["mcp".into(), "exec:a \"b\"".into()] }
     }
 
+    fn url(url: &str, headers: &[&str]) -> Server {
+        Server::Url { url: url.into(), headers: headers.iter().map(|header| header.parse().unwrap()).collect() }
+    }
+
+    /// Whether a text was made from another by an insertion, or by a comma and an insertion.
+    fn is_inserted(old: &str, new: &str) -> bool {
+        let (old, new) = (old.as_bytes(), new.as_bytes());
+        let prefix = |old: &[u8], new: &[u8]| old.iter().zip(new).take_while(|(one, other)| one == other).count();
+        let is_one = |old: &[u8], new: &[u8]| {
+            let suffix = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
+            prefix(old, new) + suffix >= old.len()
+        };
+        let first = prefix(old, new);
+        is_one(old, new) || (new.get(first) == Some(&b',') && is_one(&old[first..], &new[first + 1..]))
+    }
+
+    #[test]
+    fn every_byte_of_a_json_file_stays_whatever_its_style() {
+        let with = |member: &str| {
+            [
+                "",
+                "{}",
+                "{\n}\n",
+                "\u{feff}{}",
+                "// of nobody\n",
+                "// head\n{}\n/* foot */\n",
+                "{ // mine\n  \"a\": 1,\n  // end\n}",
+                "{\"z\":1,\"MEMBER\":{\"b\":{\"command\":\"x\"}},\"a\":[null]}",
+                "{\"MEMBER\":{}}",
+                "{\"MEMBER\": { }, \"z\": 1e3 }\n",
+                "{\n\t\"MEMBER\": {\n\t\t\"b\": {\"n\": 1.0, \"e\": \"\\u00e9\\/\"} // tail\n\t}\n}\n",
+                "\u{feff}{\r\n    \"MEMBER\": {\r\n        \"b\": {},\r\n        // \"old\": {}\r\n    },\r\n}\r\n",
+                "{\n  \"MEMBER\": {\n    // none yet\n  }\n}",
+                "{\n  \"MEMBER\": { \"b\": {} /* , */ }, // \"c\"\n  \"big\": 9007199254740993\n}",
+                "{\n  \"MEMBER\": {\"b\": 1}, \"MEMBER\": {\"c\": 2}\n}",
+                "{\n    \"MEMBER\": {\n        \"b\": {\n            \"args\": [\n                \"x\"\n            ]\n        }\n    }}",
+            ]
+            .map(|text| text.replace("MEMBER", member))
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        for client in Client::ALL.into_iter().filter(|client| *client != Client::Codex) {
+            for old in with(client.member()) {
+                std::fs::write(&path, &old).unwrap();
+                client.write(&path, Name::Given("the \"rig\""), &program()).unwrap();
+                let new = std::fs::read_to_string(&path).unwrap();
+                assert!(is_inserted(&old, &new), "{old:?}\n{new:?}");
+                assert_eq!(new.contains("\r\n"), old.contains("\r\n"), "{new:?}");
+                assert!(!new.replace("\r\n", "").contains('\n') || !old.contains("\r\n"), "{new:?}");
+                let value = json::value(&new).unwrap().unwrap();
+                assert_eq!(value[client.member()]["the \"rig\""]["args"][1], "exec:a \"b\"", "{new}");
+                if let Some(known) = json::value(&old).unwrap() {
+                    let mut value = value;
+                    value[client.member()].as_object_mut().unwrap().remove("the \"rig\"");
+                    let mut known = known;
+                    known.as_object_mut().unwrap().entry(client.member()).or_insert_with(|| json!({}));
+                    assert_eq!(value, known, "{new}");
+                }
+                // What is plain JSON stays plain JSON.
+                if serde_json::from_str::<Value>(&old).is_ok() {
+                    assert!(serde_json::from_str::<Value>(&new).is_ok(), "{new}");
+                }
+                assert_eq!(client.write(&path, Name::Given("the \"rig\""), &program()).unwrap(), Edit::Unchanged);
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_toml_file_stays_whatever_its_style() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        for old in [
+            "# mine\r\nmodel = 'x'\r\n\r\n[mcp_servers.a] # c\r\ncommand = \"x\"\r\n[profiles.z]\r\nq=1_0\r\n",
+            "\u{feff}a = 1",
+            "mcp_servers.a.command = 'x'\n",
+            "[mcp_servers]\na = { command = 'x' }\n",
+            "text = \"\"\"\n[mcp_servers.rig]\n\"\"\"\n",
+        ] {
+            std::fs::write(&path, old).unwrap();
+            Client::Codex.write(&path, Name::Given("the rig"), &program()).unwrap();
+            let new = std::fs::read_to_string(&path).unwrap();
+            assert!(new.starts_with(old), "{new}");
+            assert!(!new.replace("\r\n", "").contains('\n') || !old.contains("\r\n"), "{new:?}");
+            assert_eq!(Client::Codex.write(&path, Name::Given("the rig"), &program()).unwrap(), Edit::Unchanged);
+        }
+    }
+
+    #[test]
+    fn what_an_entry_has_beside_the_members_that_are_set_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let server = |more: &[&str]| {
+            let args = ["mcp", "serial:one"].iter().chain(more).map(|word| (*word).to_owned()).collect();
+            Server::Program { command: "rigline".into(), args }
+        };
+        for (client, old, new) in [
+            (
+                Client::Cursor,
+                "{\n  \"mcpServers\": {\n    \"rig\": { // bench 3\n      \"command\": \"rigline\", \"args\": [\"mcp\", \"serial:one\"],\n      \"env\": {\"A\": \"1\"}\n    }\n  }\n}\n",
+                "{\n  \"mcpServers\": {\n    \"rig\": { // bench 3\n      \"command\": \"rigline\", \"args\": [\"mcp\", \"serial:one\", \"--read-only\"],\n      \"env\": {\"A\": \"1\"}\n    }\n  }\n}\n",
+            ),
+            (
+                Client::VsCode,
+                "{\"servers\":{\"rig\":{\"command\":\"rigline\",\"args\":[\"mcp\",\"serial:one\"],\"dev\":{}}}}",
+                "{\"servers\":{\"rig\":{\"command\":\"rigline\",\"args\":[\"mcp\", \"serial:one\", \"--read-only\"],\"dev\":{}, \"type\": \"stdio\"}}}",
+            ),
+            (
+                Client::Codex,
+                "[mcp_servers.rig] # bench 3\r\nargs = [ 'mcp', 'serial:one' ]\r\nstartup_timeout_sec = 60 # slow\r\n[mcp_servers.rig.env]\r\nA = '1'\r\n",
+                "[mcp_servers.rig] # bench 3\r\nargs = [\"mcp\", \"serial:one\", \"--read-only\"]\r\nstartup_timeout_sec = 60 # slow\r\ncommand = \"rigline\"\r\n[mcp_servers.rig.env]\r\nA = '1'\r\n",
+            ),
+        ] {
+            std::fs::write(&path, old).unwrap();
+            client.write(&path, Name::Derived("other"), &server(&["--read-only"])).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), new, "{client:?}");
+        }
+        // A server that the client asked itself, and that a command asks now.
+        let text =
+            "{\"mcpServers\": {\"rig\": {\"url\": \"http://h/mcp\", \"headers\": {\"a\": \"b\"}, \"disabled\": true}}}";
+        std::fs::write(&path, text).unwrap();
+        let server = Server::Program { command: "rigline".into(), args: vec!["mcp".into(), "http://h/mcp".into()] };
+        Client::Cursor.write(&path, Name::Derived("rig"), &server).unwrap();
+        let new = json::value(&std::fs::read_to_string(&path).unwrap()).unwrap().unwrap();
+        let wanted = json!({ "disabled": true, "command": "rigline", "args": ["mcp", "http://h/mcp"] });
+        assert_eq!(new["mcpServers"]["rig"], wanted);
+    }
+
+    #[test]
+    fn headers_are_written_as_each_client_reads_them() {
+        let mut server = url("http://h/mcp", &["X-Rig: bench-3", "X-Key: ${KEY}"]);
+        if let Server::Url { headers, .. } = &mut server {
+            headers.push(Header::bearer("TOKEN").unwrap());
+        }
+        let braces = json!({ "X-Rig": "bench-3", "X-Key": "${KEY}", "Authorization": "Bearer ${TOKEN}" });
+        let env = json!({ "X-Rig": "bench-3", "X-Key": "${env:KEY}", "Authorization": "Bearer ${env:TOKEN}" });
+        for (client, entry) in [
+            (Client::ClaudeCode, json!({ "type": "http", "url": "http://h/mcp", "headers": braces })),
+            (Client::Gemini, json!({ "httpUrl": "http://h/mcp", "headers": braces })),
+            (Client::VsCode, json!({ "type": "http", "url": "http://h/mcp", "headers": env })),
+            (Client::Cursor, json!({ "url": "http://h/mcp", "headers": env })),
+            (Client::Windsurf, json!({ "serverUrl": "http://h/mcp", "headers": env })),
+            (
+                Client::Codex,
+                json!({
+                    "url": "http://h/mcp",
+                    "bearer_token_env_var": "TOKEN",
+                    "env_http_headers": { "X-Key": "KEY" },
+                    "http_headers": { "X-Rig": "bench-3" },
+                }),
+            ),
+        ] {
+            let text = client.snippet("rig", &server).unwrap();
+            let servers = client.servers(&text);
+            assert_eq!(servers, [("rig".to_owned(), entry)], "{text}");
+        }
+        assert!(Client::ClaudeDesktop.snippet("rig", &server).unwrap_err().contains("Claude Desktop"));
+        let error = Client::Codex.snippet("rig", &url("http://h/mcp", &["X-Key: a${KEY}"])).unwrap_err();
+        assert!(error.contains("X-Key") && error.contains("Codex"), "{error}");
+        for bad in ["X-Key", "X Key: a", "X-Key: a\nb", "Host: h", "content-length: 3", "mcp-session-id: x", ": a"] {
+            assert!(bad.parse::<Header>().is_err(), "{bad}");
+        }
+        for bad in ["", "1A", "A-B", "A}"] {
+            assert!(Header::bearer(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_with_a_header_that_is_written_out_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for (headers, is_private) in [(&["X-Key: s3cret"][..], true), (&["X-Key: ${KEY}"], false)] {
+            let path = folder.path().join(format!("{is_private}"));
+            Client::Cursor.write(&path, Name::Given("rig"), &url("http://h/mcp", headers)).unwrap();
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777 == 0o600, is_private, "{mode:o}");
+        }
+    }
+
     #[test]
     fn what_else_is_in_a_file_stays() {
         let folder = tempfile::tempdir().unwrap();
-        for client in Client::ALL {
+        for client in Client::ALL.into_iter().filter(|client| client.takes_urls()) {
             let path = client.file(&folder.path().join("project"), &folder.path().join("home"));
             assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Created, "{path:?}");
             assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Unchanged);
-            let edit =
-                client.write(&path, Name::Given("other rig"), &Server::Url("http://127.0.0.1:1/mcp".into())).unwrap();
+            let edit = client.write(&path, Name::Given("other rig"), &url("http://127.0.0.1:1/mcp", &[])).unwrap();
             let Edit::Changed { backup } = edit else { panic!("{edit:?}") };
-            assert_eq!(std::fs::read_to_string(&backup).unwrap(), client.snippet("rig", &program()));
+            assert_eq!(std::fs::read_to_string(&backup).unwrap(), client.snippet("rig", &program()).unwrap());
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.contains("exec:a \\\"b\\\"") && text.contains("http://127.0.0.1:1/mcp"), "{text}");
             std::fs::remove_dir_all(folder.path().join("project")).ok();
@@ -459,7 +693,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for (client, text) in [
-            (Client::VsCode, "{ // mine\n }"),
+            (Client::VsCode, "{ mine: 1 }"),
+            (Client::VsCode, "{ \"a\": 1 \"b\": 2 }"),
             (Client::VsCode, "[]"),
             (Client::VsCode, "{\"servers\":[]}"),
             (Client::Codex, "[broken"),

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use crate::host::HostError;
 use crate::host::wire::{Connect, Connecting, RawConnection, TransportTraits};
-use crate::http_client::{self, HttpError};
+use crate::http_client::{self, Credentials, HttpError};
 use rigline_std::sync::lock;
 
 /// The session's header.
@@ -43,7 +43,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A server at an address.
 pub(super) struct HttpDialer {
     pub(super) url: String,
-    pub(super) token: Option<String>,
+    /// What it is sent with each request.
+    pub(super) credentials: Credentials,
     /// The longest message that is accepted, in bytes.
     pub(super) limit: usize,
 }
@@ -60,7 +61,7 @@ impl Connect for HttpDialer {
             let (ours, theirs) = duplex(IN_FLIGHT);
             let server = Server {
                 url: self.url.clone(),
-                token: self.token.clone(),
+                credentials: self.credentials.clone(),
                 limit: self.limit,
                 session: Mutex::default(),
             };
@@ -73,7 +74,7 @@ impl Connect for HttpDialer {
 
 struct Server {
     url: String,
-    token: Option<String>,
+    credentials: Credentials,
     limit: usize,
     session: Mutex<Session>,
 }
@@ -179,7 +180,7 @@ impl Server {
     }
 
     fn headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
-        let mut headers = standard(self.token.as_deref());
+        let mut headers = standard(&self.credentials);
         headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         headers
     }
@@ -200,12 +201,14 @@ impl Server {
 }
 
 /// The headers of every message, as real clients send them.
-pub(super) fn standard(token: Option<&str>) -> Vec<(String, String)> {
+pub(super) fn standard(credentials: &Credentials) -> Vec<(String, String)> {
     let mut headers = vec![
         ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
         ("content-type".to_owned(), "application/json".to_owned()),
     ];
-    headers.extend(token.map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
+    // The protocol's own are set where they are known.
+    let given = credentials.headers().filter(|(name, _)| !name.starts_with("mcp-"));
+    headers.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
     headers
 }
 

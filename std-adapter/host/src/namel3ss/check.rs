@@ -37,7 +37,7 @@ pub(super) const SUITE: Suite =
 
 async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Result<Report, ClientError> {
     let cases = settings.chosen(CASES)?;
-    let mut host = super::client::host(&settings.target, settings.token.clone())?;
+    let mut host = super::client::host(&settings.target, settings.options.credentials.clone())?;
     if host.project.fallback.is_none() {
         return Err(ClientError::usage("a project's tools are checked one by one: name a program or a service"));
     }

@@ -13,6 +13,7 @@ use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending,
     Record,
 };
+use crate::http_client::Credentials;
 use crate::process;
 use crate::target::{Exec, Target};
 
@@ -27,7 +28,7 @@ struct Namel3ssClient {
 }
 
 /// A host of the tools at a target; of a folder, the tools of the project in it.
-pub(super) fn host(target: &Target, token: Option<String>) -> Result<Host, ClientError> {
+pub(super) fn host(target: &Target, credentials: Credentials) -> Result<Host, ClientError> {
     let mut host = match target {
         Target::Exec(Exec { program, args }) if args.is_empty() && Path::new(program).is_dir() => {
             let root = std::fs::canonicalize(program).unwrap_or_else(|_| program.into());
@@ -47,14 +48,14 @@ pub(super) fn host(target: &Target, token: Option<String>) -> Result<Host, Clien
             }
         },
     };
-    host.token = token;
+    host.credentials = credentials;
     Ok(host)
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
-        let ClientOptions { token, own, .. } = options;
-        let mut host = host(target, token)?;
+        let ClientOptions { host: connection, own, .. } = options;
+        let mut host = host(target, connection.credentials)?;
         if own.has("handshake") {
             host.project.settings.python_tools.service_handshake_required = Some(true);
         }

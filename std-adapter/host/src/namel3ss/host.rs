@@ -16,7 +16,7 @@ use super::reply::{CapabilityCheck, Reply};
 use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
 use super::{Binding, Runner, redirects};
-use crate::http_client::{self, Bounds, HttpError};
+use crate::http_client::{self, Bounds, Credentials, HttpError};
 use crate::process;
 use crate::target::Target;
 use rigline_std::clock::millis;
@@ -52,8 +52,8 @@ pub struct Host {
     pub is_bridge: bool,
     /// The longest reply that is accepted, in bytes: 16 MiB.
     pub limit: usize,
-    /// The bearer token that services are sent, if they want one.
-    pub token: Option<String>,
+    /// What services are sent with each request.
+    pub credentials: Credentials,
     package_root: OnceCell<Option<PathBuf>>,
 }
 
@@ -113,7 +113,7 @@ impl Host {
             python_args: Vec::new(),
             is_bridge: false,
             limit: 16 << 20,
-            token: None,
+            credentials: Credentials::default(),
             package_root: OnceCell::new(),
         }
     }
@@ -208,7 +208,7 @@ impl Host {
 
     async fn post(&self, url: &str, text: &str) -> Result<String, RunError> {
         let bounds = Bounds { timeout: self.raw_timeout() + Duration::from_secs(1), limit: self.limit };
-        let answer = http_client::post(url, self.token.as_deref(), text.as_bytes().to_vec(), bounds).await;
+        let answer = http_client::post(url, Some(&self.credentials), text.as_bytes().to_vec(), bounds).await;
         let answer = answer.map_err(|source| RunError::Service { url: url.into(), source })?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
@@ -510,7 +510,7 @@ impl Run<'_> {
         let fault = |source| RunError::Service { url: url.clone(), source };
         // The service has its own clock: the host's is late by a little, so that the service's own error wins.
         let bounds = Bounds { timeout: self.timeout + Duration::from_secs(1), limit: self.host.limit };
-        let token = self.host.token.as_deref();
+        let credentials = Some(&self.host.credentials);
         trace.service_url = Some(url.clone());
         let wants_handshake = settings.service_handshake_required == Some(true);
         trace.service_handshake = Some(wants_handshake);
@@ -522,7 +522,8 @@ impl Run<'_> {
                 "runner": "service",
                 "required_guarantees": self.guarantees.json(),
             });
-            let answer = redirects::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
+            let answer =
+                redirects::post_following(&address, credentials, request.to_string().into_bytes(), bounds).await;
             let answer = answer.map_err(|source| match source {
                 HttpError::Connect { .. }
                 | HttpError::Timeout { .. }
@@ -542,7 +543,7 @@ impl Run<'_> {
         ];
         let body = self.request("tool_name", members);
         let started = Instant::now();
-        let answer = redirects::post_following(url, token, body, bounds).await.map_err(fault)?;
+        let answer = redirects::post_following(url, credentials, body, bounds).await.map_err(fault)?;
         let is_late = started.elapsed() > self.timeout;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());

@@ -4,27 +4,27 @@
 
 use tokio::time::timeout;
 
-use crate::http_client::{Bounds, HttpError, exchange, parse};
+use crate::http_client::{Bounds, Credentials, HttpError, exchange, parse};
 
 /// The most redirects that are followed, as in Python's urllib.
 const MAX_REDIRECTS: usize = 10;
 
-/// [`post`] that follows the redirects 301, 302 and 303 as Python's urllib does: by a `GET` without a body. The token goes
-/// to the first server only.
+/// [`post`] that follows the redirects 301, 302 and 303 as Python's urllib does: by a `GET` without a body. The
+/// credentials go to the first server only.
 pub(super) async fn post_following(
     url: &str,
-    token: Option<&str>,
+    credentials: Option<&Credentials>,
     body: Vec<u8>,
     bounds: Bounds,
 ) -> Result<Vec<u8>, HttpError> {
     let following = async {
-        let mut answer = exchange(url, token, Some(body), bounds.limit).await;
+        let mut answer = exchange(url, credentials, Some(body), bounds.limit).await;
         let mut at = url.to_owned();
         for _ in 0..MAX_REDIRECTS {
             let Err(HttpError::Redirect { status: 301..=303, location }) = &answer else { break };
             let next = resolve(&at, location)?;
             let same_server = parse(&next)?.authority() == parse(url)?.authority();
-            answer = exchange(&next, token.filter(|_| same_server), None, bounds.limit).await;
+            answer = exchange(&next, credentials.filter(|_| same_server), None, bounds.limit).await;
             at = next;
         }
         answer
@@ -94,8 +94,9 @@ mod tests {
             (at_first, at_second, head(&second, "200 OK"))
         });
         let bounds = Bounds { timeout: Duration::from_secs(30), limit: 1024 };
+        let token = Credentials::default().with_token("s3cret");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answer = runtime.block_on(post_following(&start, Some("s3cret"), b"{}".to_vec(), bounds));
+        let answer = runtime.block_on(post_following(&start, Some(&token), b"{}".to_vec(), bounds));
         assert_eq!(answer.unwrap(), b"{}");
         let (at_first, at_second, then) = servers.join().unwrap();
         assert!(at_first.contains("bearer s3cret"), "{at_first}");

@@ -13,6 +13,7 @@ use rigline_host::terminal;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
 use crate::files;
 use crate::out::{self, Style, Text};
 use crate::protocol::{self, DEFAULT, HasOptions, OwnOptions};
@@ -56,9 +57,8 @@ pub(crate) struct Arguments {
     /// folder in the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     transcripts: Option<PathBuf>,
-    /// Over HTTP, send the bearer token in this file
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: Credentials,
     /// How long to wait for each answer
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
     patience: std::time::Duration,
@@ -103,10 +103,11 @@ impl Arguments {
             ensure_transcripts((suite.names)().into_iter(), folder)
                 .map_err(|error| Failure::usage(format!("--transcripts {error}")))?;
         }
+        let mut options = self.connection.options();
+        options.credentials = self.credentials.read(&self.connection.target)?;
         let settings = Settings {
             target: self.connection.target.clone(),
-            options: self.connection.options(),
-            token: self.token_file.as_deref().map(protocol::bearer).transpose()?,
+            options,
             timeout: self.patience,
             plan: self.plan()?,
             own: self.own.values.clone(),

@@ -14,14 +14,18 @@ mod arguments;
 mod bridge;
 mod call;
 mod check;
+mod choice;
 mod complete;
 mod connect;
+mod credentials;
 mod describe;
 mod eval;
 mod exit;
 mod failure;
 mod files;
 mod jsonrpc;
+mod lab;
+mod lock;
 mod monitor;
 mod new;
 mod out;
@@ -63,6 +67,8 @@ enum Command {
     Serve(serve::Arguments),
     Web(Box<web::Arguments>),
     Ports(ports::Arguments),
+    Lock(lock::Arguments),
+    Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
     Targets(complete::Targets),
@@ -85,6 +91,8 @@ impl Command {
             Self::Serve(arguments) => arguments.run(),
             Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
+            Self::Lock(arguments) => arguments.run(),
+            Self::Lab(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
             Self::Targets(_) => {

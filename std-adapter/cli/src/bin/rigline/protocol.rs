@@ -1,7 +1,6 @@
 //! `--protocol`, the options that only one protocol has, and clients, all from the registry of protocols.
 
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
@@ -13,6 +12,7 @@ use rigline_host::target::Target;
 use rigline_host::{HostError, Options};
 
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
 
 /// The name of the protocol that is used where none is named.
 pub(crate) const DEFAULT: &str = protocols::ALL[0].name;
@@ -47,9 +47,8 @@ pub(crate) struct PeerArguments {
     /// project, whose tools.yaml, packs and settings are then used
     #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()))]
     pub(crate) protocol: Option<&'static Protocol>,
-    /// Over HTTP, send the bearer token in this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
 }
 
 impl PeerArguments {
@@ -100,7 +99,7 @@ impl PeerArguments {
         wanted: Option<&'static Protocol>,
     ) -> Result<Chosen, Failure> {
         let mut client = ClientOptions::new(options);
-        client.token = self.token_file.as_deref().map(bearer).transpose()?;
+        client.host.credentials = self.credentials.read(&connection.target)?;
         client.own = own;
         choose::connect(&connection.target, client, wanted, Need::Context).await.map_err(|error| match &error {
             ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
@@ -110,11 +109,6 @@ impl PeerArguments {
             _ => error.into(),
         })
     }
-}
-
-/// The bearer token in a file.
-pub(crate) fn bearer(path: &Path) -> Result<String, Failure> {
-    Ok(connect::token(path)?.reveal().to_owned())
 }
 
 /// A command that has options of protocols.

@@ -26,6 +26,11 @@ pub(crate) struct RecordArguments {
 }
 
 impl RecordArguments {
+    /// A recording in this folder, if there is to be one.
+    pub(crate) fn of(folder: Option<&Path>) -> Self {
+        Self { record: folder.map(Path::to_owned) }
+    }
+
     /// The folder, if there is to be a recording.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.record.as_deref()

@@ -5,10 +5,10 @@ use clap::Args;
 use rigline_host::protocol::Protocol;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::TokioClock;
 use rigline_std::http::{Options, Server, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
+use rigline_std::{Selected, Selection, TokioClock};
 
 use crate::connect::{self, Failure};
 use crate::protocol::{self, names};
@@ -107,7 +107,7 @@ pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protoco
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if let (Some(address), Some(protocol)) = (&self.http.http, self.protocol) {
-            return serve_http(&self.http, address, protocol, self.seed);
+            return serve_http(&self.http, address, protocol, self.seed, &Selection::default());
         }
         if self.http.token_file.is_some() || self.http.any_user {
             return Err(Failure::usage("--token-file and --any-user go with --http"));
@@ -136,10 +136,16 @@ pub(crate) fn serve_http(
     address: &ListenAddress,
     protocol: &Protocol,
     seed: u32,
+    selection: &Selection,
 ) -> Result<ExitCode, Failure> {
     let server = http.bind(address, protocol)?;
+    let selection = selection.clone();
+    let rig = move |clock, limits| Selected::new(Rig::new(SimBoard::new(clock, seed), limits), &selection);
+    // What cannot be chosen is said before the server is there.
+    rig(TokioClock::new(), (usize::MAX, usize::MAX)).map_err(Failure::usage)?;
     announce(&server, http, protocol)?;
-    let make = move |info: &ServerInfo| Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits);
+    let make =
+        move |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|why| unreachable!("{why}"));
     server.run(make).map_err(Failure::failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,9 +10,10 @@ use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress};
+use rigline_std::{Selected, TokioClock};
 
+use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
@@ -33,6 +34,9 @@ use crate::rig::{self, HttpArguments};
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
+/// With --read-only or --allow, clients are offered a part of the operations, and cannot call the others. A target says which operations are
+/// read-only if it speaks MCP, as rigline's own do; it is asked at the start then, so that a wrong name is told at once.
+///
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -49,6 +53,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
     http: HttpArguments,
     /// How many TCP clients are served at the same time
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -62,9 +68,12 @@ impl Arguments {
             (Some(address), _, protocol) if self.connection.target == Target::Sim => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
+                let rig = Selected::new(rig, &self.choice.selection()).map_err(Failure::usage)?;
                 self.serve_lines(&address, protocol, clock, rig)
             }
-            (Some(address), _, protocol) if protocol.has_proxy => connect::run_alone(self.serve_tcp(address)),
+            (Some(address), _, protocol) if protocol.has_proxy && self.choice.is_all() => {
+                connect::run_alone(self.serve_tcp(address))
+            }
             (Some(address), _, protocol) if protocol.lines.is_some() && !protocol.is_single_document => {
                 let relay = self.relay(protocol)?;
                 self.serve_lines(&address, protocol, TokioClock::new(), relay)
@@ -84,7 +93,7 @@ impl Arguments {
     fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
-            return rig::serve_http(&self.http, address, protocol, 1);
+            return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
         }
         let server = self.http.bind(address, protocol)?;
         let relay = self.relay(protocol)?;
@@ -94,10 +103,13 @@ impl Arguments {
     }
 
     /// Connects to the target, for clients of this protocol.
-    fn relay(&self, protocol: &'static Protocol) -> Result<Relay, Failure> {
+    fn relay(&self, protocol: &'static Protocol) -> Result<Selected<Relay>, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
         let first = Some(protocol).filter(|protocol| protocol.lines.is_some_and(|lines| lines.has_content()));
-        Relay::connect_by(&self.connection.target, self.connection.options(), first).map_err(relay_failure)
+        // A part is chosen by what the target says of each operation.
+        let first = if self.choice.is_all() { first } else { protocols::of_agents() };
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
+        Selected::new(relay.map_err(relay_failure)?, &self.choice.selection()).map_err(Failure::usage)
     }
 
     /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.

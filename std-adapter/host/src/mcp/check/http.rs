@@ -69,7 +69,7 @@ async fn exchange(
     is_enough: impl Fn(&Value) -> bool,
 ) -> Result<Response, CaseFailure> {
     bench.reach().await?;
-    let mut headers = standard(bench.token.as_deref());
+    let mut headers = standard(&bench.credentials);
     headers.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
     headers.extend(
         own.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| ((*name).into(), (*value).into())),

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use rigline::Extension;
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
-use rigline_host::mcp::config::{Client, Edit, EditError, Name, Server};
+use rigline_host::mcp::config::{Client, Edit, EditError, Header, Name, Server};
 use rigline_host::protocols;
-use rigline_host::relay::Relay;
+use rigline_host::relay::{OnSeen, Relay, Seen};
 use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_rig::Rig;
@@ -20,9 +22,24 @@ use rigline_std::mcp::{Selected, Selection};
 use rigline_std::stdio::Stdio;
 use tokio::sync::watch;
 
+use self::calls::Calls;
+use self::gate::{Gate, Parts};
+use self::library::Library;
+use self::limited::Limited;
+use self::policy::{Policy, PolicyArguments};
 use super::shim::{anywhere, this};
+use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
-use crate::{jsonrpc, serve};
+use crate::credentials::Credentials;
+use crate::record::RecordArguments;
+use crate::{jsonrpc, out, serve};
+
+mod calls;
+mod gate;
+mod last_seen;
+mod library;
+mod limited;
+mod policy;
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -35,27 +52,33 @@ use crate::{jsonrpc, serve};
 /// all operations, not only those that --allow names. Calls that come in during a run wait until it has ended. When the
 /// client cancels, or input ends, the run is cancelled and its cleanup steps run.
 ///
+/// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
+/// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
+///
+/// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
+/// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
+///
 /// `rigline mcp-config TARGET --client NAME` prints the configuration for a client.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals"
+    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals\n  rigline mcp serial:auto --limit power=20/h --confirm power --record runs/agent"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
-    selected: Choice,
+    selected: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
-/// Which operations are tools.
+/// What are tools.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Choice {
-    /// Offer only operations that are marked as read-only
-    #[arg(long)]
-    read_only: bool,
-    /// Offer only these operations
-    #[arg(long, value_name = "OP", num_args = 1..)]
-    allow: Vec<String>,
+pub(crate) struct Tools {
+    #[command(flatten)]
+    choice: Choice,
     /// Offer tools that list and run the evals in this folder, too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     evals: Option<PathBuf>,
@@ -64,35 +87,87 @@ pub(crate) struct Choice {
     runs: Option<PathBuf>,
 }
 
-impl Choice {
-    fn selection(&self) -> Selection {
-        Selection { read_only: self.read_only, allowed: self.allow.clone() }
-    }
-}
-
 impl Arguments {
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
-        let selection = self.selected.selection();
-        if let Some(folder) = &self.selected.evals {
+        let mut choice = self.selected.choice.clone();
+        let policy = Arc::new(self.policy.read(&mut choice)?);
+        let recorder = RecordArguments::of(policy.record.as_deref()).begin(&self.connection.target.to_string())?;
+        self.connection.recorder.clone_from(&recorder);
+        let calls = match &policy.record {
+            Some(folder) => {
+                let calls = Calls::create(folder);
+                let fault = |error| Failure::usage(format!("--record {}: {error}", folder.display()));
+                Some(Arc::new(calls.map_err(fault)?))
+            }
+            None => None,
+        };
+        let parts = Parts {
+            policy: Arc::clone(&policy),
+            calls: calls.clone(),
+            library: Library { calls, evals: None },
+            can_change: true,
+            tells_failures: choice.is_all(),
+        };
+        let served = self.serve(parts, &choice.selection());
+        if let Some(recorder) = recorder
+            && let Err(error) = recorder.finish(0)
+        {
+            out::complain_of_failure(&format!("the recording is not complete: {error}"));
+        }
+        served
+    }
+
+    fn serve(mut self, mut parts: Parts, selection: &Selection) -> Result<ExitCode, Failure> {
+        let policy = Arc::clone(&parts.policy);
+        if let Some(folder) = self.selected.evals.clone() {
             self.connection.target = anywhere(&self.connection.target)?;
             let (input_end, ended) = watch::channel(false);
-            let settings = self.evals(folder, ended)?;
-            let evals = Evals::new(self.relay()?, settings).map_err(Failure::usage)?;
-            let evals = Selected::new(evals, &selection).map_err(Failure::usage)?;
-            return Ok(Stdio::new().input_end(input_end).serve(evals));
+            let settings = self.evals(&folder, ended)?;
+            parts.library.evals = Some((settings.root.clone(), settings.store.clone()));
+            let gate = Arc::new(Gate::new(parts));
+            let relay = self.relay(&gate)?;
+            let is_there = relay.absence().is_none();
+            let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
+            let limited = limited(evals, is_there, selection, policy)?;
+            return Ok(Stdio::new().input_end(input_end).between(gate).serve(limited));
         }
-        if self.connection.target == Target::Sim && self.connection.config.is_none() {
+        let is_own = self.connection.target == Target::Sim && self.connection.config.is_none();
+        if is_own && self.connection.recorder.is_none() {
             let clock = TokioClock::new();
             let stdio = Stdio::new().clock(clock.clone());
             let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
-            return Ok(stdio.serve(Selected::new(rig, &selection).map_err(Failure::usage)?));
+            parts.can_change = false;
+            let limited = limited(rig, true, selection, policy)?;
+            return Ok(stdio.between(Arc::new(Gate::new(parts))).serve(limited));
         }
-        Ok(Stdio::new().serve(Selected::new(self.relay()?, &selection).map_err(Failure::usage)?))
+        let gate = Arc::new(Gate::new(parts));
+        let relay = self.relay(&gate)?;
+        let is_there = relay.absence().is_none();
+        let limited = limited(relay, is_there, selection, policy)?;
+        Ok(Stdio::new().between(gate).serve(limited))
     }
 
-    fn relay(&self) -> Result<Relay, Failure> {
-        Relay::connect_by(&self.connection.target, self.connection.options(), protocols::named("mcp"))
-            .map_err(serve::relay_failure)
+    /// Reaches the target, or waits for it. The gate learns when it comes and goes.
+    fn relay(&self, gate: &Arc<Gate>) -> Result<Relay, Failure> {
+        let mut options = self.connection.options();
+        options.credentials = self.credentials.read(&self.connection.target)?;
+        let target = self.connection.target.clone();
+        let (gate, known) = (Arc::downgrade(gate), target.clone());
+        let told: OnSeen = Arc::new(move |seen| {
+            if let Seen::Present(described) = seen {
+                last_seen::keep(&known, described);
+            }
+            if let Some(gate) = gate.upgrade() {
+                gate.changed();
+            }
+        });
+        let last = last_seen::load(&target);
+        let relay =
+            Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
+        if let Some(why) = relay.absence() {
+            connect::complain(format_args!("rigline: {why}; it is looked for until it comes"));
+        }
+        Ok(relay)
     }
 
     fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
@@ -109,14 +184,36 @@ impl Arguments {
     }
 }
 
+/// The operations that are chosen, and counted.
+fn limited<E: Extension>(
+    extension: E,
+    is_there: bool,
+    selection: &Selection,
+    policy: Arc<Policy>,
+) -> Result<Limited<Selected<E>>, Failure> {
+    let selected = match is_there {
+        true => {
+            policy.check(extension.manifest()).map_err(Failure::usage)?;
+            Selected::new(extension, selection).map_err(Failure::usage)?
+        }
+        false => Selected::of_what_comes(extension, selection),
+    };
+    Ok(Limited::new(selected, policy, false))
+}
+
 /// Print the configuration of TARGET for an MCP client, or write it into the client's file
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
-/// With --write, everything else in the file stays as it is, and a copy of the old file is kept beside it. Links are not followed.
+/// The token of such a server is best kept in an environment variable of the client (--token-env NAME), or in a file (--token-file FILE):
+/// then the client starts `rigline mcp URL --token-file FILE`, which it also does where its own file cannot name a URL (Claude Desktop).
+/// In --header, ${NAME} stands for an environment variable, which the entry names in the client's own way.
+///
+/// With --write, every other byte of the file stays as it is, comments too. What the entry of this target has beside the members that are
+/// written stays. A copy of the old file is kept beside it. Links are not followed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor"
+    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor\n  rigline mcp-config http://127.0.0.1:8080/mcp --client vscode --token-env RIG_TOKEN --write"
 )]
 pub(crate) struct ConfigArguments {
     /// The target, as for `rigline mcp`
@@ -128,7 +225,11 @@ pub(crate) struct ConfigArguments {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    selected: Choice,
+    selected: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Write it into the client's file
     #[arg(long)]
     write: bool,
@@ -142,11 +243,12 @@ impl ConfigArguments {
         let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
             return Err(Failure::usage(format!("unknown client {}", self.client)));
         };
-        let server = self.server()?;
+        let server = self.server(client)?;
         let derived = name_of(&self.target);
         let name = self.name.as_deref().map_or(Name::Derived(&derived), Name::Given);
         if !self.write {
-            connect::print(&client.snippet(self.name.as_deref().unwrap_or(&derived), &server));
+            let snippet = client.snippet(self.name.as_deref().unwrap_or(&derived), &server);
+            connect::print(&snippet.map_err(Failure::usage)?);
             return Ok(ExitCode::SUCCESS);
         }
         let path = match &self.file {
@@ -173,30 +275,76 @@ impl ConfigArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn server(&self) -> Result<Server, Failure> {
+    fn server(&self, client: Client) -> Result<Server, Failure> {
+        let mut own = Vec::new();
         if let Target::Http(url) = &self.target {
-            return match &self.selected.evals {
-                Some(_) => Err(Failure::usage("--evals: a server that runs already offers what it was started with")),
-                None => Ok(Server::Url(url.clone())),
-            };
+            if self.selected.evals.is_some() {
+                return Err(Failure::usage("--evals: a server that runs already offers what it was started with"));
+            }
+            let is_plain = self.selected.choice.is_all() && self.policy.words()?.is_empty();
+            if client.takes_urls() && self.credentials.token_file.is_none() && is_plain {
+                return Ok(Server::Url { url: url.clone(), headers: self.headers()? });
+            }
+            own = self.words()?;
+        } else {
+            self.credentials.read(&self.target)?;
         }
         // A client starts it in another folder, perhaps.
         let target = anywhere(&self.target)?;
         let mut args = vec!["mcp".to_owned(), target.to_string()];
-        if self.selected.read_only {
-            args.push("--read-only".to_owned());
-        }
-        if !self.selected.allow.is_empty() {
-            args.push("--allow".to_owned());
-            args.extend(self.selected.allow.iter().cloned());
-        }
+        // What is wrong with it is said now.
+        self.policy.read(&mut self.selected.choice.clone())?;
+        args.extend(self.selected.choice.words());
+        args.extend(self.policy.words()?);
         for (option, folder) in [("--evals", &self.selected.evals), ("--runs", &self.selected.runs)] {
             let Some(folder) = folder else { continue };
             let path = std::path::absolute(folder);
             let path = path.map_err(|error| Failure::usage(format!("{option} {}: {error}", folder.display())))?;
             args.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
+        args.extend(own);
         Ok(Server::Program { command: this()?, args })
+    }
+
+    /// What the client itself sends.
+    fn headers(&self) -> Result<Vec<Header>, Failure> {
+        let lines = self.credentials.lines()?;
+        let headers = lines.iter().map(|line| line.parse::<Header>().map_err(|error| format!("--header: {error}")));
+        let bearer = self
+            .credentials
+            .token_env
+            .iter()
+            .map(|name| Header::bearer(name).map_err(|error| format!("--token-env: {error}")));
+        headers.chain(bearer).collect::<Result<_, _>>().map_err(Failure::usage)
+    }
+
+    /// The options for the command, which sends it instead of the client.
+    fn words(&self) -> Result<Vec<String>, Failure> {
+        // What is wrong with them is said now.
+        self.headers()?;
+        let mut words = Vec::new();
+        let absolute = |option: &str, path: &Path| {
+            let path = std::path::absolute(path);
+            path.map_err(|error| Failure::usage(format!("{option}: {error}")))
+        };
+        if let Some(path) = &self.credentials.token_file {
+            connect::token(path)?;
+            words.extend(["--token-file".to_owned(), absolute("--token-file", path)?.to_string_lossy().into_owned()]);
+        }
+        words.extend(self.credentials.token_env.iter().flat_map(|name| ["--token-env".to_owned(), name.clone()]));
+        for header in &self.credentials.headers {
+            let header = match header.strip_prefix('@') {
+                Some(file) => format!("@{}", absolute("--header", Path::new(file))?.display()),
+                None if header.contains("${") => header.clone(),
+                None => {
+                    return Err(Failure::usage(
+                        "--header: a client that starts a command would show this value to every user; use ${NAME}, or @FILE",
+                    ));
+                }
+            };
+            words.extend(["--header".to_owned(), header]);
+        }
+        Ok(words)
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Command {
     #[command(name = "gevals-shim")]
     GevalsShim(gevals::Arguments),
     Mcp(Box<mcp::Arguments>),
-    McpConfig(mcp::ConfigArguments),
+    McpConfig(Box<mcp::ConfigArguments>),
     #[command(name = "namel3ss-shim")]
     Namel3ssShim(namel3ss::Arguments),
 }

@@ -1,0 +1,631 @@
+//! What stands between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
+//! word of tools that have changed. Everything else passes as it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use rigline::json::{Json, Kind};
+use rigline::protocol::mcp::MODERN;
+use rigline_std::stdio::{Between, Passing, Wires};
+use rigline_std::sync::lock;
+use serde_json::{Map, Value, json};
+
+use super::calls::{Calls, Ended};
+use super::library::{Library, Missing};
+use super::policy::{Policy, is_same};
+use crate::out::complain;
+
+/// The tool that tells why the last call failed.
+pub(crate) const LAST_FAILURE: &str = "last_failure";
+/// What the ids of our own requests begin with.
+const OWN: &str = "rigline-";
+/// How long a person has to answer, so that a question is not kept for ever.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// The most questions that are open at a time.
+const QUESTIONS: usize = 64;
+
+/// What a gate is made of.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) calls: Option<Arc<Calls>>,
+    pub(crate) library: Library,
+    /// Whether the tools can become others.
+    pub(crate) can_change: bool,
+    /// Whether the gate's own tool is offered.
+    pub(crate) tells_failures: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Gate {
+    parts: Parts,
+    wires: OnceLock<Wires>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the client of the legacy era has said of itself, and its `initialize`.
+    client: Value,
+    can_ask: bool,
+    initialize: Option<Value>,
+    log_level: Option<Value>,
+    /// Requests that have no reply yet, by their ids as JSON.
+    open: HashMap<String, Open>,
+    /// Calls that wait for a person's word, by the number of the question.
+    questions: HashMap<u64, Question>,
+    next: u64,
+    /// Subscriptions that want to know of other tools, by the ids of their requests as JSON.
+    subscriptions: Vec<Value>,
+    last_failure: Option<Failure>,
+    /// The tools as they were last listed.
+    is_stale: bool,
+    /// Lists of our own that are on their way: who asked for the manifest.
+    manifests: HashMap<String, (Value, bool)>,
+}
+
+#[derive(Debug)]
+enum Open {
+    /// Of `initialize` or `server/discover`.
+    Greeting,
+    List,
+    Listening(Value),
+    Call(Box<OpenCall>),
+    Other,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    client: Value,
+    tool: String,
+    arguments: Value,
+    began: Instant,
+}
+
+#[derive(Debug)]
+struct Question {
+    id: Value,
+    call: OpenCall,
+    line: Vec<u8>,
+    /// In the modern era: what the client gives back.
+    is_modern: bool,
+}
+
+#[derive(Debug)]
+struct Failure {
+    tool: String,
+    arguments: Value,
+    reason: String,
+    when: Instant,
+}
+
+impl Gate {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self { parts, wires: OnceLock::new(), state: Mutex::default() }
+    }
+
+    /// The tools are others: the client is told, once no call is under way.
+    pub(crate) fn changed(&self) {
+        let mut state = lock(&self.state);
+        state.is_stale = true;
+        self.renew(&mut state);
+    }
+
+    fn renew(&self, state: &mut State) {
+        let Some(wires) = self.wires.get() else { return };
+        if !state.is_stale || !state.open.is_empty() || !state.manifests.is_empty() {
+            return;
+        }
+        state.is_stale = false;
+        wires.renew();
+        // The session of the legacy era goes on.
+        for message in state.initialize.iter().chain(&state.log_level) {
+            let mut message = message.clone();
+            let id = format!("{OWN}{}", state.next);
+            state.next += 1;
+            message["id"] = Value::from(id);
+            wires.to_extension(message.to_string().into_bytes());
+        }
+        if state.initialize.is_some() {
+            send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+        }
+        for id in &state.subscriptions {
+            let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+            send(
+                wires,
+                &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": { "_meta": meta } }),
+            );
+        }
+    }
+
+    fn answer(&self, id: &Value, result: Value, is_modern: bool) {
+        let mut result = result;
+        if is_modern && result.get("resultType").is_none() {
+            result["resultType"] = "complete".into();
+        }
+        if let Some(wires) = self.wires.get() {
+            send(wires, &json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+        }
+    }
+
+    fn refuse(&self, id: &Value, code: i32, message: &str, data: Value) {
+        let mut error = json!({ "code": code, "message": message });
+        if !data.is_null() {
+            error["data"] = data;
+        }
+        if let Some(wires) = self.wires.get() {
+            send(wires, &json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+    }
+
+    /// A tool's failure that the gate itself has found.
+    fn fail(&self, state: &mut State, id: &Value, call: OpenCall, outcome: &str, why: &str, is_modern: bool) {
+        let result = json!({ "content": [{ "type": "text", "text": why }], "isError": true });
+        self.record(&call, outcome, &result);
+        state.last_failure =
+            Some(Failure { tool: call.tool, arguments: call.arguments, reason: why.to_owned(), when: Instant::now() });
+        self.answer(id, result, is_modern);
+    }
+
+    fn record(&self, call: &OpenCall, outcome: &str, result: &Value) {
+        let Some(calls) = &self.parts.calls else { return };
+        let ended = Ended {
+            client: &call.client,
+            operation: &call.tool,
+            arguments: &call.arguments,
+            outcome,
+            result: result.clone(),
+            took: call.began.elapsed(),
+        };
+        if let Err(error) = calls.add(&ended) {
+            complain(format_args!("rigline: a call is not in the record: {error}"));
+        }
+    }
+
+    /// A request of the client.
+    fn request(&self, message: &Value, line: &[u8]) -> Passing {
+        let method = message["method"].as_str().unwrap_or_default();
+        let (id, params) = (&message["id"], &message["params"]);
+        let meta = &params["_meta"];
+        let is_modern =
+            meta.as_object().is_some_and(|meta| meta.keys().any(|key| key.starts_with("io.modelcontextprotocol/")));
+        // What the era requires of a request is the core's to check.
+        let is_fit = !is_modern
+            || (meta["io.modelcontextprotocol/protocolVersion"] == MODERN
+                && meta["io.modelcontextprotocol/clientCapabilities"].is_object());
+        let mut state = lock(&self.state);
+        let key = id.to_string();
+        match method {
+            "initialize" => {
+                state.client = params["clientInfo"].clone();
+                state.can_ask = can_ask(&params["capabilities"]);
+                state.initialize = Some(message.clone());
+                state.open.insert(key, Open::Greeting);
+            }
+            "server/discover" => drop(state.open.insert(key, Open::Greeting)),
+            "logging/setLevel" => {
+                state.log_level = Some(message.clone());
+                state.open.insert(key, Open::Other);
+            }
+            "tools/list" => drop(state.open.insert(key, Open::List)),
+            "subscriptions/listen"
+                if is_fit && self.parts.can_change && params["notifications"]["toolsListChanged"] == true =>
+            {
+                state.open.insert(key, Open::Listening(id.clone()));
+            }
+            "tools/call" if is_fit => {
+                let client = match is_modern {
+                    true => meta["io.modelcontextprotocol/clientInfo"].clone(),
+                    false => state.client.clone(),
+                };
+                let can_ask = match is_modern {
+                    true => can_ask(&meta["io.modelcontextprotocol/clientCapabilities"]),
+                    false => state.can_ask,
+                };
+                let tool = params["name"].as_str().unwrap_or_default().to_owned();
+                let call = OpenCall { client, tool, arguments: params["arguments"].clone(), began: Instant::now() };
+                if self.parts.tells_failures && call.tool == LAST_FAILURE {
+                    let result = told(state.last_failure.as_ref());
+                    drop(state);
+                    self.answer(id, result, is_modern);
+                    return Passing::Kept;
+                }
+                if self.parts.policy.wants_confirmation(&call.tool) {
+                    return self.confirm(&mut state, message, call, line, is_modern, can_ask);
+                }
+                state.open.insert(key, Open::Call(Box::new(call)));
+            }
+            "resources/list" | "resources/templates/list" | "resources/read" | "prompts/list" | "prompts/get"
+                if is_fit =>
+            {
+                return self.library(&mut state, method, message, is_modern);
+            }
+            _ => {}
+        }
+        Passing::On
+    }
+
+    fn library(&self, state: &mut State, method: &str, message: &Value, is_modern: bool) -> Passing {
+        let (id, params) = (&message["id"], &message["params"]);
+        let library = &self.parts.library;
+        let page = |name: &str, list: Vec<Value>| {
+            let mut result = Map::new();
+            result.insert(name.to_owned(), list.into());
+            if is_modern {
+                result.insert("ttlMs".to_owned(), 0.into());
+                result.insert("cacheScope".to_owned(), "private".into());
+            }
+            Value::Object(result)
+        };
+        let result = match method {
+            "resources/list" => page("resources", library.resources()),
+            "resources/templates/list" => page("resourceTemplates", Vec::new()),
+            "prompts/list" if library.has_prompts() => page("prompts", library.prompts()),
+            "prompts/get" if library.has_prompts() => match library.prompt(params["name"].as_str().unwrap_or_default())
+            {
+                Ok(prompt) => prompt,
+                Err(_) => {
+                    let text = format!("Unknown prompt: {}", params["name"].as_str().unwrap_or_default());
+                    self.refuse(id, -32602, &text, Value::Null);
+                    return Passing::Kept;
+                }
+            },
+            "resources/read" => {
+                let uri = params["uri"].as_str().unwrap_or_default();
+                let mut is_manifest = false;
+                let read = library.read(uri, || {
+                    is_manifest = true;
+                    String::new()
+                });
+                if is_manifest {
+                    // The core knows the tools: they are listed for this.
+                    let own = format!("{OWN}{}", state.next);
+                    state.next += 1;
+                    let mut list = json!({ "jsonrpc": "2.0", "id": own, "method": "tools/list", "params": {} });
+                    if is_modern {
+                        list["params"]["_meta"] = params["_meta"].clone();
+                    }
+                    state.manifests.insert(Value::from(own).to_string(), (id.clone(), is_modern));
+                    return Passing::Instead(list.to_string().into_bytes());
+                }
+                match read {
+                    Ok((kind, text)) => contents(uri, kind, &text, is_modern),
+                    Err(Missing::Unknown) => {
+                        let code = if is_modern { -32602 } else { -32002 };
+                        self.refuse(id, code, "Resource not found", json!({ "uri": uri }));
+                        return Passing::Kept;
+                    }
+                    Err(Missing::Unreadable(why)) => {
+                        self.refuse(id, -32603, &format!("{uri}: {why}"), Value::Null);
+                        return Passing::Kept;
+                    }
+                }
+            }
+            _ => return Passing::On,
+        };
+        self.answer(id, result, is_modern);
+        Passing::Kept
+    }
+
+    /// Has a person confirm a call. It goes on when the word is given.
+    fn confirm(
+        &self,
+        state: &mut State,
+        message: &Value,
+        call: OpenCall,
+        line: &[u8],
+        is_modern: bool,
+        can_ask: bool,
+    ) -> Passing {
+        let (id, params) = (&message["id"], &message["params"]);
+        if !can_ask {
+            let why = format!(
+                "{} needs the confirmation of a person, and this client cannot ask for it: it has no elicitation of forms",
+                call.tool
+            );
+            self.fail(state, id, call, "refused", &why, is_modern);
+            return Passing::Kept;
+        }
+        if is_modern && let Some(state_text) = params["requestState"].as_str() {
+            let number = state_text.strip_prefix(OWN).and_then(|number| number.parse().ok());
+            let asked = number.and_then(|number: u64| state.questions.remove(&number));
+            let is_this = asked
+                .is_some_and(|question| question.call.tool == call.tool && question.call.arguments == call.arguments);
+            let word = &params["inputResponses"]["confirm"];
+            let why = match (is_this, word["action"].as_str()) {
+                (true, Some("accept")) => {
+                    state.open.insert(id.to_string(), Open::Call(Box::new(call)));
+                    return Passing::On;
+                }
+                (true, _) => format!("a person has declined the call of {}", call.tool),
+                (false, _) => format!("the confirmation of {} is of another call, or too old", call.tool),
+            };
+            self.fail(state, id, call, "refused", &why, is_modern);
+            return Passing::Kept;
+        }
+        state.questions.retain(|_, question| question.call.began.elapsed() < PATIENCE);
+        if state.questions.len() >= QUESTIONS {
+            let why = format!("{QUESTIONS} calls wait for the confirmation of a person already");
+            self.fail(state, id, call, "refused", &why, is_modern);
+            return Passing::Kept;
+        }
+        let number = state.next;
+        state.next += 1;
+        let name = format!("{OWN}{number}");
+        let arguments = if call.arguments.is_null() { json!({}) } else { call.arguments.clone() };
+        let text = format!("The agent wants to run {} with {arguments} on the rig. Run it?", call.tool);
+        let schema = json!({ "type": "object", "properties": {} });
+        if is_modern {
+            let params = json!({ "mode": "form", "message": text, "requestedSchema": schema });
+            let asked = json!({ "confirm": { "method": "elicitation/create", "params": params } });
+            self.answer(
+                id,
+                json!({ "resultType": "input_required", "inputRequests": asked, "requestState": name }),
+                true,
+            );
+        } else if let Some(wires) = self.wires.get() {
+            let params = json!({ "message": text, "requestedSchema": schema });
+            send(wires, &json!({ "jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": params }));
+        }
+        state.questions.insert(number, Question { id: id.clone(), call, line: line.to_vec(), is_modern });
+        Passing::Kept
+    }
+
+    /// The answer to a question of ours.
+    fn word(&self, message: &Value) -> Passing {
+        let number = message["id"].as_str().and_then(|id| id.strip_prefix(OWN)).and_then(|number| number.parse().ok());
+        let Some(number) = number else { return Passing::On };
+        let mut state = lock(&self.state);
+        let is_asked = |question: &Question| !question.is_modern;
+        if !state.questions.get(&number).is_some_and(is_asked) {
+            return Passing::Kept;
+        }
+        let Some(Question { id, mut call, line, .. }) = state.questions.remove(&number) else { return Passing::Kept };
+        if message["result"]["action"] == "accept" {
+            call.began = Instant::now();
+            state.open.insert(id.to_string(), Open::Call(Box::new(call)));
+            return Passing::Instead(line);
+        }
+        let why = match message["error"]["message"].as_str() {
+            Some(why) => format!("the client could not ask a person to confirm the call of {}: {why}", call.tool),
+            None => format!("a person has declined the call of {}", call.tool),
+        };
+        self.fail(&mut state, &id, call, "refused", &why, false);
+        Passing::Kept
+    }
+
+    fn notification(&self, message: &Value) -> Passing {
+        if message["method"] != "notifications/cancelled" {
+            return Passing::On;
+        }
+        let cancelled = &message["params"]["requestId"];
+        let mut state = lock(&self.state);
+        state.subscriptions.retain(|id| id != cancelled);
+        let asked = state.questions.iter().find(|(_, question)| question.id == *cancelled).map(|(number, _)| *number);
+        if let Some(question) = asked.and_then(|number| state.questions.remove(&number)) {
+            self.record(&question.call, "cancelled", &Value::Null);
+            if let (Some(number), Some(wires)) = (asked, self.wires.get())
+                && !question.is_modern
+            {
+                let params = json!({ "requestId": format!("{OWN}{number}"), "reason": "the call was cancelled" });
+                send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+            }
+            return Passing::Kept;
+        }
+        if let Some(Open::Call(call)) = state.open.remove(&cancelled.to_string()) {
+            self.record(&call, "cancelled", &Value::Null);
+        }
+        self.renew(&mut state);
+        Passing::On
+    }
+}
+
+/// What a resource's text is sent as.
+fn contents(uri: &str, kind: &str, text: &str, is_modern: bool) -> Value {
+    let mut result = json!({ "contents": [{ "uri": uri, "mimeType": kind, "text": text }] });
+    if is_modern {
+        result["ttlMs"] = 0.into();
+        result["cacheScope"] = "private".into();
+    }
+    result
+}
+
+fn told(failure: Option<&Failure>) -> Value {
+    let Some(failure) = failure else {
+        let text = "no call has failed";
+        return json!({ "content": [{ "type": "text", "text": text }], "structuredContent": { "failed": false } });
+    };
+    let seconds = failure.when.elapsed().as_secs();
+    let structured = json!({
+        "failed": true,
+        "tool": failure.tool,
+        "arguments": failure.arguments,
+        "reason": failure.reason,
+        "secondsAgo": seconds,
+    });
+    let text = format!("{} failed {seconds} s ago: {}", failure.tool, failure.reason);
+    json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured })
+}
+
+fn failure_tool() -> Value {
+    json!({
+        "name": LAST_FAILURE,
+        "title": "Last failure",
+        "description": "Why the last call that failed did so, also if its answer was lost or cut",
+        "inputSchema": { "type": "object", "properties": {} },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "failed": { "type": "boolean", "description": "Whether any call has failed" },
+                "tool": { "type": "string" },
+                "arguments": { "description": "The arguments of that call" },
+                "reason": { "type": "string" },
+                "secondsAgo": { "type": "integer" },
+            },
+            "required": ["failed"],
+        },
+        "annotations": { "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true },
+    })
+}
+
+/// Whether a client's capabilities have a form that a person can answer.
+fn can_ask(capabilities: &Value) -> bool {
+    let elicitation = &capabilities["elicitation"];
+    elicitation.as_object().is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"))
+}
+
+fn send(wires: &Wires, message: &Value) {
+    wires.to_client(message.to_string().as_bytes());
+}
+
+/// The first text of a tool's result.
+fn text_of(result: &Value) -> String {
+    let mut texts = result["content"].as_array().into_iter().flatten();
+    texts.find_map(|block| block["text"].as_str()).unwrap_or_default().to_owned()
+}
+
+impl Between for Gate {
+    fn begin(&self, wires: Wires) {
+        let _ = self.wires.set(wires);
+        let mut state = lock(&self.state);
+        state.next = 1;
+        // What has changed before anybody asked is nothing new.
+        state.is_stale = false;
+    }
+
+    fn received(&self, line: &[u8]) -> Passing {
+        let Ok(json) = Json::parse(line) else { return Passing::On };
+        if json.kind() == Kind::Array && !self.parts.policy.is_empty() {
+            // Of the first revision, and no client sends any: nothing passes by it.
+            let error = json!({ "code": -32600, "message": "batches are not accepted where calls are limited, confirmed or recorded" });
+            if let Some(wires) = self.wires.get() {
+                send(wires, &json!({ "jsonrpc": "2.0", "id": null, "error": error }));
+            }
+            return Passing::Kept;
+        }
+        if json.kind() != Kind::Object {
+            return Passing::On;
+        }
+        let (has_method, id) = (json.get("method").is_some(), json.get("id"));
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { return Passing::On };
+        match (has_method, id.map(|id| id.kind())) {
+            (true, Some(Kind::String | Kind::Number)) => self.request(&message, line),
+            (true, None) => self.notification(&message),
+            (false, Some(Kind::String)) => self.word(&message),
+            _ => Passing::On,
+        }
+    }
+
+    fn sent(&self, line: &[u8]) -> Passing {
+        let Some(json) = Json::parse(line.trim_ascii()).ok().filter(|json| json.kind() == Kind::Object) else {
+            return Passing::On;
+        };
+        let Some(id) = json.get("id") else { return self.sent_notification(json, line) };
+        if json.get("method").is_some() {
+            return Passing::On;
+        }
+        let mut state = lock(&self.state);
+        let key = id.text().map_or_else(|| id.as_str().to_owned(), |text| Value::from(text.to_string()).to_string());
+        if key.get(1..).is_some_and(|name| name.starts_with(OWN)) {
+            let Some((asker, is_modern)) = state.manifests.remove(&key) else { return Passing::Kept };
+            let reply: Value = serde_json::from_slice(line).unwrap_or_default();
+            let text = format!("{:#}", json!({ "tools": reply["result"]["tools"] }));
+            self.answer(&asker, contents("rigline://manifest", "application/json", &text, is_modern), is_modern);
+            self.renew(&mut state);
+            return Passing::Kept;
+        }
+        let passing = match state.open.remove(&key) {
+            None | Some(Open::Other | Open::Listening(_)) => Passing::On,
+            Some(Open::Call(call)) => {
+                let is_error = json.get("error").is_some()
+                    || json.get("result").and_then(|result| result.get("isError")?.bool()).unwrap_or_default();
+                if is_error || self.parts.calls.is_some() {
+                    self.ended(&mut state, *call, line, is_error);
+                }
+                Passing::On
+            }
+            Some(Open::Greeting) => self.greeted(line),
+            Some(Open::List) => self.listed(line),
+        };
+        self.renew(&mut state);
+        passing
+    }
+}
+
+impl Gate {
+    fn ended(&self, state: &mut State, call: OpenCall, line: &[u8], is_error: bool) {
+        let reply: Value = serde_json::from_slice(line).unwrap_or_default();
+        let result = reply.get("result").or_else(|| reply.get("error")).cloned().unwrap_or_default();
+        self.record(&call, if is_error { "failed" } else { "ok" }, &result);
+        if is_error {
+            let reason = match result["message"].as_str() {
+                Some(message) => message.to_owned(),
+                None => text_of(&result),
+            };
+            let OpenCall { tool, arguments, .. } = call;
+            state.last_failure = Some(Failure { tool, arguments, reason, when: Instant::now() });
+        }
+    }
+
+    /// Adds what the gate itself can do.
+    fn greeted(&self, line: &[u8]) -> Passing {
+        let Ok(mut reply) = serde_json::from_slice::<Value>(line) else { return Passing::On };
+        let Some(capabilities) = reply["result"]["capabilities"].as_object_mut() else { return Passing::On };
+        if self.parts.can_change {
+            capabilities.insert("tools".to_owned(), json!({ "listChanged": true }));
+        }
+        capabilities.insert("resources".to_owned(), json!({}));
+        if self.parts.library.has_prompts() {
+            capabilities.insert("prompts".to_owned(), json!({}));
+        }
+        Passing::Instead(reply.to_string().into_bytes())
+    }
+
+    fn listed(&self, line: &[u8]) -> Passing {
+        if !self.parts.tells_failures {
+            return Passing::On;
+        }
+        // The tools stay as they are written, their numbers too.
+        let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+        let Some(json) = Json::parse(text.as_bytes()).ok().and_then(|json| json.get("result")?.get("tools")) else {
+            return Passing::On;
+        };
+        let names = json.elements().filter_map(|tool| tool.get("name")?.text().map(|name| name.to_string()));
+        let list = json.as_str();
+        let has_own = names.into_iter().any(|name| is_same(&name, LAST_FAILURE));
+        if has_own {
+            return Passing::On;
+        }
+        let start = (list.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        let (Some(before), Some(after)) = (text.get(..start), text.get(start.saturating_add(list.len())..)) else {
+            return Passing::On;
+        };
+        let comma = if json.elements().next().is_some() { "," } else { "" };
+        let Some(open) = list.strip_suffix(']') else { return Passing::On };
+        Passing::Instead(format!("{before}{open}{comma}{}]{after}", failure_tool()).into_bytes())
+    }
+
+    /// A subscription is acknowledged: it is told what it will get.
+    fn sent_notification(&self, json: Json<'_>, line: &[u8]) -> Passing {
+        let is_acknowledgement = json
+            .get("method")
+            .and_then(|method| method.text())
+            .is_some_and(|method| method == "notifications/subscriptions/acknowledged");
+        if !is_acknowledgement {
+            return Passing::On;
+        }
+        let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return Passing::On };
+        let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
+        let mut state = lock(&self.state);
+        match state.open.remove(&id.to_string()) {
+            Some(Open::Listening(id)) => {
+                state.subscriptions.push(id);
+                message["params"]["notifications"] = json!({ "toolsListChanged": true });
+                Passing::Instead(message.to_string().into_bytes())
+            }
+            _ => Passing::On,
+        }
+    }
+}

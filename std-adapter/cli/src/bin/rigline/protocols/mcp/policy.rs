@@ -1,0 +1,286 @@
+//! What an owner sets for the calls of agents: limits, confirmations, a choice of operations, a record. On the command line, and in a file
+//! that the agent cannot change.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::ValueHint;
+use rigline::Manifest;
+use rigline_std::sync::lock;
+use serde::Deserialize;
+
+use crate::choice::Choice;
+use crate::connect::Failure;
+use crate::files;
+
+/// The options of an owner.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct PolicyArguments {
+    /// Allow at most N calls of an operation in a second, a minute, an hour or a day, such as power=20/h. The operation `*` is all of them
+    /// together
+    #[arg(long = "limit", value_name = "OP=N/s|m|h|d")]
+    pub(crate) limits: Vec<Limit>,
+    /// Have a person confirm each call of these operations. Where the client cannot ask, they are refused
+    #[arg(long, value_name = "OP", num_args = 1..)]
+    pub(crate) confirm: Vec<String>,
+    /// Keep every call with its time, client, arguments and outcome in this folder, and every line of the target, so that the target
+    /// replay:DIR answers as this one did. The folder must be new, empty, or an earlier recording's
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) record: Option<PathBuf>,
+    /// Read these settings from a TOML file, too: read-only, allow, confirm, record, and a table [limit]. It must be outside the current
+    /// folder, and no other user may be able to write it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) policy: Option<PathBuf>,
+}
+
+/// So many calls in such a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limit {
+    operation: String,
+    count: usize,
+    period: Duration,
+    unit: &'static str,
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (operation, rate) = text.rsplit_once('=').ok_or("expected OP=N/UNIT, such as power=20/h")?;
+        Self::new(operation, rate)
+    }
+}
+
+impl Limit {
+    fn new(operation: &str, rate: &str) -> Result<Self, String> {
+        let fault = || {
+            format!(
+                "`{rate}` is not a limit; expected N/UNIT with N from 1 and s, m, h or d for the unit, such as 20/h"
+            )
+        };
+        let (count, unit) = rate.split_once('/').ok_or_else(fault)?;
+        let (period, unit) = match unit.trim() {
+            "s" => (1, "a second"),
+            "m" | "min" => (60, "a minute"),
+            "h" => (3600, "an hour"),
+            "d" => (86_400, "a day"),
+            _ => return Err(fault()),
+        };
+        let count = count.trim().parse().ok().filter(|count| (1..=1_000_000).contains(count)).ok_or_else(fault)?;
+        if operation.trim().is_empty() {
+            return Err("the operation is missing; expected OP=N/UNIT".to_owned());
+        }
+        Ok(Self { operation: operation.trim().to_owned(), count, period: Duration::from_secs(period), unit })
+    }
+
+    /// As the command line has it.
+    fn word(&self) -> String {
+        let unit = match self.period.as_secs() {
+            1 => "s",
+            60 => "m",
+            3600 => "h",
+            _ => "d",
+        };
+        format!("{}={}/{unit}", self.operation, self.count)
+    }
+}
+
+/// A policy file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    read_only: bool,
+    allow: Option<Vec<String>>,
+    #[serde(default)]
+    confirm: Vec<String>,
+    record: Option<PathBuf>,
+    #[serde(default)]
+    limit: BTreeMap<String, String>,
+}
+
+/// What holds for the calls.
+#[derive(Debug, Default)]
+pub(crate) struct Policy {
+    limits: Vec<Limit>,
+    confirm: Vec<String>,
+    pub(crate) record: Option<PathBuf>,
+    /// For each limit, when its calls were, the oldest first.
+    calls: Mutex<Vec<VecDeque<Instant>>>,
+}
+
+impl PolicyArguments {
+    /// Reads the file, and makes the choice of operations as narrow as it says.
+    pub(crate) fn read(&self, choice: &mut Choice) -> Result<Policy, Failure> {
+        let mut policy = Policy {
+            limits: self.limits.clone(),
+            confirm: self.confirm.clone(),
+            record: self.record.clone(),
+            calls: Mutex::default(),
+        };
+        if let Some(path) = &self.policy {
+            let fault = |text: String| Failure::usage(format!("--policy {}: {text}", path.display()));
+            ensure_out_of_reach(path).map_err(fault)?;
+            let text = files::read(path).map_err(|error| fault(error.to_string()))?;
+            let file: File = toml::from_str(&text).map_err(|error| fault(error.message().to_owned()))?;
+            choice.read_only |= file.read_only;
+            if let Some(allow) = file.allow {
+                choice.allow = match choice.allow.is_empty() {
+                    true => allow,
+                    false => {
+                        let both: Vec<String> = choice
+                            .allow
+                            .iter()
+                            .filter(|name| allow.iter().any(|known| is_same(known, name)))
+                            .cloned()
+                            .collect();
+                        if both.is_empty() {
+                            return Err(fault("it allows none of the operations that --allow names".to_owned()));
+                        }
+                        both
+                    }
+                };
+            }
+            policy.confirm.extend(file.confirm);
+            policy.record = policy.record.or(file.record);
+            for (operation, rate) in &file.limit {
+                policy
+                    .limits
+                    .push(Limit::new(operation, rate).map_err(|error| fault(format!("limit {operation}: {error}")))?);
+            }
+        }
+        policy.calls = Mutex::new(vec![VecDeque::new(); policy.limits.len()]);
+        Ok(policy)
+    }
+
+    /// The options, for another command line that is started in another folder.
+    pub(crate) fn words(&self) -> Result<Vec<String>, Failure> {
+        let mut words = Vec::new();
+        for limit in &self.limits {
+            words.extend(["--limit".to_owned(), limit.word()]);
+        }
+        for (option, path) in [("--record", &self.record), ("--policy", &self.policy)] {
+            let Some(path) = path else { continue };
+            let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+            words.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
+        }
+        if !self.confirm.is_empty() {
+            words.push("--confirm".to_owned());
+            words.extend(self.confirm.iter().cloned());
+        }
+        Ok(words)
+    }
+}
+
+/// Whether the agent, which works in the current folder, and other users have no way to change a file.
+fn ensure_out_of_reach(path: &Path) -> Result<(), String> {
+    let file = path.canonicalize().map_err(|error| error.to_string())?;
+    if let Ok(here) = std::env::current_dir().and_then(|here| here.canonicalize())
+        && here.parent().is_some()
+        && file.starts_with(&here)
+    {
+        return Err(format!("it is in the folder {}, in which the agent works: keep it elsewhere", here.display()));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if std::fs::metadata(&file).is_ok_and(|about| about.mode() & 0o022 != 0) {
+            return Err("other users can write it (chmod go-w)".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether two names mean one operation: in the names of tools `_` stands for `-`.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    one.replace('-', "_") == other.replace('-', "_")
+}
+
+impl Policy {
+    /// Whether it asks for nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.confirm.is_empty() && self.record.is_none()
+    }
+
+    /// Whether all names are operations of an extension.
+    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), String> {
+        let limited = self.limits.iter().map(|limit| ("--limit", &limit.operation));
+        for (option, name) in limited.chain(self.confirm.iter().map(|name| ("--confirm", name))) {
+            if name != "*" && !manifest.operations.iter().any(|operation| is_same(operation.name, name)) {
+                let known: Vec<&str> = manifest.operations.iter().map(|operation| operation.name).collect();
+                return Err(format!(
+                    "{option}: {} has no operation `{name}`; it has {}",
+                    manifest.name,
+                    known.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wants_confirmation(&self, operation: &str) -> bool {
+        self.confirm.iter().any(|name| name == "*" || is_same(name, operation))
+    }
+
+    /// Counts a call, or says why it must not be.
+    pub(crate) fn admit(&self, operation: &str, now: Instant) -> Result<(), String> {
+        let mut calls = lock(&self.calls);
+        let counted = |limit: &Limit| limit.operation == "*" || is_same(&limit.operation, operation);
+        for (limit, calls) in self.limits.iter().zip(calls.iter_mut()).filter(|(limit, _)| counted(limit)) {
+            while calls.front().is_some_and(|first| now.saturating_duration_since(*first) >= limit.period) {
+                calls.pop_front();
+            }
+            if calls.len() >= limit.count {
+                let oldest = calls.front().copied().unwrap_or(now);
+                let left = limit.period.saturating_sub(now.saturating_duration_since(oldest));
+                let (what, times) = (if limit.operation == "*" { "the rig" } else { operation }, limit.count);
+                return Err(format!(
+                    "{what} is limited to {times} {} in {} by its owner; the next is possible in {} s",
+                    if times == 1 { "call" } else { "calls" },
+                    limit.unit,
+                    left.as_secs() + 1
+                ));
+            }
+        }
+        for (_, calls) in self.limits.iter().zip(calls.iter_mut()).filter(|(limit, _)| counted(limit)) {
+            calls.push_back(now);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_count_the_calls_of_the_last_period() {
+        let limits = vec!["power=2/m".parse().unwrap(), "*=3/m".parse().unwrap()];
+        let calls = Mutex::new(vec![VecDeque::new(); 2]);
+        let policy = Policy { limits, calls, ..Policy::default() };
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(policy.admit("power", at(0)).is_ok() && policy.admit("power", at(30)).is_ok());
+        let error = policy.admit("power", at(40)).unwrap_err();
+        assert_eq!(error, "power is limited to 2 calls in a minute by its owner; the next is possible in 21 s");
+        assert!(policy.admit("measure", at(41)).is_ok(), "what was refused does not count");
+        assert!(policy.admit("measure", at(42)).unwrap_err().starts_with("the rig is limited to 3 calls"));
+        assert!(policy.admit("power", at(60)).is_ok(), "the oldest call is out of the period");
+        assert!(policy.admit("power", at(61)).is_err());
+    }
+
+    #[test]
+    fn a_limit_is_read_or_refused() {
+        for text in ["power=20/h", "set-target=1/s", "*=5/min", "a=b=3/d"] {
+            assert!(text.parse::<Limit>().is_ok(), "{text}");
+        }
+        for text in
+            ["power", "power=", "power=20", "power=0/h", "power=x/h", "power=1/w", "=1/h", "power=-1/h", "power=1.5/h"]
+        {
+            assert!(text.parse::<Limit>().is_err(), "{text}");
+        }
+    }
+}

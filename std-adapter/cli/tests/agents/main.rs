@@ -1,0 +1,10 @@
+//! What an agent's owner has: configuration of clients, tokens and headers, a choice of operations, policies, records.
+#![cfg(unix)]
+
+use rigline_test_support as _;
+
+mod choice;
+mod credentials;
+mod policy;
+mod presence;
+mod support;
