@@ -665,7 +665,7 @@ fn any_target_behind_both_protocols() {
     let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
     let board = format!("exec:{RIGLINE} rig");
     for (target, operation, is_typed) in
-        [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", false), (&old, "look", false)]
+        [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", true), (&old, "look", false)]
     {
         let argument = if operation == "measure" { "channel=3V3" } else { "x=1" };
         for protocol in ["amplifier", "namel3ss"] {
@@ -908,7 +908,7 @@ fn calls_and_their_exit_codes() {
             "--phase goes with --protocol gevals",
         ),
         (&["serve", "sim"], 2, "use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol"),
-        (&["serve", "sim", "--tcp", "0", "--protocol", "amplifier"], 2, "use --http"),
+        (&["serve", "exec:false", "--tcp", "0", "--protocol", "namel3ss"], 2, "use --http"),
         (
             &["serve", "sim", "--http", "0", "--protocol", "gevals"],
             2,
