@@ -65,7 +65,7 @@ fn a_server_of_one_era_that_is_silent_on_bad_lines_passes() {
     let folder = tempfile::tempdir().unwrap();
     for (era, other) in [("legacy", "modern."), ("modern", "legacy.")] {
         let target = server(folder.path(), era, "silent");
-        let output = run(&["check", &target, "--protocol", "mcp", "--call", "blink", "n=1", "--json"], &[]);
+        let output = run(&["check", &target, "--protocol", "mcp", "--call", "blink", r#"{"n":1}"#, "--json"], &[]);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{era}: {report:#}");
         let cases = report["cases"].as_array().or_else(|| report["results"].as_array()).unwrap();
