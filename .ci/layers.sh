@@ -48,10 +48,11 @@ OWN = {
     "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
     "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs"],
     "eval": ["foreign.rs"],
+    "lab": [],
     "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs"],
 }
 ALSO = {("eval", "waza"): [""], ("cli", "waza"): ["bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
-CRATES = {"core": "core/src", "std": "std-adapter/src", "host": "std-adapter/host/src", "eval": "std-adapter/eval/src", "cli": "std-adapter/cli/src"}
+CRATES = {"core": "core/src", "std": "std-adapter/src", "host": "std-adapter/host/src", "eval": "std-adapter/eval/src", "lab": "std-adapter/lab/src", "cli": "std-adapter/cli/src"}
 problems, known = [], {}
 known_file = pathlib.Path(".ci/layers.known")
 

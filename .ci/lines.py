@@ -4,7 +4,7 @@
 import pathlib
 import re
 
-CRATES = ["core/src", "core/macros/src", "std-adapter/src", "std-adapter/host/src", "std-adapter/eval/src", "std-adapter/cli/src", "firmware-example/src", "firmware-example/embassy/src"]
+CRATES = ["core/src", "core/macros/src", "std-adapter/src", "std-adapter/host/src", "std-adapter/eval/src", "std-adapter/lab/src", "std-adapter/cli/src", "firmware-example/src", "firmware-example/embassy/src"]
 TEST = re.compile(r"^( *)#\[cfg\((?:all\()?test\b[^\n]*\]\n(?: *#\[[^\n]*\]\n)* *(?:pub(?:\(\w+\))? )?mod \w+ \{\n.*?^\1\}", re.S | re.M)
 
 

@@ -182,6 +182,9 @@ pub struct Facts<'f> {
     pub limits: (usize, usize),
     /// Whether the session was shut down and no other has started.
     pub is_closed: bool,
+    /// Whether another message runs, so that an answer that comes in pages is to be written whole or waits, see
+    /// [`Busy::AnswerIfWhole`].
+    pub is_ahead: bool,
 }
 
 /// What a request asks for.
@@ -278,6 +281,8 @@ pub enum Busy {
     /// The message is answered at once. Reading it must return [`Action::Answer`], [`Action::Ignore`] or a refusal; any
     /// other action waits.
     Answer,
+    /// As [`Answer`](Self::Answer) if the whole answer has room among what is said at once; else it waits. [`Facts::is_ahead`] is set.
+    AnswerIfWhole,
     /// It cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
     /// turn. A cancelled request is not answered. The message itself is not answered either.
     Cancel(Span),

@@ -309,3 +309,27 @@ fn acknowledged_operations_and_own_work_run_by_whole_messages() {
     assert_eq!(lines, TOLD);
     assert!(!session.lost(&to));
 }
+
+/// A client that lists tools while a call runs gets them at once if they need no pages, and else in their turn.
+#[test]
+fn a_list_of_tools_is_answered_ahead_only_as_a_whole() {
+    const TOOL: Operation =
+        Operation::new("tool", Schema::OBJECT).description("One of several tools of this extension");
+    const MANIFEST: Manifest = Manifest::new("several", "1.0.0").operations(&[TOOL; 8]);
+    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let ahead = |room: usize, limit: usize| {
+        let to = Served::new(&MANIFEST, protocol::ALL, (4096, limit)).unwrap();
+        let mut out = vec![0; room];
+        let said = Session::new(&to).look_ahead(&to, LIST, &mut out, b"7");
+        (said, out)
+    };
+    let (Ahead::Reply(length), out) = ahead(8192, 8192) else { panic!("it has room") };
+    let text = String::from_utf8_lossy(&out[..length]).into_owned();
+    assert_eq!(text.matches("One of several").count(), 8, "{text}");
+    assert!(!text.contains("nextCursor"), "{text}");
+    // At the limit, and one byte below it.
+    assert!(matches!(ahead(length + 1, 8192).0, Ahead::Reply(_)));
+    assert_eq!(ahead(length, 8192).0, Ahead::Wait);
+    assert!(matches!(ahead(8192, length).0, Ahead::Reply(_)));
+    assert_eq!(ahead(8192, length - 1).0, Ahead::Wait);
+}

@@ -484,7 +484,7 @@ mod while_a_call_is_out {
             In::At(200),
         ];
         let served = Session::new(script).serve();
-        assert_eq!(ids(&served.lines), [(20, 2), (20, 3), (20, 4), (100, 1), (100, 5), (110, 6)]);
+        assert_eq!(ids(&served.lines), [(20, 2), (20, 3), (20, 4), (20, 5), (100, 1), (110, 6)]);
     }
 
     /// Cancellation: no response, and nothing else about it.

@@ -101,7 +101,8 @@ impl Session {
                 Some(if !other.is_empty() && other == running { Inspected::Cancels } else { Inspected::Forgets(span) })
             }
             busy => {
-                let facts = Facts { manifest, limits: *limits, is_closed: false };
+                let is_ahead = busy == Busy::AnswerIfWhole;
+                let facts = Facts { manifest, limits: *limits, is_closed: false, is_ahead };
                 answer_at_once(out, protocol, busy, request, &received, &facts, *service).map(Inspected::Answered)
             }
         }
@@ -138,7 +139,7 @@ fn answer_at_once(
         };
         (phrases.head)(out, id);
         service.answer(method, params, out);
-    } else if busy == Busy::Answer {
+    } else if busy == Busy::Answer || facts.is_ahead {
         let action = (protocol.read)(received, facts);
         match (action, id) {
             (Ok(Action::Ignore), _) | (Ok(Action::Answer(_)) | Err(_), None) => return Some(false),
@@ -155,8 +156,11 @@ fn answer_at_once(
     } else {
         return None;
     }
-    if !out.fits() {
+    if !out.fits() || facts.is_ahead && out.len() > facts.limits.1 {
         out.truncate(0);
+        if facts.is_ahead {
+            return None;
+        }
         (phrases.head)(out, id.unwrap_or_default());
         (phrases.error)(out, FailureKind::TooLarge, None);
         out.raw(b"reply too large");

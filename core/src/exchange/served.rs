@@ -81,7 +81,7 @@ impl<'m> Served<'m> {
     }
 
     pub(super) fn facts(&self, is_closed: bool) -> Facts<'static> {
-        Facts { manifest: self.manifest, limits: self.limits, is_closed }
+        Facts { manifest: self.manifest, limits: self.limits, is_closed, is_ahead: false }
     }
 
     /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.

@@ -168,12 +168,14 @@ fn is_modern(received: &Received<'_>) -> bool {
     [META_VERSION, META_CAPABILITIES, META_CLIENT].into_iter().any(|slot| received.has(slot))
 }
 
-/// What may be answered while a call is out: all but what lists or runs tools.
+/// What may be answered while a call is out: all but what runs tools. A list of them is, if it needs no pages.
 fn busy(received: &Received<'_>) -> Busy {
     if received.is(rpc::METHOD, "notifications/cancelled") && received.has(REQUEST_ID) {
         Busy::Cancel(received.span(REQUEST_ID))
-    } else if received.is(rpc::METHOD, "tools/call") || received.is(rpc::METHOD, "tools/list") {
+    } else if received.is(rpc::METHOD, "tools/call") {
         Busy::Wait
+    } else if received.is(rpc::METHOD, "tools/list") {
+        Busy::AnswerIfWhole
     } else {
         Busy::Answer
     }
@@ -341,13 +343,13 @@ fn cursor(received: &Received<'_>) -> Option<usize> {
 
 /// Writes a page of tools: as many as fit the reply region, one at least, so that the cursor advances.
 fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
-    let Facts { manifest, .. } = *facts;
+    let Facts { manifest, is_ahead, .. } = *facts;
     let is_modern = is_modern(received);
     out.raw(b",\"result\":{\"tools\":[");
     let first = out.len();
     let mut measure = Writer::new(&mut []);
     write_page_end(&mut measure, manifest, usize::MAX, is_modern);
-    let limit = out.capacity().saturating_sub(measure.len());
+    let limit = if is_ahead { usize::MAX } else { out.capacity().saturating_sub(measure.len()) };
     let mut next = cursor(received).unwrap_or_default();
     let mut whole = true;
     while let Some(operation) = manifest.operations.get(next) {

@@ -122,6 +122,20 @@ fn i_03_a_bridge_passes_everything_on() {
     }
 }
 
+/// A client that lists tools, or looks whether the server is there, does not wait for its own call.
+#[test]
+fn tools_are_listed_while_a_call_runs() {
+    for target in ["sim", &*format!("exec:{RIGLINE} rig")] {
+        let mut server = Server::start(&["mcp", target]);
+        let wait =
+            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+        server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
+        server.wait_for_log("waiting for AUX");
+        assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9, "{target}");
+        assert_eq!(server.ask("ping", json!({})).0["result"], json!({}), "{target}");
+    }
+}
+
 #[test]
 fn i_03_only_what_is_allowed_is_there() {
     let mut server = Server::start(&["mcp", "sim", "--read-only"]);

@@ -468,13 +468,18 @@ impl Extension for Relay {
             let Self { jobs, logs, .. } = &mut *self;
             let mut answer = pin!(ask(jobs.as_ref(), request));
             let mut scale = None;
-            loop {
+            let answer = loop {
                 tokio::select! {
                     biased;
                     Some(log) = logs.recv() => pass_log_on(&log, &mut scale, cx),
                     answer = &mut answer => break answer,
                 }
+            };
+            // They came before it, on another thread.
+            while let Ok(log) = logs.try_recv() {
+                pass_log_on(&log, &mut scale, cx);
             }
+            answer
         };
         for (name, value) in &outputs {
             // The other end may have written it on many lines.

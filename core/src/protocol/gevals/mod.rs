@@ -503,7 +503,7 @@ mod tests {
             rpc::write_head(&mut out, b"12345");
             let limits = (u32::MAX as usize, u32::MAX as usize);
             let spans = crate::json::check::NO_SPANS;
-            let facts = Facts { manifest: &manifest, limits, is_closed: false };
+            let facts = Facts { manifest: &manifest, limits, is_closed: false, is_ahead: false };
             write_manifest(&mut out, &Received::whole(b"", &spans), &facts);
             assert_eq!(manifest_reply_len(&manifest, 5), out.len(), "{manifest:?}");
         }

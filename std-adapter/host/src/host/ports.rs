@@ -156,7 +156,7 @@ impl Roots {
 
     /// The processes that may take away what the device at `path` writes: its [`holders`](Self::holders), but for those who are the
     /// device, as a simulation at the other side of a pty is.
-    pub(crate) fn rivals(&self, path: &Path) -> Vec<Holder> {
+    pub fn rivals(&self, path: &Path) -> Vec<Holder> {
         let number = fs::canonicalize(path).ok().and_then(|path| {
             let number = path.strip_prefix("/dev/pts").ok()?.to_str()?.parse::<u32>().ok()?;
             Some(number.to_string())

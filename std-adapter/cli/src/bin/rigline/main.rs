@@ -24,6 +24,8 @@ mod exit;
 mod failure;
 mod files;
 mod jsonrpc;
+mod lab;
+mod lock;
 mod monitor;
 mod new;
 mod out;
@@ -65,6 +67,8 @@ enum Command {
     Serve(serve::Arguments),
     Web(Box<web::Arguments>),
     Ports(ports::Arguments),
+    Lock(lock::Arguments),
+    Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
     Targets(complete::Targets),
@@ -87,6 +91,8 @@ impl Command {
             Self::Serve(arguments) => arguments.run(),
             Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
+            Self::Lock(arguments) => arguments.run(),
+            Self::Lab(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
             Self::Targets(_) => {

@@ -1,0 +1,381 @@
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::connect;
+#[cfg(not(target_os = "linux"))]
+use crate::connect::Failure;
+
+/// See who has which rig, and look after the rigs
+///
+/// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An agent, which the first command starts,
+/// grants leases for them (`rigline lock`), and ends ten minutes after the last one.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Status(Status),
+    List(List),
+    Check(OfRig),
+    Break(Break),
+    Quarantine(Quarantine),
+    Log(OfRig),
+    Agent(Agent),
+    Keeper(Keeper),
+}
+
+/// Who has which rig, until when, and who waits
+#[derive(Debug, Args)]
+struct Status {
+    #[command(flatten)]
+    of: OfRig,
+    /// Print it again whenever it changes
+    #[arg(long)]
+    watch: bool,
+}
+
+/// The rigs, or those that a selector means
+#[derive(Debug, Args)]
+struct List {
+    /// `rig:NAME` or `rig:KEY=VALUE,…`
+    #[arg(default_value = "", hide_default_value = true)]
+    selector: String,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One rig, or all of them
+#[derive(Debug, Args)]
+struct OfRig {
+    /// The rig's name, or a target
+    rig: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// End the lease of a rig
+#[derive(Debug, Args)]
+struct Break {
+    /// The rig's name, or a target
+    rig: String,
+    /// Why: its holder is told
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// Put a rig into quarantine, so that nobody gets it, or take it out
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["reason", "clear"]))]
+struct Quarantine {
+    /// The rig's name, or a target
+    rig: String,
+    /// Why: those who want it are told
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Take it out
+    #[arg(long)]
+    clear: bool,
+}
+
+/// Run the agent, until nobody needs it any more
+#[derive(Debug, Args)]
+struct Agent {
+    /// How long it stays when nobody needs it; 0s: for ever
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "10m")]
+    idle: Duration,
+    /// It was started by another command
+    #[arg(long, hide = true)]
+    on_demand: bool,
+}
+
+/// What stands between the agent and a locked command
+#[derive(Debug, Args)]
+#[command(hide = true)]
+struct Keeper {
+    lease: String,
+    parent: u32,
+    #[arg(long)]
+    terminal: bool,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn missing() -> Failure {
+    Failure::usage(rigline_lab::MISSING.unwrap_or("there is no lab on this system"))
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Arguments {
+    pub(crate) fn run(self) -> Result<std::process::ExitCode, Failure> {
+        let _ = format!("{:?}", self.command);
+        Err(missing())
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{failure, place};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::process::ExitCode;
+    use std::time::Duration;
+
+    use rigline_host::process;
+    use rigline_lab::agent::{self, Options};
+    use rigline_lab::book::{Refusal, seconds, time_of_day};
+    use rigline_lab::client::{Connection, Place};
+    use rigline_lab::folders::Folders;
+    use rigline_lab::lock;
+    use serde_json::{Value, json};
+
+    use super::{Agent, Arguments, Command, Keeper, List, OfRig, Status};
+    use crate::connect::{self, Failure};
+    use crate::out::Table;
+
+    /// How long a check of rigs may take: the agent bounds each, and does them at once.
+    const CHECKED: Duration = Duration::from_secs(15);
+
+    /// Where the agent is.
+    pub(crate) fn place() -> Result<Place, Failure> {
+        let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
+        let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
+        Ok(Place { folders, program })
+    }
+
+    pub(crate) fn failure(refusal: Refusal) -> Failure {
+        Failure { code: refusal.code, text: refusal.why }
+    }
+
+    impl Arguments {
+        pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+            match self.command {
+                Command::Status(status) => connect::run(status.run()),
+                Command::List(list) => connect::run(list.run()),
+                Command::Check(of) => connect::run(of.check()),
+                Command::Break(arguments) => connect::run(async move {
+                    ask("break", json!({ "rig": arguments.rig, "reason": arguments.reason }))
+                        .await
+                        .map(|_| connect::SUCCESS)
+                }),
+                Command::Quarantine(arguments) => connect::run(async move {
+                    let params = json!({ "rig": arguments.rig, "reason": arguments.reason });
+                    ask("quarantine", params).await.map(|_| connect::SUCCESS)
+                }),
+                Command::Log(of) => connect::run(of.log()),
+                Command::Agent(agent) => agent.run(),
+                Command::Keeper(keeper) => keeper.run(),
+            }
+        }
+    }
+
+    async fn ask(method: &str, params: Value) -> Result<Value, Failure> {
+        let asked = async {
+            let mut connection = Connection::open(&place()?).await.map_err(|trouble| failure(trouble.into()))?;
+            connection.ask(method, params).await.map_err(|trouble| failure(trouble.into()))
+        };
+        asked.await
+    }
+
+    impl Status {
+        async fn run(self) -> Result<u8, Failure> {
+            let mut shown = String::new();
+            loop {
+                let status = ask("status", json!({ "rig": self.of.rig })).await?;
+                let text = if self.of.json { format!("{status:#}\n") } else { as_text(&status) };
+                // What is left of a lease's time changes always.
+                let key = as_text(&without_times(status));
+                if key != shown {
+                    if self.of.json {
+                        connect::print_json(&text);
+                    } else {
+                        connect::print(&text);
+                    }
+                    shown = key;
+                }
+                if !self.watch || crate::out::has_failed() {
+                    return Ok(connect::SUCCESS);
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+
+    fn without_times(mut status: Value) -> Value {
+        for rig in status.get_mut("rigs").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(ends) = rig.pointer_mut("/lease/ends_in_ms") {
+                *ends = 0.into();
+            }
+            if let Some(due) = rig.get_mut("next_check_in_ms").filter(|due| !due.is_null()) {
+                *due = 0.into();
+            }
+        }
+        status
+    }
+
+    impl List {
+        async fn run(self) -> Result<u8, Failure> {
+            let found = ask("select", json!({ "selector": self.selector })).await?;
+            let rigs = &found["rigs"];
+            if self.json {
+                connect::print_json(&format!("{rigs:#}\n"));
+            } else if rigs.as_array().is_none_or(Vec::is_empty) {
+                connect::print("No rigs: rigs.toml has none, and nobody has locked another one.\n");
+            } else {
+                let mut table = Table::new(&["rig", "target", "tags", "shares", "state"]);
+                for rig in rigs.as_array().into_iter().flatten() {
+                    let tags = rig["tags"].as_object().into_iter().flatten();
+                    let tags: Vec<String> = tags.map(|(key, value)| format!("{key}={}", text(value))).collect();
+                    let shares = rig["shares"].as_array().into_iter().flatten();
+                    let shares: Vec<String> = shares.map(text).collect();
+                    table.row([
+                        text(&rig["name"]),
+                        text(&rig["target"]),
+                        tags.join(","),
+                        shares.join(","),
+                        text(&rig["state"]),
+                    ]);
+                }
+                connect::print(&table.to_string());
+            }
+            Ok(connect::SUCCESS)
+        }
+    }
+
+    impl OfRig {
+        /// Checks the free rigs, and the agent's own books.
+        async fn check(self) -> Result<u8, Failure> {
+            let params = json!({ "rig": self.rig });
+            ask("check", params.clone()).await?;
+            let given_up = tokio::time::Instant::now() + CHECKED;
+            let status = loop {
+                let status = ask("status", params.clone()).await?;
+                let is_checked = |rig: &Value| rig["state"] == "checked";
+                if !status["rigs"].as_array().into_iter().flatten().any(is_checked)
+                    || tokio::time::Instant::now() >= given_up
+                {
+                    break status;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            };
+            if self.json {
+                connect::print_json(&format!("{status:#}\n"));
+            } else {
+                connect::print(&as_text(&status));
+            }
+            let is_bad = |rig: &&Value| !rig["reason"].is_null() || rig["state"] == "checked";
+            let bad = status["rigs"].as_array().into_iter().flatten().filter(is_bad).count();
+            let faults: Vec<String> = status["faults"].as_array().into_iter().flatten().map(text).collect();
+            if !faults.is_empty() {
+                return Err(Failure::no_answer(format!("the agent's books are wrong: {}", faults.join("; "))));
+            }
+            match bad {
+                0 => Ok(connect::SUCCESS),
+                bad => Err(Failure::no_answer(format!(
+                    "{bad} {} not usable",
+                    if bad == 1 { "rig is" } else { "rigs are" }
+                ))),
+            }
+        }
+
+        async fn log(self) -> Result<u8, Failure> {
+            let log = ask("log", json!({ "rig": self.rig })).await?;
+            if self.json {
+                connect::print_json(&format!("{log:#}\n"));
+                return Ok(connect::SUCCESS);
+            }
+            let mut table = Table::new(&["time", "what", "rigs", "who", "why"]);
+            for entry in log.as_array().into_iter().flatten() {
+                let rigs: Vec<String> = entry["rigs"].as_array().into_iter().flatten().map(text).collect();
+                let at = time_of_day(entry["at"].as_u64().unwrap_or_default());
+                table.row([at, text(&entry["what"]), rigs.join(" "), text(&entry["who"]), text(&entry["why"])]);
+            }
+            connect::print(&table.to_string());
+            Ok(connect::SUCCESS)
+        }
+    }
+
+    fn text(value: &Value) -> String {
+        value.as_str().unwrap_or_default().to_owned()
+    }
+
+    fn as_text(status: &Value) -> String {
+        let rigs: Vec<&Value> = status["rigs"].as_array().into_iter().flatten().collect();
+        let mut shown = if rigs.is_empty() {
+            "No rigs: rigs.toml has none, and nobody has locked another one.\n".to_owned()
+        } else {
+            let mut table = Table::new(&["rig", "state", "who", "until", "manifest"]);
+            for rig in rigs {
+                let lease = &rig["lease"];
+                let until = match (lease["ends_in_ms"].as_u64(), rig["next_check_in_ms"].as_u64()) {
+                    (Some(left), _) => format!("{} more", seconds(left)),
+                    (None, Some(next)) => format!("next check in {}", seconds(next)),
+                    (None, None) => String::new(),
+                };
+                let who = match rig["reason"].as_str() {
+                    Some(reason) => {
+                        format!("{}{reason}", rig["by"].as_str().map(|by| format!("{by}: ")).unwrap_or_default())
+                    }
+                    None => text(&lease["holder"]),
+                };
+                table.row([text(&rig["name"]), text(&rig["state"]), who, until, text(&rig["manifest"])]);
+            }
+            table.to_string()
+        };
+        let queue: Vec<&Value> = status["queue"].as_array().into_iter().flatten().collect();
+        if !queue.is_empty() {
+            let mut table = Table::new(&["place", "who waits", "for", "count"]);
+            for waiting in queue {
+                let wants: Vec<String> = waiting["wants"].as_array().into_iter().flatten().map(text).collect();
+                table.row([
+                    waiting["place"].to_string(),
+                    text(&waiting["who"]),
+                    wants.join(" "),
+                    waiting["count"].to_string(),
+                ]);
+            }
+            shown.push_str(&table.to_string());
+        }
+        shown
+    }
+
+    impl Agent {
+        fn run(self) -> Result<ExitCode, Failure> {
+            if self.on_demand {
+                // A Ctrl-C in the terminal where it was started is not meant for it.
+                let _ = rustix::process::setsid();
+            }
+            let mut options = Options::default();
+            options.idle = (!self.idle.is_zero()).then_some(self.idle);
+            let folders = place()?.folders;
+            connect::run_alone(async {
+                match agent::run(&folders, &options).await {
+                    Ok(true) => Ok(connect::SUCCESS),
+                    Ok(false) if self.on_demand => Ok(connect::SUCCESS),
+                    Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket().display()))),
+                    Err(error) => Err(Failure::failed(error)),
+                }
+            })
+        }
+    }
+
+    impl Keeper {
+        fn run(self) -> Result<ExitCode, Failure> {
+            let keeper = lock::Keeper {
+                place: place()?,
+                lease: self.lease,
+                parent: self.parent,
+                has_terminal: self.terminal,
+                command: self.command,
+            };
+            connect::run_alone(async { lock::keep(&keeper).await.map_err(failure) })
+        }
+    }
+}

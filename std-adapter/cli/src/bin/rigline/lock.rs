@@ -1,0 +1,77 @@
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::connect::{self, Failure};
+
+/// Run a command while a rig is yours alone
+///
+/// Waits in a queue until the rig is free, if --wait says how long, and runs COMMAND. The rig is free again when COMMAND ends, when this command is
+/// ended, even by SIGKILL, or when the time is over: then all processes that COMMAND has started are ended, and the rig is brought to its safe
+/// state and checked before the next user gets it.
+///
+/// COMMAND finds the names of its rigs in the variable RIGLINE_RIGS, and the public id of its lease in RIGLINE_LEASE.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  rigline lock serial:auto --wait 10m -- pytest tests\n  rigline lock rig:board=pico --count 2 --wait 1h -- ./both.sh\n\nIts exit code is that of COMMAND. 2: nothing can match TARGET, or COMMAND cannot be started; 3: the rig is another's or in quarantine, or the lease was lost; 124: the time to wait is over; 130: Ctrl-C while it waited."
+)]
+pub(crate) struct Arguments {
+    /// `rig:NAME` or `rig:KEY=VALUE,…` for rigs of rigs.toml; serial:…, tcp:HOST:PORT or sim for one that is not in it
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// The longest time of the lease
+    #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "30m")]
+    ttl: Duration,
+    /// How long to wait for the rig [default: not at all]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
+    wait: Option<Duration>,
+    /// How many rigs, all or none
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: usize,
+    /// What for: others see it
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    purpose: String,
+    /// The rig need not speak a protocol of rigline, for commands that open its port themselves, such as esptool or openocd
+    #[arg(long)]
+    raw: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Arguments {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        use rigline_lab::client::Want;
+        use rigline_lab::lock::{self, Lock};
+
+        if let Some(program) = self.command.first().filter(|program| !rigline_host::process::is_found(program, None)) {
+            return Err(Failure::usage(format!("there is no program `{}`", program.to_string_lossy())));
+        }
+        let want = Want {
+            rigs: vec![self.target],
+            count: self.count,
+            wait: self.wait,
+            ttl: self.ttl,
+            idle: None,
+            is_raw: self.raw,
+            purpose: self.purpose,
+        };
+        let lock = Lock { place: crate::lab::place()?, want, command: self.command };
+        let waits = self.wait.is_some();
+        let tell = |place, why: &str| {
+            if waits {
+                connect::complain(format_args!("place {place} in the queue: {why}"));
+            }
+        };
+        connect::run_alone(async { lock::run(&lock, tell).await.map_err(crate::lab::failure) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let Self { target: _, ttl: _, wait: _, count: _, purpose: _, raw: _, command: _ } = self;
+        Err(crate::lab::missing())
+    }
+}

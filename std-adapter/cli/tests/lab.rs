@@ -1,0 +1,366 @@
+//! `rigline lock` and `rigline lab`: one rig and many who want it.
+#![cfg(target_os = "linux")]
+
+use rigline_test_support as _;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A lab of its own, whose agent ends with it.
+struct Lab {
+    folder: TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn with_rigs(rigs: &str) -> Self {
+        let lab = Self::new();
+        fs::write(lab.path("rigs.toml"), rigs).unwrap();
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
+        command.args(args).env("RIGLINE_LAB_DIR", self.folder.path()).env("FOLDER", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// The exit code and what was said.
+    fn said(&self, args: &[&str]) -> (i32, String) {
+        said(&self.run(args))
+    }
+
+    /// Locks `rig` for a script, and returns when the script has written the file `started`.
+    fn holder(&self, rig: &str, script: &str) -> Child {
+        let script = format!("touch $FOLDER/started; {script}");
+        let child = self.command(&["lock", rig, "--wait", "20s", "--", "sh", "-c", &script]).spawn().unwrap();
+        self.wait_for("started");
+        fs::remove_file(self.path("started")).unwrap();
+        child
+    }
+
+    fn wait_for(&self, name: &str) {
+        until(&format!("{name} is written"), || self.path(name).exists());
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_slice(&self.run(&["lab", "status", "--json"]).stdout).unwrap()
+    }
+
+    fn agent(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.status()["agent"]["pid"].as_i64().unwrap()).unwrap()).unwrap()
+    }
+
+    fn state(&self, rig: &str) -> Value {
+        let status = self.status();
+        let rigs = status["rigs"].as_array().unwrap();
+        rigs.iter().find(|found| found["name"] == rig).map_or(Value::Null, |rig| rig["state"].clone())
+    }
+
+    fn waiting(&self) -> usize {
+        self.status()["queue"].as_array().unwrap().len()
+    }
+
+    fn is_in_order(&self) {
+        let (code, said) = self.said(&["lab", "check"]);
+        assert_eq!(code, 0, "{said}");
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let output = self.run(&["lab", "status", "--json"]);
+        if let Ok(status) = serde_json::from_slice::<Value>(&output.stdout)
+            && let Some(pid) = status["agent"]["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+fn said(output: &Output) -> (i32, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn ended(child: Child) -> (i32, String) {
+    said(&child.wait_with_output().unwrap())
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let given_up = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < given_up, "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// The number that a script has written into a file.
+fn written(lab: &Lab, name: &str) -> Pid {
+    until(name, || fs::read_to_string(lab.path(name)).is_ok_and(|text| text.ends_with('\n')));
+    Pid::from_raw(fs::read_to_string(lab.path(name)).unwrap().trim().parse().unwrap()).unwrap()
+}
+
+fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn eight_who_wait_get_the_rig_one_at_a_time_in_their_order() {
+    let lab = Lab::new();
+    let first = lab.holder("sim", "while [ ! -e $FOLDER/go ]; do sleep 0.02; done");
+    let script = "echo begin $0 >> $FOLDER/log; sleep 0.05; echo end $0 >> $FOLDER/log";
+    let mut others = Vec::new();
+    for number in 0..8 {
+        let args = ["lock", "sim", "--wait", "5m", "--", "sh", "-c", script, &number.to_string()];
+        others.push(lab.command(&args).spawn().unwrap());
+        until("it has its place", || lab.waiting() == number + 1);
+    }
+    fs::write(lab.path("go"), "").unwrap();
+    for child in others.into_iter().chain([first]) {
+        let (code, said) = ended(child);
+        assert_eq!(code, 0, "{said}");
+    }
+    let expected: String = (0..8).map(|number| format!("begin {number}\nend {number}\n")).collect();
+    assert_eq!(fs::read_to_string(lab.path("log")).unwrap(), expected);
+    lab.is_in_order();
+}
+
+#[test]
+fn the_exit_code_is_the_commands_or_says_why_there_was_none() {
+    let lab = Lab::with_rigs("[[rig]]\nname = 'pico1'\ntarget = 'sim'\ntags = { board = 'pico' }\n");
+    for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)] {
+        let (code, said) = lab.said(&["lock", "rig:pico1", "--wait", "20s", "--", "sh", "-c", script]);
+        assert_eq!(code, expected, "{said}");
+    }
+    let holder = lab.holder("rig:board=pico", "echo $RIGLINE_RIGS; while [ ! -e $FOLDER/go ]; do sleep 0.02; done");
+    for (args, expected, why) in [
+        (&["lock", "rig:board=pixo"][..], 2, "the nearest tags: board=pico"),
+        (&["lock", "rig:pico2"], 2, "the nearest rigs: pico1"),
+        (&["lock", "rig:pico1", "--count", "2"], 2, "2 rigs are wanted, and 1 match"),
+        (&["lock", "http://localhost/"], 2, "cannot be locked"),
+        (&["lock", "rig:pico1"], 3, " has pico1 for 30 min more at most; --wait 10m waits for it"),
+        (&["lock", "rig:pico1", "--wait", "100ms"], 124, "the wait for rig:pico1 is over: "),
+    ] {
+        let started = Instant::now();
+        let (code, said) = lab.said(&[args, &["--", "touch", "/nowhere/never"]].concat());
+        assert!(code == expected && said.contains(why), "{args:?}: {code}: {said}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{args:?}");
+    }
+    let (code, said) = lab.said(&["lock", "rig:pico1", "--", "no-such-program"]);
+    assert!(code == 2 && said.contains("there is no program `no-such-program`"), "{said}");
+    fs::write(lab.path("go"), "").unwrap();
+    assert_eq!(ended(holder), (0, "pico1\n".to_owned()));
+}
+
+#[test]
+fn a_killed_wrapper_frees_the_rig_and_leaves_no_process() {
+    // labgrid-project/labgrid#1739: a cancelled job of CI.
+    let lab = Lab::new();
+    for kills_group in [false, true] {
+        let mut command = lab.command(&[
+            "lock",
+            "sim",
+            "--",
+            "sh",
+            "-c",
+            "echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600",
+        ]);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut wrapper = command.spawn().unwrap();
+        let inner = written(&lab, "pid");
+        fs::remove_file(lab.path("pid")).unwrap();
+        if kills_group {
+            kill_process_group(pid(&wrapper), Signal::KILL).unwrap();
+        } else {
+            kill_process(pid(&wrapper), Signal::KILL).unwrap();
+        }
+        wrapper.wait().unwrap();
+        let (code, said) = lab.said(&["lock", "sim", "--wait", "30s", "--", "true"]);
+        assert_eq!(code, 0, "{said}");
+        assert!(!is_alive(inner));
+        lab.is_in_order();
+    }
+}
+
+#[test]
+fn ctrl_c_while_waiting_gives_the_place_up() {
+    // jumpstarter-dev/jumpstarter#120
+    let lab = Lab::new();
+    let holder = lab.holder("sim", "while [ ! -e $FOLDER/go ]; do sleep 0.02; done");
+    let lock = ["lock", "sim", "--wait", "5m", "--", "true"];
+    let waits = lab.command(&lock).spawn().unwrap();
+    until("it waits", || lab.waiting() == 1);
+    let next = lab.command(&lock).spawn().unwrap();
+    until("both wait", || lab.waiting() == 2);
+    kill_process(pid(&waits), Signal::INT).unwrap();
+    assert_eq!(ended(waits).0, 130);
+    until("its place is gone", || lab.waiting() == 1);
+    fs::write(lab.path("go"), "").unwrap();
+    assert_eq!((ended(next).0, ended(holder).0), (0, 0));
+}
+
+#[test]
+fn what_a_command_leaves_running_is_ended_before_the_next_holder() {
+    // zephyrproject-rtos/zephyr#32679: a daemon that holds the port.
+    let lab = Lab::new();
+    let script = "setsid env -u RIGLINE_LEASE sh -c 'echo $$ > $FOLDER/pid; trap \"\" TERM HUP; while :; do sleep 0.05; done' & while [ ! -e $FOLDER/pid ]; do sleep 0.02; done";
+    let (code, said) = lab.said(&["lock", "sim", "--", "sh", "-c", script]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!is_alive(written(&lab, "pid")));
+    lab.is_in_order();
+}
+
+#[test]
+fn a_killed_agent_loses_no_lease_and_no_place_and_ends_no_command() {
+    // labgrid-project/labgrid#748, labgrid-project/labgrid#947
+    let lab = Lab::new();
+    let holder = lab.holder("sim", "while [ ! -e $FOLDER/go ]; do sleep 0.02; done; exit 5");
+    let next = lab.command(&["lock", "sim", "--wait", "5m", "--", "sh", "-c", "exit 6"]).spawn().unwrap();
+    until("it waits", || lab.waiting() == 1);
+    for loses_books in [false, true] {
+        let before = lab.agent();
+        if loses_books {
+            fs::remove_file(lab.path("books.redb")).unwrap();
+        }
+        kill_process(before, Signal::KILL).unwrap();
+        until("the next agent knows both", || {
+            let status = lab.status();
+            lab.agent() != before && status["rigs"][0]["state"] == "leased" && lab.waiting() == 1
+        });
+        // It is still the holder's.
+        let (code, said) = lab.said(&["lock", "sim", "--", "true"]);
+        assert!(code == 3 && said.contains(" has sim for "), "{code}: {said}");
+        lab.is_in_order();
+    }
+    fs::write(lab.path("go"), "").unwrap();
+    assert_eq!((ended(holder).0, ended(next).0), (5, 6));
+    lab.is_in_order();
+}
+
+#[test]
+fn a_killed_keeper_leaves_no_process_of_its_command() {
+    let lab = Lab::new();
+    let holder =
+        lab.holder("sim", "echo $PPID > $FOLDER/keeper; echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600");
+    let (keeper, inner) = (written(&lab, "keeper"), written(&lab, "pid"));
+    kill_process(keeper, Signal::KILL).unwrap();
+    assert_eq!(ended(holder).0, 137);
+    let (code, said) = lab.said(&["lock", "sim", "--wait", "30s", "--", "true"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!is_alive(inner));
+    lab.is_in_order();
+}
+
+#[test]
+fn all_of_a_holder_and_the_agent_killed_at_once_frees_the_rig() {
+    let lab = Lab::new();
+    let mut holder = lab.holder("sim", "echo $PPID > $FOLDER/keeper; echo $$ > $FOLDER/pid; sleep 600; sleep 600");
+    let (keeper, inner, agent) = (written(&lab, "keeper"), written(&lab, "pid"), lab.agent());
+    for process in [agent, keeper, pid(&holder)] {
+        kill_process(process, Signal::KILL).unwrap();
+    }
+    holder.wait().unwrap();
+    let (code, said) = lab.said(&["lock", "sim", "--wait", "30s", "--", "true"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!is_alive(inner));
+}
+
+#[test]
+fn a_broken_lease_ends_its_command_which_is_told_by_whom_and_why() {
+    // labgrid-project/labgrid#449
+    let lab = Lab::new();
+    let holder = lab.holder("sim", "echo $$ > $FOLDER/pid; trap '' TERM; sleep 600; sleep 600");
+    let inner = written(&lab, "pid");
+    assert_eq!(lab.said(&["lab", "break", "sim"]).0, 2);
+    let (code, said) = lab.said(&["lab", "break", "sim", "--reason", "the fire alarm"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = ended(holder);
+    assert!(code == 3 && said.contains("the lease was ended by ") && said.contains("the fire alarm"), "{code}: {said}");
+    assert!(!is_alive(inner));
+    until("it is free", || lab.state("sim") == Value::Null || lab.state("sim") == "free");
+    let (code, said) = lab.said(&["lab", "log", "sim"]);
+    assert!(code == 0 && said.contains("the fire alarm"), "{said}");
+}
+
+#[test]
+fn a_lease_is_over_when_its_time_is_also_for_a_stopped_command() {
+    let lab = Lab::new();
+    let script = "echo $PPID > $FOLDER/keeper; echo $$ > $FOLDER/pid; sleep 600; sleep 600";
+    let wrapper = lab.command(&["lock", "sim", "--ttl", "1s", "--", "sh", "-c", script]).spawn().unwrap();
+    let (keeper, inner) = (written(&lab, "keeper"), written(&lab, "pid"));
+    // Not even its keeper can do anything.
+    for process in [keeper, inner] {
+        kill_process(process, Signal::STOP).unwrap();
+    }
+    let (code, said) = lab.said(&["lock", "sim", "--wait", "60s", "--", "true"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!is_alive(inner) && !is_alive(keeper));
+    assert_eq!(ended(wrapper).0, 137);
+}
+
+#[test]
+fn a_rig_in_quarantine_is_refused_with_the_reason_until_it_is_cleared() {
+    let lab =
+        Lab::with_rigs("[[rig]]\nname = 'bad'\ntarget = 'exec:/bin/false'\n[[rig]]\nname = 'good'\ntarget = 'sim'\n");
+    let (code, said) = lab.said(&["lock", "rig:bad", "--", "true"]);
+    assert!(code == 3 && said.contains("bad is in quarantine") && said.contains("it is tried again in "), "{said}");
+    let (code, said) = lab.said(&["lab", "check"]);
+    assert!(code == 3 && said.contains("1 rig is not usable"), "{said}");
+    assert_eq!(lab.said(&["lab", "quarantine", "good", "--reason", "the probe is bent"]).0, 0);
+    let (code, said) = lab.said(&["lock", "rig:good", "--wait", "10m", "--", "true"]);
+    assert!(code == 3 && said.contains("the probe is bent"), "{said}");
+    assert_eq!(lab.said(&["lab", "quarantine", "good", "--clear"]).0, 0);
+    let (code, said) = lab.said(&["lock", "rig:good", "--wait", "20s", "--", "true"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn several_rigs_are_locked_together_and_the_list_shows_them() {
+    let rigs: String = (1..=3)
+        .map(|number| format!("[[rig]]\nname = 'r{number}'\ntarget = 'sim'\ntags = {{ board = 'sim' }}\n"))
+        .collect();
+    let lab = Lab::with_rigs(&rigs);
+    let (code, said) = lab.said(&["lock", "rig:board=sim", "--count", "3", "--", "sh", "-c", "echo $RIGLINE_RIGS"]);
+    assert_eq!((code, said.as_str()), (0, "r1 r2 r3\n"));
+    let (code, said) = lab.said(&["lab", "list", "rig:board=sim", "--json"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap().as_array().unwrap().len(), 3);
+    assert_eq!(lab.said(&["lab", "list", "rig:board=none"]).0, 2);
+}
+
+#[test]
+fn an_agent_that_nobody_needs_ends_and_a_second_one_is_refused() {
+    let lab = Lab::new();
+    let mut agent = lab.command(&["lab", "agent", "--idle", "1s"]).spawn().unwrap();
+    until("it listens", || lab.path("agent.sock").exists());
+    let (code, said) = lab.said(&["lab", "agent"]);
+    assert!(code == 1 && said.contains("another agent runs"), "{code}: {said}");
+    assert!(agent.wait().unwrap().success());
+    assert!(!lab.path("agent.sock").exists());
+}

@@ -1,0 +1,519 @@
+//! The agent: one process a user and host that grants leases, and through which the holders reach their rigs.
+//!
+//! It is started by the first command that needs it, and ends when nobody has needed it for a while. It speaks lines of JSON-RPC on a
+//! Unix socket; what it does is in [`crate::book`].
+
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use rigline::frame::{Frame, HeapFramer};
+use rigline::json::write::Writer;
+use rigline::rpc;
+use rigline_host::ports::Roots;
+use rigline_std::signals::Signals;
+use rigline_std::sync::lock;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, mpsc};
+
+use crate::book::{Ask, Asked, Effect, Lab, Refusal};
+use crate::check;
+use crate::clock::{self, Alarm, BootTime};
+use crate::folders::Folders;
+use crate::processes::Process;
+use crate::records::{Holder, Lease};
+use crate::rigs::{self, Selector, Spec};
+use crate::store;
+
+/// The version of the agent's protocol.
+pub const PROTOCOL: u32 = 1;
+
+/// The longest line.
+pub(crate) const LINE_LIMIT: usize = 4 << 20;
+
+/// How many lines may wait for a client to read them. One that reads none of them is disconnected.
+const UNREAD: usize = 256;
+
+/// How an agent behaves.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long it stays when nobody needs it; for ever if none.
+    pub idle: Option<Duration>,
+}
+
+impl Default for Options {
+    /// It ends after ten minutes.
+    fn default() -> Self {
+        Self { idle: Some(Duration::from_secs(600)) }
+    }
+}
+
+/// The code of an answer that refuses something (JSON-RPC 2.0 §5.1 leaves it to the server).
+const REFUSED: i32 = -32000;
+
+struct Agent {
+    lab: Mutex<Lab>,
+    clients: Mutex<HashMap<u64, mpsc::Sender<Vec<u8>>>>,
+    next: AtomicU64,
+    changed: Notify,
+    instance: String,
+    user: String,
+    rigs: Mutex<Listed>,
+    folders: Folders,
+    roots: Roots,
+}
+
+/// The list as it was read last.
+#[derive(Default)]
+struct Listed {
+    seen: Option<(SystemTime, u64)>,
+    fault: Option<String>,
+}
+
+/// Runs the agent until it is not needed any more, or gets a signal to end. Returns whether it ran: not, if another one does.
+///
+/// # Errors
+/// It cannot run, in words.
+pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
+    let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    let had_folder = folders.make().map_err(|error| error.to_string())?;
+    let path = folders.lock();
+    let mut only = OpenOptions::new();
+    only.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let only = only.open(&path).map_err(|error| named(&path, error))?;
+    match only.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(named(&path, error)),
+    }
+    let boot = clock::boot_id().map_err(|error| format!("the name of the machine's last start: {error}"))?;
+    let books = folders.books();
+    let (books, kept) = store::File::open(&books).map_err(|error| named(&books, error))?;
+    let lab = Lab::new(Box::new(books), kept, had_folder, &boot, clock::now());
+    let agent = Arc::new(Agent {
+        lab: Mutex::new(lab),
+        clients: Mutex::default(),
+        next: AtomicU64::new(0),
+        changed: Notify::new(),
+        instance: uuid::Uuid::new_v4().simple().to_string(),
+        user: std::env::var("USER").unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw())),
+        rigs: Mutex::default(),
+        folders: folders.clone(),
+        roots: Roots::of_environment(),
+    });
+    // A wrong list is told to those who ask for its rigs.
+    let _ = agent.read_rigs(clock::now());
+    let socket = folders.socket();
+    // It is no living agent's: that one would have the lock.
+    let _ = fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(|error| named(&socket, error))?;
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(|error| named(&socket, error))?;
+    agent.settle();
+    let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
+    let alarm = Alarm::new().map_err(|error| format!("the timer: {error}"))?;
+    let mut idle_since = clock::now();
+    loop {
+        let now = clock::now();
+        let is_idle = lock(&agent.lab).is_idle() && lock(&agent.clients).is_empty();
+        if !is_idle {
+            idle_since = now;
+        }
+        let end = options.idle.filter(|_| is_idle).map(|idle| idle_since.saturating_add(clock::millis(idle)));
+        if end.is_some_and(|end| end <= now) {
+            break;
+        }
+        let due = lock(&agent.lab).due();
+        let next = [due, end].into_iter().flatten().min();
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(tokio::spawn(Arc::clone(&agent).serve(stream))),
+                // No descriptors are left, for example: some may be soon.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
+            () = alarm.at(next) => {
+                lock(&agent.lab).tick(clock::now());
+                agent.settle();
+            }
+            () = agent.changed.notified() => {}
+            _ = signals.next() => break,
+        }
+    }
+    // The books have all leases: the next agent goes on with them.
+    let _ = fs::remove_file(&socket);
+    Ok(true)
+}
+
+/// Who is at the other end.
+#[derive(Clone)]
+struct Peer {
+    conn: u64,
+    uid: u32,
+    process: Process,
+}
+
+impl Agent {
+    async fn serve(self: Arc<Self>, stream: UnixStream) {
+        let Some(peer) = self.peer(&stream) else { return };
+        let (mut reader, mut writer) = stream.into_split();
+        let (send, mut lines) = mpsc::channel::<Vec<u8>>(UNREAD);
+        lock(&self.clients).insert(peer.conn, send.clone());
+        self.changed.notify_one();
+        let writing = tokio::spawn(async move {
+            while let Some(line) = lines.recv().await {
+                if writer.write_all(&line).await.is_err() {
+                    break;
+                }
+            }
+        });
+        let mut framer = HeapFramer::new(LINE_LIMIT);
+        let mut memory = vec![0; LINE_LIMIT];
+        'connected: while let Ok(count) = reader.read(framer.space()).await {
+            if count == 0 {
+                break;
+            }
+            framer.commit(count);
+            while let Some(frame) = framer.next_frame() {
+                let reply = match frame {
+                    Frame::Line(line) => rpc::answer(line, &mut memory, &mut |incoming, out| {
+                        let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
+                        write_answer(self.answer(&peer, &incoming.method.to_string(), params), out);
+                    }),
+                    Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut memory)),
+                };
+                if let Some(reply) = reply
+                    && send.send(reply.to_vec()).await.is_err()
+                {
+                    break 'connected;
+                }
+                // Behind the reply goes what follows from it.
+                self.settle();
+                // It may have been disconnected, since it did not read.
+                if !lock(&self.clients).contains_key(&peer.conn) {
+                    break 'connected;
+                }
+            }
+        }
+        lock(&self.clients).remove(&peer.conn);
+        drop(send);
+        lock(&self.lab).disconnected(peer.conn, clock::now());
+        self.settle();
+        let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
+    }
+
+    fn peer(&self, stream: &UnixStream) -> Option<Peer> {
+        let who = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        let pid = u32::try_from(who.pid.as_raw_nonzero().get()).ok()?;
+        // Somebody whose process has ended does not listen any more.
+        let process = Process::of(pid)?;
+        Some(Peer { conn: self.next.fetch_add(1, Ordering::Relaxed) + 1, uid: who.uid.as_raw(), process })
+    }
+
+    fn answer(&self, peer: &Peer, method: &str, params: Value) -> Result<Value, Refusal> {
+        let now = clock::now();
+        if peer.uid != rustix::process::getuid().as_raw() {
+            return Err(Refusal::refused("this agent serves another user"));
+        }
+        match method {
+            "hello" => self.hello(parse(params)?, now),
+            "lock" => self.ask(peer, parse(params)?, now),
+            "confirm" => {
+                let Request { request } = parse(params)?;
+                let lease = lock(&self.lab).confirm(peer.conn, &request, now)?;
+                Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
+            }
+            "cancel" => {
+                let Request { request } = parse(params)?;
+                lock(&self.lab).cancel(&request, now);
+                Ok(Value::Null)
+            }
+            "attach" => {
+                let Attach { lease, keeps, told } = parse(params)?;
+                let keeper = keeps.then_some(peer.process);
+                let lease = lock(&self.lab).attach(peer.conn, &lease, keeper, told, peer.uid, now)?;
+                Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
+            }
+            "renew" => {
+                let OfLease { lease } = parse(params)?;
+                let until = lock(&self.lab).renew(&lease, now)?;
+                Ok(json!({ "now": now, "until": until }))
+            }
+            "release" => {
+                let OfLease { lease } = parse(params)?;
+                let mut lab = lock(&self.lab);
+                let by = lab.usable(&lease, peer.uid, now)?.holder.to_string();
+                lab.end(&lease, "its holder has released it", &by, now);
+                Ok(Value::Null)
+            }
+            "status" => {
+                let OfRig { rig, .. } = parse(params)?;
+                self.read_rigs(now)?;
+                let rig = self.rig(rig)?;
+                let mut status = lock(&self.lab).status(rig.as_deref(), now)?;
+                status["agent"] = json!({ "pid": std::process::id(), "instance": self.instance });
+                Ok(status)
+            }
+            "select" => {
+                let Select { selector } = parse(params)?;
+                self.read_rigs(now)?;
+                self.select(&selector)
+            }
+            "check" => {
+                let OfRig { rig, .. } = parse(params)?;
+                self.read_rigs(now)?;
+                let rig = self.rig(rig)?;
+                lock(&self.lab).check_now(rig.as_deref())?;
+                Ok(Value::Null)
+            }
+            "break" => {
+                let (rig, reason) = named(self, params)?;
+                let reason =
+                    reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
+                lock(&self.lab).break_lease(&rig, &reason, &self.who(peer), now)?;
+                Ok(Value::Null)
+            }
+            "quarantine" => {
+                let (rig, reason) = named(self, params)?;
+                lock(&self.lab).quarantine(&rig, reason.as_deref(), &self.who(peer), now)?;
+                Ok(Value::Null)
+            }
+            "log" => {
+                let OfRig { rig, .. } = parse(params)?;
+                let rig = self.rig(rig)?;
+                lock(&self.lab).log(rig.as_deref())
+            }
+            _ => Err(Refusal::usage(format!("the agent has no method `{method}`"))),
+        }
+    }
+
+    fn hello(&self, hello: Hello, now: BootTime) -> Result<Value, Refusal> {
+        if hello.protocol != PROTOCOL {
+            return Err(Refusal::refused(format!(
+                "the agent (process {}) is of another version of rigline: it speaks version {PROTOCOL} of its protocol, and this command {}; it ends by `kill {}`, and its leases go on",
+                std::process::id(),
+                hello.protocol,
+                std::process::id()
+            )));
+        }
+        Ok(json!({ "protocol": PROTOCOL, "instance": self.instance, "pid": std::process::id(), "now": now }))
+    }
+
+    fn who(&self, peer: &Peer) -> String {
+        format!("{} (process {})", self.user, peer.process.pid)
+    }
+
+    fn ask(&self, peer: &Peer, want: Want, now: BootTime) -> Result<Value, Refusal> {
+        self.read_rigs(now)?;
+        let mut selectors = Vec::new();
+        for text in &want.rigs {
+            selectors.push(self.selector(text)?);
+        }
+        let holder = Holder {
+            user: self.user.clone(),
+            uid: peer.uid,
+            process: peer.process,
+            purpose: want.purpose.chars().filter(|char| !char.is_control()).take(200).collect(),
+        };
+        let ask = Ask {
+            request: want.request,
+            selectors,
+            count: want.count,
+            wait: want.wait,
+            since: want.since,
+            ttl: want.ttl,
+            idle: want.idle,
+            is_raw: want.is_raw,
+            holder,
+        };
+        match lock(&self.lab).ask(peer.conn, ask, now)? {
+            Asked::Granted(lease) => Ok(json!({ "lease": lease, "targets": self.targets(&lease) })),
+            Asked::Waits => Ok(json!({ "lease": null })),
+        }
+    }
+
+    /// What is meant. A target that is a rig of the list is that rig.
+    fn selector(&self, text: &str) -> Result<Selector, Refusal> {
+        Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
+            Selector::Target(target) => {
+                let mut spec = Spec::unlisted(&target);
+                spec.find_board(&self.roots);
+                Selector::Name(lock(&self.lab).name_of(spec))
+            }
+            selector => selector,
+        })
+    }
+
+    /// The name of a rig that a person names by its name, by `rig:NAME` or by its target.
+    fn rig(&self, text: Option<String>) -> Result<Option<String>, Refusal> {
+        let Some(text) = text else { return Ok(None) };
+        let is_known = lock(&self.lab).specs().any(|spec| spec.name == text);
+        if is_known {
+            return Ok(Some(text));
+        }
+        match text.strip_prefix("rig:").unwrap_or(&text) {
+            name if !name.contains([':', '=']) && (name != "sim" || text != name) => Ok(Some(name.to_owned())),
+            _ => match self.selector(&text)? {
+                Selector::Name(name) => Ok(Some(name)),
+                selector => Err(Refusal::usage(format!("`{selector}` may mean several rigs; name one"))),
+            },
+        }
+    }
+
+    fn select(&self, text: &str) -> Result<Value, Refusal> {
+        let selector = if text.is_empty() { None } else { Some(self.selector(text)?) };
+        let mut status = lock(&self.lab).status(None, clock::now())?;
+        let Some(selector) = selector else { return Ok(status) };
+        let lab = lock(&self.lab);
+        let names: Vec<&str> = lab.specs().filter(|spec| selector.fits(spec)).map(|spec| spec.name.as_str()).collect();
+        if names.is_empty() {
+            return Err(Refusal::usage(selector.nothing(lab.specs())));
+        }
+        if let Some(rigs) = status.get_mut("rigs").and_then(Value::as_array_mut) {
+            rigs.retain(|rig| rig.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(&name)));
+        }
+        Ok(status)
+    }
+
+    fn targets(&self, lease: &Lease) -> Value {
+        let lab = lock(&self.lab);
+        let target = |name: &String| lab.specs().find(|spec| spec.name == *name).map(|spec| spec.target.clone());
+        lease.rigs.iter().map(|name| json!({ "name": name, "target": target(name) })).collect()
+    }
+
+    /// Reads the list, if it has changed.
+    fn read_rigs(&self, now: BootTime) -> Result<(), Refusal> {
+        let mut listed = lock(&self.rigs);
+        let path = self.folders.rigs();
+        let seen = fs::metadata(&path).ok().and_then(|about| Some((about.modified().ok()?, about.len())));
+        if seen.is_none() || listed.seen != seen {
+            listed.seen = seen;
+            match rigs::read(&path) {
+                Ok(mut specs) => {
+                    specs.iter_mut().for_each(|spec| spec.find_board(&self.roots));
+                    lock(&self.lab).list(specs, now);
+                    listed.fault = None;
+                }
+                Err(error) => listed.fault = Some(error.to_string()),
+            }
+        }
+        match &listed.fault {
+            Some(fault) => Err(Refusal::usage(fault.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Does what follows from what has happened.
+    fn settle(self: &Arc<Self>) {
+        loop {
+            let effects = std::mem::take(&mut lock(&self.lab).effects);
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Tell { conn, method, params } => self.tell(conn, method, &params),
+                    // What a lease has open ends with its processes.
+                    Effect::Close { .. } => {}
+                    Effect::Check { rig, target, asks, lease } => {
+                        let agent = Arc::clone(self);
+                        tokio::spawn(async move {
+                            let found = check::run(&target, asks, lease.as_deref(), &agent.roots).await;
+                            lock(&agent.lab).checked(&rig, found, clock::now());
+                            agent.settle();
+                        });
+                    }
+                }
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    fn tell(&self, conn: u64, method: &str, params: &Value) {
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        let mut clients = lock(&self.clients);
+        if clients.get(&conn).is_some_and(|client| client.try_send(line.into_bytes()).is_err()) {
+            clients.remove(&conn);
+        }
+    }
+}
+
+fn named(agent: &Agent, params: Value) -> Result<(String, Option<String>), Refusal> {
+    let OfRig { rig, reason } = parse(params)?;
+    let rig = agent.rig(rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
+    let reason = reason.map(|reason| reason.chars().filter(|char| !char.is_control()).take(500).collect());
+    Ok((rig, reason))
+}
+
+/// A client begins with it.
+#[derive(Deserialize)]
+struct Hello {
+    protocol: u32,
+}
+
+/// What a client wants.
+#[derive(Deserialize)]
+struct Want {
+    request: String,
+    rigs: Vec<String>,
+    count: usize,
+    wait: Option<u64>,
+    since: BootTime,
+    ttl: u64,
+    idle: u64,
+    is_raw: bool,
+    purpose: String,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    request: String,
+}
+
+#[derive(Deserialize)]
+struct OfLease {
+    lease: String,
+}
+
+#[derive(Deserialize)]
+struct Attach {
+    lease: String,
+    keeps: bool,
+    told: Option<Lease>,
+}
+
+#[derive(Deserialize)]
+struct OfRig {
+    #[serde(default)]
+    rig: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Select {
+    selector: String,
+}
+
+fn parse<T: DeserializeOwned>(params: Value) -> Result<T, Refusal> {
+    let params = if params.is_null() { json!({}) } else { params };
+    serde_json::from_value(params).map_err(|error| Refusal::usage(format!("the parameters are wrong: {error}")))
+}
+
+fn write_answer(answer: Result<Value, Refusal>, out: &mut Writer<'_>) {
+    let text = match answer {
+        Ok(result) => format!(",\"result\":{result}}}"),
+        Err(Refusal { code, why }) => {
+            format!(",\"error\":{}}}", json!({ "code": REFUSED, "message": why, "data": { "exit": code } }))
+        }
+    };
+    out.raw(text.as_bytes());
+}

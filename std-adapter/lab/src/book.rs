@@ -1,0 +1,1176 @@
+//! Who has which rig, who waits for one, and what is next: all rules of the agent, without input and output.
+//!
+//! Every function gets the time. What is to be done by others is in [`Lab::effects`]; what must be on the disk before anybody is told
+//! of it is written to the [`Books`] before the function returns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use crate::clock::{BootTime, wall};
+use crate::processes::Process;
+use crate::records::{Books, Change, Entry, FLAPPING, Health, Holder, Kept, Lease};
+use crate::rigs::{Selector, Spec};
+
+/// How long an offer stands.
+pub const CONFIRM: u64 = 2_000;
+/// How many offers a client may leave without an answer.
+const OFFERS: u32 = 3;
+/// How long a lease lasts after its holder was heard last.
+pub const SILENCE: u64 = 30_000;
+/// How long after the start the holders of leases that the books do not have may tell them, and those who waited take their places again.
+const RETURN: u64 = 1_000;
+/// How soon it is looked again whether a process that has closed its connection has ended: its files are closed before it is gone.
+const LOOK: u64 = 25;
+/// When a rig in quarantine is tried again.
+const AGAIN: [u64; 5] = [10_000, 30_000, 120_000, 600_000, 3_600_000];
+/// How often in a row it must answer.
+const GOOD: u32 = 2;
+const DAY: u64 = 24 * 60 * 60;
+/// The most who wait.
+const QUEUE: usize = 1000;
+/// How many ended leases are remembered, to tell a late holder why.
+const ENDED: usize = 256;
+
+/// A lease that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// By whom.
+    pub by: String,
+    /// Why.
+    pub why: String,
+    /// When, for people.
+    pub at: u64,
+}
+
+/// What a rig does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Idle,
+    /// It is offered to the request.
+    Offered(String),
+    /// It has a lease.
+    Leased(String),
+    /// It is brought to its safe state and asked for its manifest.
+    Checked,
+}
+
+struct Rig {
+    spec: Spec,
+    is_listed: bool,
+    state: State,
+    health: Health,
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The client's own name of this request.
+    pub request: String,
+    /// Which rigs.
+    pub selectors: Vec<Selector>,
+    /// How many of them.
+    pub count: usize,
+    /// How long it waits at most; not at all if none.
+    pub wait: Option<u64>,
+    /// When it first asked, which is its place: it may ask again after a crash of the agent.
+    pub since: BootTime,
+    /// The longest time of the lease.
+    pub ttl: u64,
+    /// As [`Lease::idle`].
+    pub idle: u64,
+    /// As [`Lease::is_raw`].
+    pub is_raw: bool,
+    /// Who.
+    pub holder: Holder,
+}
+
+struct Waiting {
+    ask: Ask,
+    conn: u64,
+    order: u64,
+    until: BootTime,
+    offer: Option<(Vec<String>, BootTime)>,
+    offers: u32,
+    rests: BootTime,
+    told: Option<Value>,
+}
+
+/// The code of an offer that is over, which no command ends with.
+pub const LATE: u8 = 255;
+
+/// Why something is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The exit code of a command that gets it.
+    pub code: u8,
+    /// In words.
+    pub why: String,
+}
+
+impl Refusal {
+    /// A wrong request.
+    pub fn usage(why: impl Into<String>) -> Self {
+        Self { code: 2, why: why.into() }
+    }
+
+    /// A right request that cannot be fulfilled.
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self { code: 3, why: why.into() }
+    }
+
+    /// An offer that is over: the client is still in the queue.
+    fn late() -> Self {
+        Self { code: LATE, why: "the offer is over: it was not confirmed in time".to_owned() }
+    }
+
+    /// The time is over.
+    fn timeout(why: impl Into<String>) -> Self {
+        Self { code: 124, why: why.into() }
+    }
+}
+
+/// What others are to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// To send a notification.
+    Tell {
+        /// To which connection.
+        conn: u64,
+        /// Its method.
+        method: &'static str,
+        /// Its parameters.
+        params: Value,
+    },
+    /// To close what the lease has open.
+    Close {
+        /// The lease.
+        lease: String,
+        /// Why.
+        why: String,
+    },
+    /// To end the lease's processes, to bring the rig to its safe state, to ask for its manifest, and to tell [`Lab::checked`].
+    Check {
+        /// The rig.
+        rig: String,
+        /// Where it is.
+        target: String,
+        /// Whether it is asked for its manifest.
+        asks: bool,
+        /// The lease that it had.
+        lease: Option<Box<Lease>>,
+    },
+}
+
+/// Why a check failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The rig is used by a process that has nothing to do with the lab.
+    Busy(String),
+    /// Anything else.
+    Bad(String),
+}
+
+impl Fault {
+    fn text(&self) -> &str {
+        match self {
+            Self::Busy(text) | Self::Bad(text) => text,
+        }
+    }
+}
+
+/// What is granted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// The lease that this request got before.
+    Granted(Box<Lease>),
+    /// It waits, or has an offer.
+    Waits,
+}
+
+/// All rigs, leases, and who waits.
+pub struct Lab {
+    books: Box<dyn Books>,
+    boot: String,
+    rigs: BTreeMap<String, Rig>,
+    leases: BTreeMap<String, Held>,
+    queue: Vec<Waiting>,
+    ended: Vec<(String, Ended)>,
+    /// Nothing is offered before this time.
+    holds: BootTime,
+    has_lost_books: bool,
+    asks: u64,
+    /// What is to be done. Whoever has called a function does it.
+    pub effects: Vec<Effect>,
+}
+
+struct Held {
+    lease: Lease,
+    heard: BootTime,
+    used: BootTime,
+    /// When it is looked whether its process lives, while it has no connection.
+    looks: BootTime,
+    conns: BTreeSet<u64>,
+}
+
+impl Lab {
+    /// Continues with what was in the books. Leases whose holders live go on; the others end.
+    pub fn new(books: Box<dyn Books>, kept: Option<Kept>, had_folder: bool, boot: &str, now: BootTime) -> Self {
+        let has_lost_books = kept.is_none() && had_folder;
+        let mut lab = Self {
+            books,
+            boot: boot.to_owned(),
+            rigs: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            queue: Vec::new(),
+            ended: Vec::new(),
+            holds: now,
+            has_lost_books,
+            asks: 0,
+            effects: Vec::new(),
+        };
+        let kept = kept.unwrap_or_default();
+        for (name, mut health) in kept.rigs {
+            if health.boot != boot {
+                (health.due, health.boot) = (now, boot.to_owned());
+            }
+            let rig = Rig { spec: Spec::unlisted(&name), is_listed: false, state: State::Idle, health };
+            lab.rigs.insert(name, rig);
+        }
+        if has_lost_books || !kept.leases.is_empty() {
+            lab.holds = now + RETURN;
+        }
+        for lease in kept.leases {
+            lab.take_over(lease, now);
+        }
+        lab
+    }
+
+    fn take_over(&mut self, lease: Lease, now: BootTime) {
+        for name in &lease.rigs {
+            let rig = self.rigs.entry(name.clone()).or_insert_with(|| Rig::unlisted(name));
+            rig.state = State::Leased(lease.id.clone());
+        }
+        let id = lease.id.clone();
+        let (is_of_boot, is_alive) = (lease.boot == self.boot, lease.process().is_alive());
+        self.leases.insert(id.clone(), Held { lease, heard: now, used: now, looks: now, conns: BTreeSet::new() });
+        if !is_of_boot {
+            self.end(&id, "the machine was started again", "the agent", now);
+        } else if !is_alive {
+            self.end(&id, "its holder ended while no agent ran", "the agent", now);
+        }
+    }
+
+    /// Takes the list of rigs as it is now. A rig that is no longer in it stays until nobody has it.
+    pub fn list(&mut self, specs: Vec<Spec>, now: BootTime) {
+        let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+        for spec in specs {
+            match self.rigs.get_mut(&spec.name) {
+                Some(rig) => {
+                    if rig.spec.target != spec.target && rig.spec.target != rig.spec.name {
+                        // It may be another board.
+                        rig.health.has_answered = false;
+                    }
+                    (rig.spec, rig.is_listed) = (spec, true);
+                }
+                None => {
+                    let name = spec.name.clone();
+                    self.rigs.insert(name, Rig { is_listed: true, ..Rig::new(spec) });
+                }
+            }
+        }
+        for (name, rig) in &mut self.rigs {
+            rig.is_listed &= names.contains(name);
+        }
+        self.schedule(now);
+    }
+
+    /// The rigs that there are, listed or not, with their targets.
+    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+        self.rigs.values().filter(|rig| rig.is_listed || rig.is_in_use()).map(|rig| &rig.spec)
+    }
+
+    /// The name of the rig that a target means: one of the list, if it is that board, and otherwise one of its own.
+    pub fn name_of(&mut self, spec: Spec) -> String {
+        let is_it =
+            |rig: &&Rig| rig.spec.name == spec.name || rig.spec.boards.iter().any(|board| spec.boards.contains(board));
+        let known = self.rigs.values().filter(is_it).max_by_key(|rig| rig.is_listed).map(|rig| rig.spec.name.clone());
+        known.unwrap_or_else(|| {
+            let name = spec.name.clone();
+            self.rigs.insert(name.clone(), Rig::new(spec));
+            name
+        })
+    }
+
+    /// Asks for a lease.
+    ///
+    /// # Errors
+    /// It is refused at once.
+    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<Asked, Refusal> {
+        if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == ask.request) {
+            if held.lease.holder.uid != ask.holder.uid {
+                return Err(Refusal::refused("this request is another user's"));
+            }
+            held.conns.insert(conn);
+            held.heard = now;
+            return Ok(Asked::Granted(Box::new(held.lease.clone())));
+        }
+        if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ask.request == ask.request) {
+            if waiting.ask.holder.uid != ask.holder.uid {
+                return Err(Refusal::refused("this request is another user's"));
+            }
+            (waiting.conn, waiting.told) = (conn, None);
+            if let Some((rigs, until)) = &waiting.offer {
+                let params = json!({ "request": ask.request, "rigs": rigs, "until": until });
+                self.effects.push(Effect::Tell { conn, method: "offer", params });
+            }
+            self.schedule(now);
+            return Ok(Asked::Waits);
+        }
+        if self.queue.len() >= QUEUE {
+            return Err(Refusal::refused(format!("{QUEUE} wait already, which is the limit")));
+        }
+        let candidates = self.candidates(&ask.selectors).len();
+        if candidates == 0 {
+            let listed = self.rigs.values().filter(|rig| rig.is_listed).map(|rig| &rig.spec);
+            let selector = ask.selectors.first().ok_or_else(|| Refusal::usage("no rig is named"))?;
+            return Err(Refusal::usage(selector.nothing(listed)));
+        }
+        if ask.count == 0 || candidates < ask.count {
+            return Err(Refusal::usage(format!("{} rigs are wanted, and {candidates} match", ask.count)));
+        }
+        self.asks += 1;
+        let until = now.saturating_add(ask.wait.unwrap_or(u64::MAX));
+        let ask = Ask { since: ask.since.min(now), ..ask };
+        let waiting = Waiting { ask, conn, order: self.asks, until, offer: None, offers: 0, rests: 0, told: None };
+        let place = (waiting.ask.since, waiting.order);
+        let behind = self.queue.iter().position(|other| (other.ask.since, other.order) > place);
+        self.queue.insert(behind.unwrap_or(self.queue.len()), waiting);
+        self.schedule(now);
+        Ok(Asked::Waits)
+    }
+
+    /// Confirms an offer: the lease is in the books when this returns.
+    ///
+    /// # Errors
+    /// There is no such offer any more, or the books cannot be written.
+    pub fn confirm(&mut self, conn: u64, request: &str, now: BootTime) -> Result<Lease, Refusal> {
+        if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == request) {
+            held.conns.insert(conn);
+            return Ok(held.lease.clone());
+        }
+        let late = Refusal::late;
+        let place = self.queue.iter().position(|waiting| waiting.ask.request == request && waiting.conn == conn);
+        let waiting = place.and_then(|place| self.queue.get(place)).ok_or_else(late)?;
+        let Some((rigs, until)) = waiting.offer.clone() else { return Err(late()) };
+        if until <= now {
+            self.tick(now);
+            return Err(late());
+        }
+        let ask = &waiting.ask;
+        let lease = Lease {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            request: request.to_owned(),
+            rigs: rigs.clone(),
+            holder: ask.holder.clone(),
+            keeper: None,
+            since: wall(),
+            boot: self.boot.clone(),
+            deadline: now.saturating_add(ask.ttl),
+            idle: ask.idle,
+            is_raw: ask.is_raw,
+        };
+        let log = Entry {
+            at: lease.since,
+            what: "granted".into(),
+            rigs: rigs.clone(),
+            lease: Some(lease.id.clone()),
+            who: lease.holder.to_string(),
+            why: String::new(),
+        };
+        if let Err(error) = self.books.write(&[Change::Lease(lease.clone()), Change::Log(log)]) {
+            self.withdraw(request);
+            self.queue.retain(|waiting| waiting.ask.request != request);
+            self.schedule(now);
+            return Err(Refusal::refused(format!(
+                "no rig is granted, since the agent cannot write its books: {error}"
+            )));
+        }
+        self.queue.retain(|waiting| waiting.ask.request != request);
+        for name in &rigs {
+            if let Some(rig) = self.rigs.get_mut(name) {
+                rig.state = State::Leased(lease.id.clone());
+            }
+        }
+        let held = Held { lease: lease.clone(), heard: now, used: now, looks: now, conns: BTreeSet::from([conn]) };
+        self.leases.insert(lease.id.clone(), held);
+        self.schedule(now);
+        Ok(lease)
+    }
+
+    /// The request is given up.
+    pub fn cancel(&mut self, request: &str, now: BootTime) {
+        self.withdraw(request);
+        self.queue.retain(|waiting| waiting.ask.request != request);
+        self.schedule(now);
+    }
+
+    /// Another process of the same user keeps the lease from now on. If the books were lost, it tells what was in them.
+    ///
+    /// # Errors
+    /// There is no such lease any more.
+    pub fn attach(
+        &mut self,
+        conn: u64,
+        id: &str,
+        keeper: Option<Process>,
+        told: Option<Lease>,
+        uid: u32,
+        now: BootTime,
+    ) -> Result<Lease, Refusal> {
+        if !self.leases.contains_key(id) {
+            let known = self.ended.iter().any(|(ended, _)| ended == id);
+            let is_free = |lease: &Lease| {
+                lease.rigs.iter().all(|name| self.rigs.get(name).is_none_or(|rig| rig.state == State::Idle))
+            };
+            let adopted = told.filter(|lease| {
+                self.has_lost_books && !known && now < self.holds && lease.id == id && lease.boot == self.boot
+            });
+            if let Some(lease) = adopted.filter(|lease| is_free(lease) && lease.holder.uid == uid) {
+                if let Err(error) = self.books.write(&[Change::Lease(lease.clone())]) {
+                    return Err(Refusal::refused(format!("the agent cannot write its books: {error}")));
+                }
+                self.take_over(lease, now);
+            }
+        }
+        let Some(held) = self.leases.get_mut(id) else { return Err(self.over(id)) };
+        if held.lease.holder.uid != uid {
+            return Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)));
+        }
+        if let Some(keeper) = keeper.filter(|keeper| held.lease.keeper != Some(*keeper)) {
+            let lease = Lease { keeper: Some(keeper), ..held.lease.clone() };
+            if let Err(error) = self.books.write(&[Change::Lease(lease.clone())]) {
+                return Err(Refusal::refused(format!("the agent cannot write its books: {error}")));
+            }
+            held.lease = lease;
+            // From now on it ends with this one.
+            held.conns.clear();
+        }
+        held.conns.insert(conn);
+        held.heard = now;
+        Ok(held.lease.clone())
+    }
+
+    /// The lease, if it is one that this user may use now, with one of these rigs.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn usable(&self, id: &str, uid: u32, now: BootTime) -> Result<&Lease, Refusal> {
+        match self.leases.get(id) {
+            Some(held) if held.lease.holder.uid != uid => {
+                Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)))
+            }
+            Some(held) if now < held.lease.deadline => Ok(&held.lease),
+            _ => Err(self.over(id)),
+        }
+    }
+
+    /// The holder lives. Returns until when the lease lasts.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn renew(&mut self, id: &str, now: BootTime) -> Result<BootTime, Refusal> {
+        match self.leases.get_mut(id) {
+            Some(held) if now < held.lease.deadline => {
+                held.heard = now;
+                Ok(held.lease.deadline)
+            }
+            _ => Err(self.over(id)),
+        }
+    }
+
+    /// Its rigs are used.
+    pub fn used(&mut self, id: &str, now: BootTime) {
+        if let Some(held) = self.leases.get_mut(id) {
+            held.used = now;
+        }
+    }
+
+    /// Why a lease is not there.
+    fn over(&self, id: &str) -> Refusal {
+        match self.ended.iter().rev().find(|(ended, _)| ended == id) {
+            Some((_, Ended { by, why, at })) => {
+                Refusal::refused(format!("the lease was ended by {by} at {}: {why}", time_of_day(*at)))
+            }
+            None => Refusal::refused("there is no such lease"),
+        }
+    }
+
+    /// Ends a lease: its rigs are made safe, and then given to the next.
+    pub fn end(&mut self, id: &str, why: &str, by: &str, now: BootTime) {
+        let Some(Held { lease, conns, .. }) = self.leases.remove(id) else { return };
+        let ended = Ended { by: by.to_owned(), why: why.to_owned(), at: wall() };
+        let log = Entry {
+            at: ended.at,
+            what: "ended".into(),
+            rigs: lease.rigs.clone(),
+            lease: Some(lease.id.clone()),
+            who: by.to_owned(),
+            why: why.to_owned(),
+        };
+        if let Err(error) = self.books.write(&[Change::End(id.to_owned()), Change::Log(log)]) {
+            // After a crash it would be there again, and its holder, who is told of the end, would not.
+            eprintln!("rigline lab: the end of lease {id} cannot be written: {error}");
+        }
+        let params = json!({ "lease": id, "by": ended.by, "why": ended.why, "at": ended.at });
+        for conn in conns {
+            self.effects.push(Effect::Tell { conn, method: "ended", params: params.clone() });
+        }
+        self.effects.push(Effect::Close { lease: id.to_owned(), why: self.ended_text(&ended) });
+        self.ended.push((id.to_owned(), ended));
+        if self.ended.len() > ENDED {
+            self.ended.remove(0);
+        }
+        for name in lease.rigs.clone() {
+            self.check(&name, Some(Box::new(lease.clone())));
+        }
+        self.schedule(now);
+    }
+
+    fn ended_text(&self, ended: &Ended) -> String {
+        format!("the lease was ended by {} at {}: {}", ended.by, time_of_day(ended.at), ended.why)
+    }
+
+    /// Ends the lease of a rig, by a person.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn break_lease(&mut self, name: &str, reason: &str, by: &str, now: BootTime) -> Result<(), Refusal> {
+        match self.rig(name)?.state.clone() {
+            State::Leased(id) => {
+                self.end(&id, reason, by, now);
+                Ok(())
+            }
+            _ => Err(Refusal::refused(format!("nobody has {name}"))),
+        }
+    }
+
+    /// A connection has ended: those who waited on it lose their places, and the leases of a process that has ended end too.
+    pub fn disconnected(&mut self, conn: u64, now: BootTime) {
+        let gone: Vec<String> = self
+            .queue
+            .iter()
+            .filter(|waiting| waiting.conn == conn)
+            .map(|waiting| waiting.ask.request.clone())
+            .collect();
+        for request in gone {
+            self.withdraw(&request);
+            self.queue.retain(|waiting| waiting.ask.request != request);
+        }
+        for held in self.leases.values_mut() {
+            held.conns.remove(&conn);
+        }
+        self.sweep(now);
+        self.schedule(now);
+    }
+
+    /// Ends the leases of processes that have ended.
+    fn sweep(&mut self, now: BootTime) {
+        let mut dead: Vec<String> = Vec::new();
+        for held in self.leases.values_mut().filter(|held| held.conns.is_empty()) {
+            if held.lease.process().is_alive() {
+                held.looks = now + LOOK;
+            } else {
+                dead.push(held.lease.id.clone());
+            }
+        }
+        for id in dead {
+            self.end(&id, "its holder has ended", "the agent", now);
+        }
+    }
+
+    /// The rig was brought to its safe state and has said what it is, or not.
+    pub fn checked(&mut self, name: &str, found: Result<Option<String>, Fault>, now: BootTime) {
+        let boot = self.boot.clone();
+        let Some(rig) = self.rigs.get_mut(name) else { return };
+        if rig.state != State::Checked {
+            return;
+        }
+        rig.state = State::Idle;
+        let before = rig.health.clone();
+        let health = &mut rig.health;
+        let mut what = None;
+        match found {
+            Ok(manifest) => {
+                health.has_answered |= manifest.is_some();
+                if manifest.is_some() {
+                    health.manifest = manifest;
+                }
+                if health.reason.is_some() && health.returns() {
+                    health.goods += 1;
+                    health.due = now + AGAIN[0];
+                    if health.goods >= GOOD || health.tries == 0 {
+                        (health.reason, health.tries, health.goods) = (None, 0, 0);
+                        what = Some(("free", "it answers again".to_owned()));
+                    }
+                }
+            }
+            Err(fault) => {
+                let day = wall().saturating_sub(DAY);
+                health.times.retain(|at| *at > day);
+                if health.reason.is_none() {
+                    if matches!(fault, Fault::Bad(_)) {
+                        health.times.push(wall());
+                    }
+                    what = Some(("quarantined", fault.text().to_owned()));
+                }
+                health.goods = 0;
+                if health.by.is_none() {
+                    health.reason = Some(fault.text().to_owned());
+                }
+                if matches!(fault, Fault::Busy(_)) && health.tries == 0 {
+                    // Nothing is known of the rig itself.
+                    health.due = now + AGAIN[0];
+                } else {
+                    health.due = now + AGAIN.get(health.tries).or(AGAIN.last()).copied().unwrap_or_default();
+                    health.tries += 1;
+                }
+                health.boot = boot;
+            }
+        }
+        if *health != before {
+            let mut changes = vec![Change::Rig(name.to_owned(), health.clone())];
+            if let Some((what, why)) = what {
+                changes.push(Change::Log(Entry {
+                    at: wall(),
+                    what: what.into(),
+                    rigs: vec![name.to_owned()],
+                    lease: None,
+                    who: "the agent".into(),
+                    why,
+                }));
+            }
+            self.note(&changes);
+        }
+        self.schedule(now);
+    }
+
+    fn note(&mut self, changes: &[Change]) {
+        if let Err(error) = self.books.write(changes) {
+            eprintln!("rigline lab: the books cannot be written: {error}");
+        }
+    }
+
+    /// Puts a rig into quarantine, by a person; its lease goes on. Without a reason it is taken out.
+    ///
+    /// # Errors
+    /// There is no such rig.
+    pub fn quarantine(&mut self, name: &str, reason: Option<&str>, by: &str, now: BootTime) -> Result<(), Refusal> {
+        self.rig(name)?;
+        let Some(rig) = self.rigs.get_mut(name) else { return Ok(()) };
+        let health = &mut rig.health;
+        match reason {
+            Some(reason) => (health.reason, health.by) = (Some(reason.to_owned()), Some(by.to_owned())),
+            None => {
+                (health.reason, health.by, health.tries, health.goods) = (None, None, 0, 0);
+                health.times.clear();
+            }
+        }
+        let log = Entry {
+            at: wall(),
+            what: if reason.is_some() { "quarantined" } else { "free" }.into(),
+            rigs: vec![name.to_owned()],
+            lease: None,
+            who: by.to_owned(),
+            why: reason.unwrap_or_default().to_owned(),
+        };
+        let change = Change::Rig(name.to_owned(), health.clone());
+        self.note(&[change, Change::Log(log)]);
+        if reason.is_none() && self.rig(name)?.state == State::Idle {
+            self.check(name, None);
+        }
+        self.schedule(now);
+        Ok(())
+    }
+
+    /// Checks a rig, or all, that nobody has.
+    ///
+    /// # Errors
+    /// There is no such rig.
+    pub fn check_now(&mut self, name: Option<&str>) -> Result<(), Refusal> {
+        let names: Vec<String> = match name {
+            Some(name) => vec![self.rig(name).map(|rig| rig.spec.name.clone())?],
+            None => self.rigs.values().filter(|rig| rig.is_listed).map(|rig| rig.spec.name.clone()).collect(),
+        };
+        for name in names {
+            if self.rigs.get(&name).is_some_and(|rig| rig.state == State::Idle) {
+                self.check(&name, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is due at this time.
+    pub fn tick(&mut self, now: BootTime) {
+        if now >= self.holds {
+            self.holds = 0;
+        }
+        let over: Vec<(String, String)> =
+            self.leases.values().filter_map(|held| held.over(now).map(|why| (held.lease.id.clone(), why))).collect();
+        for (id, why) in over {
+            self.end(&id, &why, "the agent", now);
+        }
+        self.sweep(now);
+        for place in 0..self.queue.len() {
+            let Some(waiting) = self.queue.get_mut(place) else { break };
+            if waiting.offer.as_ref().is_some_and(|(_, until)| *until <= now) {
+                let request = waiting.ask.request.clone();
+                waiting.offers += 1;
+                // The next in the queue gets the rig meanwhile.
+                waiting.rests = now + CONFIRM;
+                self.withdraw(&request);
+            }
+        }
+        let due: Vec<String> = self
+            .rigs
+            .values()
+            .filter(|rig| rig.state == State::Idle && rig.health.reason.is_some() && rig.health.returns())
+            .filter(|rig| rig.health.due <= now)
+            .map(|rig| rig.spec.name.clone())
+            .collect();
+        for name in due {
+            self.check(&name, None);
+        }
+        self.schedule(now);
+    }
+
+    /// When [`tick`](Self::tick) is to be called again.
+    pub fn due(&self) -> Option<BootTime> {
+        let leases = self.leases.values().map(|held| {
+            let idle = if held.lease.idle == 0 { u64::MAX } else { held.used.saturating_add(held.lease.idle) };
+            let looks = if held.conns.is_empty() { held.looks } else { u64::MAX };
+            held.lease.deadline.min(held.heard + SILENCE).min(idle).min(looks)
+        });
+        let queue = self.queue.iter().map(|waiting| {
+            let offer = waiting.offer.as_ref().map_or(u64::MAX, |(_, until)| *until);
+            // One that rests is offered something after that.
+            let rests = if waiting.offer.is_none() && waiting.rests > 0 { waiting.rests } else { u64::MAX };
+            waiting.until.min(offer).min(rests)
+        });
+        let rigs = self.rigs.values().filter(|rig| rig.state == State::Idle);
+        let rigs = rigs.filter(|rig| rig.health.reason.is_some() && rig.health.returns()).map(|rig| rig.health.due);
+        let holds = if self.queue.is_empty() { None } else { Some(self.holds) };
+        let due = leases.chain(queue).chain(rigs).chain(holds.filter(|holds| *holds > 0)).min();
+        due.filter(|due| *due < u64::MAX)
+    }
+
+    /// Whether nobody has or wants anything: then the agent may end.
+    pub fn is_idle(&self) -> bool {
+        self.leases.is_empty() && self.queue.is_empty() && self.rigs.values().all(|rig| rig.state == State::Idle)
+    }
+
+    /// Faults in its own state, of which there should be none: each rig is free or has one lease whose holder lives.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut holders: HashMap<&str, &str> = HashMap::new();
+        for Held { lease, .. } in self.leases.values() {
+            for rig in &lease.rigs {
+                if let Some(other) = holders.insert(rig, &lease.id) {
+                    faults.push(format!("{rig} has the leases {other} and {}", lease.id));
+                }
+                if self.rigs.get(rig).is_none_or(|rig| rig.state != State::Leased(lease.id.clone())) {
+                    faults.push(format!("{rig} does not know of its lease {}", lease.id));
+                }
+            }
+            if !lease.process().is_alive() {
+                faults.push(format!("the holder of lease {} ({}) has ended", lease.id, lease.holder));
+            }
+        }
+        for rig in self.rigs.values() {
+            match &rig.state {
+                State::Leased(id) if !self.leases.contains_key(id) => {
+                    faults.push(format!("{} has the lease {id}, which is not there", rig.spec.name));
+                }
+                State::Offered(request) if !self.queue.iter().any(|waiting| waiting.ask.request == *request) => {
+                    faults.push(format!("{} is offered to nobody", rig.spec.name));
+                }
+                _ => {}
+            }
+        }
+        faults
+    }
+
+    /// All that people ask for, as JSON.
+    pub fn status(&self, name: Option<&str>, now: BootTime) -> Result<Value, Refusal> {
+        if let Some(name) = name {
+            self.rig(name)?;
+        }
+        let is_meant = |rig: &&Rig| match name {
+            Some(name) => rig.spec.name == name,
+            None => rig.is_listed || rig.is_in_use(),
+        };
+        let rigs: Vec<Value> = self.rigs.values().filter(is_meant).map(|rig| self.rig_json(rig, now)).collect();
+        let queue: Vec<Value> = self
+            .queue
+            .iter()
+            .filter(|waiting| {
+                name.is_none_or(|name| self.candidates(&waiting.ask.selectors).iter().any(|rig| rig == name))
+            })
+            .enumerate()
+            .map(|(place, waiting)| {
+                json!({
+                    "place": place + 1,
+                    "who": waiting.ask.holder.to_string(),
+                    "wants": waiting.ask.selectors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "count": waiting.ask.count,
+                    "request": waiting.ask.request,
+                })
+            })
+            .collect();
+        Ok(json!({ "rigs": rigs, "queue": queue, "faults": self.faults() }))
+    }
+
+    fn rig_json(&self, rig: &Rig, now: BootTime) -> Value {
+        let lease = match &rig.state {
+            State::Leased(id) => self.leases.get(id).map(|held| {
+                json!({
+                    "id": id,
+                    "holder": held.lease.holder.to_string(),
+                    "since": held.lease.since,
+                    "ends_in_ms": held.lease.deadline.saturating_sub(now),
+                    "rigs": held.lease.rigs,
+                })
+            }),
+            _ => None,
+        };
+        json!({
+            "name": rig.spec.name,
+            "target": rig.spec.target,
+            "tags": rig.spec.tags,
+            "shares": rig.spec.shares,
+            "listed": rig.is_listed,
+            "state": rig.word(),
+            "lease": lease,
+            "manifest": rig.health.manifest,
+            "reason": rig.health.reason,
+            "by": rig.health.by,
+            "flapping": rig.health.is_flapping(),
+            "next_check_in_ms": (rig.health.reason.is_some() && rig.health.returns())
+                .then(|| rig.health.due.saturating_sub(now)),
+        })
+    }
+
+    /// The last lines of the log.
+    ///
+    /// # Errors
+    /// They cannot be read, or there is no such rig.
+    pub fn log(&self, name: Option<&str>) -> Result<Value, Refusal> {
+        let entries = self.books.log(usize::MAX).map_err(|error| Refusal::refused(error.to_string()))?;
+        let is_meant = |entry: &Entry| name.is_none_or(|name| entry.rigs.iter().any(|rig| rig == name));
+        let entries: Vec<Entry> = entries.into_iter().filter(is_meant).collect();
+        let from = entries.len().saturating_sub(200);
+        Ok(json!(entries.get(from..)))
+    }
+
+    fn rig(&self, name: &str) -> Result<&Rig, Refusal> {
+        self.rigs.get(name).ok_or_else(|| {
+            let listed = self.rigs.values().filter(|rig| rig.is_listed || rig.is_in_use()).map(|rig| &rig.spec);
+            Refusal::usage(Selector::Name(name.to_owned()).nothing(listed))
+        })
+    }
+
+    /// The names of the rigs that are meant: of the list, or those that are named as they are.
+    fn candidates(&self, selectors: &[Selector]) -> Vec<String> {
+        let is_meant = |rig: &&Rig| {
+            selectors.iter().any(|selector| match selector {
+                Selector::Name(name) => rig.spec.name == *name,
+                Selector::Tags(_) => rig.is_listed && selector.fits(&rig.spec),
+                Selector::Target(target) => rig.spec.name == *target,
+            })
+        };
+        self.rigs.values().filter(is_meant).map(|rig| rig.spec.name.clone()).collect()
+    }
+
+    /// Takes an offer back.
+    fn withdraw(&mut self, request: &str) {
+        for rig in self.rigs.values_mut() {
+            if rig.state == State::Offered(request.to_owned()) {
+                rig.state = State::Idle;
+            }
+        }
+        for waiting in self.queue.iter_mut().filter(|waiting| waiting.ask.request == request) {
+            waiting.offer = None;
+        }
+    }
+
+    fn check(&mut self, name: &str, lease: Option<Box<Lease>>) {
+        let Some(rig) = self.rigs.get_mut(name) else { return };
+        rig.state = State::Checked;
+        // A board that was never asked need not speak: what its users flash is their affair.
+        let is_raw_and_unknown = lease.as_ref().is_some_and(|lease| lease.is_raw) && !rig.health.has_answered;
+        self.effects.push(Effect::Check {
+            rig: name.to_owned(),
+            target: rig.spec.target.clone(),
+            asks: rig.spec.check && !is_raw_and_unknown,
+            lease,
+        });
+    }
+
+    /// Offers what is free to those who wait, in their order. What a place in front waits for is not given to one behind it, but as
+    /// many rigs as it needs only.
+    fn schedule(&mut self, now: BootTime) {
+        if self.holds > now {
+            self.tell_places(now);
+            return;
+        }
+        let mut reserved: BTreeSet<String> = BTreeSet::new();
+        let mut to_check: Vec<String> = Vec::new();
+        let mut refused: Vec<(String, Refusal)> = Vec::new();
+        for place in 0..self.queue.len() {
+            let Some(waiting) = self.queue.get(place) else { break };
+            if waiting.offer.is_some() {
+                continue;
+            }
+            let (request, count, is_raw) = (waiting.ask.request.clone(), waiting.ask.count, waiting.ask.is_raw);
+            let candidates = self.candidates(&waiting.ask.selectors);
+            if let Some(refusal) = self.refusal(waiting, &candidates, now) {
+                refused.push((request, refusal));
+                continue;
+            }
+            if waiting.rests > now {
+                continue;
+            }
+            let mut chosen: Vec<String> = Vec::new();
+            for name in &candidates {
+                if chosen.len() < count && !reserved.contains(name) && self.is_free(name, &chosen, &reserved) {
+                    chosen.push(name.clone());
+                }
+            }
+            let unknown = |name: &&String| {
+                let rig = self.rigs.get(*name);
+                rig.is_some_and(|rig| rig.spec.check && !rig.health.has_answered && !is_raw)
+            };
+            let unknown: Vec<String> = chosen.iter().filter(unknown).cloned().collect();
+            if chosen.len() < count || !unknown.is_empty() {
+                to_check.extend(unknown);
+                reserved.extend(chosen);
+                continue;
+            }
+            for name in &chosen {
+                if let Some(rig) = self.rigs.get_mut(name) {
+                    rig.state = State::Offered(request.clone());
+                }
+            }
+            let until = now + CONFIRM;
+            if let Some(waiting) = self.queue.get_mut(place) {
+                waiting.offer = Some((chosen.clone(), until));
+                waiting.told = None;
+                let params = json!({ "request": request, "rigs": chosen, "until": until });
+                self.effects.push(Effect::Tell { conn: waiting.conn, method: "offer", params });
+            }
+        }
+        for name in to_check {
+            if self.rigs.get(&name).is_some_and(|rig| rig.state == State::Idle) {
+                self.check(&name, None);
+            }
+        }
+        for (request, Refusal { code, why }) in refused {
+            let conn = self.queue.iter().find(|waiting| waiting.ask.request == request).map(|waiting| waiting.conn);
+            self.queue.retain(|waiting| waiting.ask.request != request);
+            if let Some(conn) = conn {
+                let params = json!({ "request": request, "code": code, "why": why });
+                self.effects.push(Effect::Tell { conn, method: "refused", params });
+            }
+        }
+        self.tell_places(now);
+    }
+
+    /// Whether a rig can be offered together with those that are chosen already.
+    fn is_free(&self, name: &str, chosen: &[String], reserved: &BTreeSet<String>) -> bool {
+        let Some(rig) = self.rigs.get(name) else { return false };
+        rig.state == State::Idle
+            && rig.health.reason.is_none()
+            && !rig.spec.parts().any(|part| {
+                self.rigs.values().any(|other| {
+                    let other_name = &other.spec.name;
+                    let is_used = other.state != State::Idle || reserved.contains(other_name);
+                    other_name != name
+                        && !chosen.contains(other_name)
+                        && is_used
+                        && other.spec.parts().any(|its| its == part)
+                })
+            })
+    }
+
+    /// Why one that waits cannot go on waiting.
+    fn refusal(&self, waiting: &Waiting, candidates: &[String], now: BootTime) -> Option<Refusal> {
+        let ask = &waiting.ask;
+        let wanted = ask.selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        if waiting.offers >= OFFERS {
+            let why = format!("{wanted} was offered {OFFERS} times, and none of the offers was confirmed");
+            return Some(Refusal::refused(why));
+        }
+        let rigs = || candidates.iter().filter_map(|name| self.rigs.get(name));
+        let each = || rigs().map(|rig| self.why_not(rig, now)).collect::<Vec<_>>().join("; ");
+        if waiting.until <= now {
+            return Some(Refusal::timeout(format!("the wait for {wanted} is over: {}", each())));
+        }
+        // What does not come back by itself is not waited for.
+        let hopeful = rigs().filter(|rig| rig.health.reason.is_none() || rig.health.returns()).count();
+        if hopeful < ask.count {
+            return Some(Refusal::refused(format!("{wanted} cannot be had: {}", each())));
+        }
+        if ask.wait.is_none() && waiting.rests <= now {
+            // What is only being made ready is not waited for long.
+            let soon = rigs().filter(|rig| {
+                rig.health.reason.is_none() && matches!(rig.state, State::Idle | State::Checked) && {
+                    let shared = rig.spec.parts().any(|part| {
+                        self.rigs.values().any(|other| {
+                            other.spec.name != rig.spec.name
+                                && matches!(other.state, State::Leased(_) | State::Offered(_))
+                                && other.spec.parts().any(|its| its == part)
+                        })
+                    });
+                    !shared
+                }
+            });
+            let ahead = self.queue.iter().take_while(|other| other.order != waiting.order).filter(|other| {
+                other.offer.is_none()
+                    && self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name))
+            });
+            if soon.count() < ask.count + ahead.map(|other| other.ask.count).sum::<usize>() {
+                return Some(Refusal::refused(format!(
+                    "{wanted} cannot be had now: {}; --wait 10m waits for it",
+                    each()
+                )));
+            }
+        }
+        None
+    }
+
+    fn why_not(&self, rig: &Rig, now: BootTime) -> String {
+        let name = &rig.spec.name;
+        match (&rig.health.reason, &rig.state) {
+            (Some(reason), _) => {
+                let until = if rig.health.is_flapping() {
+                    format!(
+                        "; it was there more than {FLAPPING} times in a day, and stays until `rigline lab quarantine {name} --clear`"
+                    )
+                } else if let Some(by) = &rig.health.by {
+                    format!("; {by} has put it there")
+                } else {
+                    format!("; it is tried again in {}", seconds(rig.health.due.saturating_sub(now)))
+                };
+                format!("{name} is in quarantine ({reason}{until})")
+            }
+            (None, State::Leased(id)) => match self.leases.get(id) {
+                Some(held) => format!(
+                    "{} has {name} for {} more at most",
+                    held.lease.holder,
+                    seconds(held.lease.deadline.saturating_sub(now))
+                ),
+                None => format!("{name} has a lease"),
+            },
+            (None, State::Offered(request)) => {
+                let who = self.queue.iter().find(|waiting| waiting.ask.request == *request);
+                format!("{name} is offered to {}", who.map(|who| who.ask.holder.to_string()).unwrap_or_default())
+            }
+            (None, State::Checked) => format!("{name} is being made safe"),
+            (None, State::Idle) if rig.spec.check && !rig.health.has_answered => {
+                format!("{name} has not been asked yet")
+            }
+            (None, State::Idle) => {
+                format!("{name} is kept for another one who waits, or shares a part with one that is in use")
+            }
+        }
+    }
+
+    /// Tells those who wait where they are, when that has changed.
+    fn tell_places(&mut self, now: BootTime) {
+        for place in 0..self.queue.len() {
+            let Some(waiting) = self.queue.get(place) else { break };
+            if waiting.offer.is_some() {
+                continue;
+            }
+            let candidates = self.candidates(&waiting.ask.selectors);
+            let ahead = self
+                .queue
+                .iter()
+                .take(place)
+                .filter(|other| self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name)));
+            let place_of = ahead.count() + 1;
+            let states: Vec<&'static str> =
+                candidates.iter().filter_map(|name| self.rigs.get(name)).map(Rig::word).collect();
+            let key = json!({ "place": place_of, "states": states });
+            if waiting.told.as_ref() == Some(&key) {
+                continue;
+            }
+            let rigs = candidates.iter().filter_map(|name| self.rigs.get(name));
+            let why = rigs.map(|rig| self.why_not(rig, now)).collect::<Vec<_>>().join("; ");
+            let params = json!({ "request": waiting.ask.request, "place": place_of, "why": why });
+            self.effects.push(Effect::Tell { conn: waiting.conn, method: "place", params });
+            if let Some(waiting) = self.queue.get_mut(place) {
+                waiting.told = Some(key);
+            }
+        }
+    }
+}
+
+impl Rig {
+    fn new(spec: Spec) -> Self {
+        Self { spec, is_listed: false, state: State::Idle, health: Health::default() }
+    }
+
+    fn unlisted(target: &str) -> Self {
+        Self::new(Spec::unlisted(target))
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.state != State::Idle || self.health.reason.is_some()
+    }
+
+    fn word(&self) -> &'static str {
+        match (&self.state, &self.health.reason) {
+            (State::Leased(_), _) => "leased",
+            (State::Offered(_), _) => "offered",
+            (State::Checked, _) => "checked",
+            (State::Idle, Some(_)) => "quarantine",
+            (State::Idle, None) => "free",
+        }
+    }
+}
+
+impl Held {
+    /// Why it is over at this time, if it is.
+    fn over(&self, now: BootTime) -> Option<String> {
+        if now >= self.lease.deadline {
+            return Some("its time is over".to_owned());
+        }
+        if now >= self.heard + SILENCE {
+            return Some(format!("its holder was silent for {}", seconds(SILENCE)));
+        }
+        if self.lease.idle > 0 && now >= self.used.saturating_add(self.lease.idle) {
+            return Some(format!("its rigs were idle for {}", seconds(self.lease.idle)));
+        }
+        None
+    }
+}
+
+/// A time in words.
+pub fn seconds(millis: u64) -> String {
+    match millis.div_ceil(1000) {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// The time of day in UTC.
+pub fn time_of_day(wall: u64) -> String {
+    format!("{:02}:{:02}:{:02}Z", wall / 3600 % 24, wall / 60 % 60, wall % 60)
+}
+
+#[cfg(test)]
+#[path = "book/tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,385 @@
+//! The other end of the agent's socket.
+
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rigline::frame::{Frame, HeapFramer};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::agent::{LINE_LIMIT, PROTOCOL};
+use crate::book::{LATE, Refusal, SILENCE};
+use crate::clock;
+use crate::folders::Folders;
+use crate::processes::LEASE;
+use crate::records::Lease;
+
+/// How long the agent has to start, and to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How often the holder of a lease tells that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How soon the agent is asked again, or started again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Where the agent is, and how it is started.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its folders.
+    pub folders: Folders,
+    /// The command `rigline`, which is the agent with the arguments `lab agent`.
+    pub program: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The agent refuses it.
+    Refused(Refusal),
+    /// The agent does not answer.
+    Lost(io::Error),
+}
+
+impl From<Trouble> for Refusal {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Refused(refusal) => refusal,
+            Trouble::Lost(error) => Self::refused(format!("the agent does not answer: {error}")),
+        }
+    }
+}
+
+/// A connection to the agent.
+pub struct Connection {
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    framer: HeapFramer,
+    events: VecDeque<(String, Value)>,
+    next: u64,
+    /// The agent's process.
+    pub agent: u32,
+}
+
+impl Connection {
+    /// Connects to the agent that runs; there is none if none does.
+    ///
+    /// # Errors
+    /// It is of another version, or does not answer.
+    pub async fn to_running(folders: &Folders) -> Result<Option<Self>, Trouble> {
+        let stream = match UnixStream::connect(folders.socket()).await {
+            Ok(stream) => stream,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(Trouble::Lost(error)),
+        };
+        let (reader, writer) = stream.into_split();
+        let framer = HeapFramer::new(LINE_LIMIT);
+        let mut this = Self { reader, writer, framer, events: VecDeque::new(), next: 0, agent: 0 };
+        let hello = this.ask("hello", json!({ "protocol": PROTOCOL })).await?;
+        this.agent =
+            hello.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
+        Ok(Some(this))
+    }
+
+    /// Connects to the agent, and starts it if it does not run.
+    ///
+    /// # Errors
+    /// It cannot be started, is of another version, or does not answer.
+    pub async fn open(place: &Place) -> Result<Self, Trouble> {
+        let given_up = Instant::now() + ANSWER;
+        let mut starts_again = Instant::now();
+        loop {
+            let error = match Self::to_running(&place.folders).await {
+                Ok(Some(connection)) => return Ok(connection),
+                Err(refused @ Trouble::Refused(_)) => return Err(refused),
+                Ok(None) => io::Error::new(io::ErrorKind::NotFound, last_message(&place.folders)),
+                Err(Trouble::Lost(error)) => error,
+            };
+            let now = Instant::now();
+            if now >= given_up {
+                return Err(Trouble::Lost(error));
+            }
+            if now >= starts_again {
+                start(place).map_err(Trouble::Lost)?;
+                starts_again = now + Duration::from_secs(2);
+            }
+            sleep(AGAIN.min(Duration::from_millis(10))).await;
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// It is refused, or there is no answer.
+    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
+        self.next += 1;
+        let id = self.next;
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let answered = timeout(ANSWER, async {
+            self.writer.write_all(line.as_bytes()).await?;
+            loop {
+                let mut message = self.line().await?;
+                if message.get("id").and_then(Value::as_u64) == Some(id) {
+                    return Ok(message);
+                }
+                if let Some(Value::String(method)) = message.get("method").cloned() {
+                    self.events.push_back((method, message["params"].take()));
+                }
+            }
+        });
+        let mut message = match answered.await {
+            Ok(answered) => answered.map_err(Trouble::Lost)?,
+            Err(_) => return Err(Trouble::Lost(io::ErrorKind::TimedOut.into())),
+        };
+        match message.get("error") {
+            None => Ok(message["result"].take()),
+            Some(error) => {
+                let code = error.pointer("/data/exit").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+                let why = error.get("message").and_then(Value::as_str).unwrap_or("no reason is given");
+                Err(Trouble::Refused(Refusal { code: code.unwrap_or(3), why: why.to_owned() }))
+            }
+        }
+    }
+
+    /// The next notification. What was read is kept if this is dropped.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn event(&mut self) -> io::Result<(String, Value)> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let mut message = self.line().await?;
+            if let Some(Value::String(method)) = message.get("method").cloned() {
+                return Ok((method, message["params"].take()));
+            }
+        }
+    }
+
+    async fn line(&mut self) -> io::Result<Value> {
+        loop {
+            match self.framer.next_frame() {
+                Some(Frame::Line(line)) => return serde_json::from_slice(line).map_err(io::Error::other),
+                Some(Frame::TooLong(fault)) => return Err(io::Error::other(fault.to_string())),
+                None => {}
+            }
+            let count = self.reader.read(self.framer.space()).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.framer.commit(count);
+        }
+    }
+}
+
+/// Starts the agent, which lives longer than this process.
+fn start(place: &Place) -> io::Result<()> {
+    place.folders.make()?;
+    let mut messages = OpenOptions::new();
+    let messages = messages.create(true).append(true).mode(0o600).open(place.folders.messages())?;
+    let mut command = Command::new(&place.program);
+    command.args(["lab", "agent", "--on-demand"]).env_remove(LEASE).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
+    let mut child = command.spawn()?;
+    // It leaves this process's session itself. Who lives on must look at its end.
+    std::thread::spawn(move || drop(child.wait()));
+    Ok(())
+}
+
+fn last_message(folders: &Folders) -> String {
+    let messages = std::fs::read_to_string(folders.messages()).unwrap_or_default();
+    match messages.lines().last() {
+        Some(last) => format!("it cannot be started; it said: {last}"),
+        None => "it cannot be started".to_owned(),
+    }
+}
+
+/// What somebody wants.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// Which rigs: `rig:NAME`, `rig:KEY=VALUE`, or a target.
+    pub rigs: Vec<String>,
+    /// How many of them, all or none.
+    pub count: usize,
+    /// How long to wait; not at all if none.
+    pub wait: Option<Duration>,
+    /// The longest time of the lease.
+    pub ttl: Duration,
+    /// After which time without use it ends; never, if none.
+    pub idle: Option<Duration>,
+    /// Whether the ports are opened by others than the agent.
+    pub is_raw: bool,
+    /// What for.
+    pub purpose: String,
+}
+
+/// A lease that was granted, with the targets of its rigs.
+#[derive(Debug, Clone)]
+pub struct Granted {
+    /// The lease.
+    pub lease: Lease,
+    /// The names of its rigs and their targets.
+    pub targets: Vec<(String, String)>,
+}
+
+impl Granted {
+    fn of(mut answer: Value) -> Option<Self> {
+        let targets = answer.get("targets").and_then(Value::as_array).into_iter().flatten();
+        let text = |target: &Value, name: &str| target.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let targets = targets.map(|target| (text(target, "name"), text(target, "target"))).collect();
+        let lease = serde_json::from_value(answer.get_mut("lease")?.take()).ok()?;
+        Some(Self { lease, targets })
+    }
+}
+
+/// Gets a lease. `tell` gets the place in the queue and why it is not granted yet, whenever that changes.
+///
+/// If this is dropped, the place in the queue is gone.
+///
+/// # Errors
+/// It is refused, the wait is over, or the agent does not answer.
+pub async fn acquire(
+    place: &Place,
+    want: &Want,
+    mut tell: impl FnMut(u64, &str),
+) -> Result<(Connection, Granted), Refusal> {
+    let request = uuid::Uuid::new_v4().simple().to_string();
+    let (started, since) = (Instant::now(), clock::now());
+    loop {
+        // What was waited for before a crash of the agent counts.
+        let wait = want.wait.map(|wait| clock::millis(wait.saturating_sub(started.elapsed())));
+        let ask = json!({
+            "request": request, "rigs": want.rigs, "count": want.count, "wait": wait, "since": since,
+            "ttl": clock::millis(want.ttl), "idle": want.idle.map_or(0, clock::millis),
+            "is_raw": want.is_raw, "purpose": want.purpose,
+        });
+        let mut connection = Connection::open(place).await?;
+        match wait_for(&mut connection, &request, ask, &mut tell).await {
+            Ok(granted) => return Ok((connection, granted)),
+            Err(Trouble::Refused(refusal)) => return Err(refusal),
+            // Its successor knows the request, or gives it its place again.
+            Err(Trouble::Lost(_)) => sleep(AGAIN).await,
+        }
+    }
+}
+
+async fn wait_for(
+    connection: &mut Connection,
+    request: &str,
+    ask: Value,
+    tell: &mut impl FnMut(u64, &str),
+) -> Result<Granted, Trouble> {
+    let of = |answer| Granted::of(answer).ok_or_else(|| Trouble::Lost(io::Error::other("it answers without a lease")));
+    let answer = connection.ask("lock", ask).await?;
+    if !answer.get("lease").is_none_or(Value::is_null) {
+        return of(answer);
+    }
+    loop {
+        let (method, params) = connection.event().await.map_err(Trouble::Lost)?;
+        if params.get("request").and_then(Value::as_str) != Some(request) {
+            continue;
+        }
+        let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match method.as_str() {
+            "place" => tell(params.get("place").and_then(Value::as_u64).unwrap_or_default(), &text("why")),
+            "offer" => match connection.ask("confirm", json!({ "request": request })).await {
+                Ok(answer) => return of(answer),
+                Err(Trouble::Refused(Refusal { code: LATE, .. })) => {}
+                Err(trouble) => return Err(trouble),
+            },
+            "refused" => {
+                let code = params.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+                return Err(Trouble::Refused(Refusal { code: code.unwrap_or(3), why: text("why") }));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes a lease that this user has: as its keeper, with whose end it ends, or beside the one that has it.
+///
+/// # Errors
+/// It has ended, or the agent does not answer.
+pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
+    let mut connection = Connection::open(place).await?;
+    let answer = connection.ask("attach", json!({ "lease": lease, "keeps": keeps, "told": null })).await?;
+    let granted = Granted::of(answer).ok_or_else(|| Refusal::refused("the agent answers without a lease"))?;
+    Ok((connection, granted))
+}
+
+/// Keeps a lease. This returns when it is lost, with the reason.
+pub async fn keep(place: &Place, connection: Connection, lease: &Lease, keeps: bool) -> Refusal {
+    let mut connection = Some(connection);
+    let mut heard = clock::now();
+    loop {
+        match connection.take() {
+            Some(mut open) => match beat(&mut open, lease).await {
+                Ok(()) => {
+                    heard = clock::now();
+                    connection = Some(open);
+                }
+                Err(Trouble::Refused(refusal)) => return refusal,
+                Err(Trouble::Lost(_)) => {}
+            },
+            None => {
+                let again = async {
+                    let mut open = Connection::open(place).await?;
+                    open.ask("attach", json!({ "lease": lease.id, "keeps": keeps, "told": lease })).await?;
+                    Ok(open)
+                };
+                match again.await {
+                    Ok(open) => {
+                        heard = clock::now();
+                        connection = Some(open);
+                    }
+                    Err(Trouble::Refused(refusal)) => return refusal,
+                    Err(Trouble::Lost(error)) if clock::now() >= heard + SILENCE => {
+                        return Refusal::refused(format!("the lease is lost, since no agent answers: {error}"));
+                    }
+                    Err(Trouble::Lost(_)) => sleep(AGAIN).await,
+                }
+            }
+        }
+    }
+}
+
+/// Listens for the lease's end, and then says that its holder lives.
+async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
+    let next = Instant::now() + HEARTBEAT;
+    loop {
+        match tokio::time::timeout_at(next, open.event()).await {
+            Err(_) => break,
+            Ok(Err(error)) => return Err(Trouble::Lost(error)),
+            Ok(Ok((method, params))) if method == "ended" => {
+                let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+                if text("lease") == lease.id {
+                    let at = params.get("at").and_then(Value::as_u64).unwrap_or_default();
+                    let at = crate::book::time_of_day(at);
+                    let why = format!("the lease was ended by {} at {at}: {}", text("by"), text("why"));
+                    return Err(Trouble::Refused(Refusal::refused(why)));
+                }
+            }
+            Ok(Ok(_)) => {}
+        }
+    }
+    open.ask("renew", json!({ "lease": lease.id })).await.map(drop)
+}
+
+/// Gives a lease back.
+///
+/// # Errors
+/// It has ended already, or the agent does not answer.
+pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {
+    let mut connection = Connection::open(place).await?;
+    connection.ask("release", json!({ "lease": lease })).await?;
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Rigs that several people, their CI and their agents share on one host.
+//!
+//! An agent of the user grants *leases*: one holder a rig at a time, in the order in which they asked. A lease ends when its holder does, however
+//! that ends; then the rig is brought to its safe state and checked, and the next holder gets it. The agent is started by the first
+//! command that needs it, and ends when nobody does.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`rigs`] | the list of rigs, and the selectors that name them |
+//! | [`book`] | the rules: leases, the queue, health; without input and output |
+//! | [`records`], [`store`] | what is on the disk before anybody is told of it |
+//! | [`agent`], [`client`] | the two ends of the agent's socket |
+//! | [`lock`] | a command that runs as long as its lease does |
+//!
+//! It needs Linux: process file descriptors, child subreapers, `/proc` and a clock that counts sleep.
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub mod agent;
+#[cfg(target_os = "linux")]
+pub mod book;
+#[cfg(target_os = "linux")]
+mod check;
+#[cfg(target_os = "linux")]
+pub mod client;
+#[cfg(target_os = "linux")]
+pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod folders;
+pub mod guide;
+#[cfg(target_os = "linux")]
+pub mod lock;
+#[cfg(target_os = "linux")]
+pub mod processes;
+#[cfg(target_os = "linux")]
+pub mod records;
+#[cfg(target_os = "linux")]
+pub mod rigs;
+#[cfg(target_os = "linux")]
+pub mod store;
+
+/// Why there is no lab on this system, if it is none that has what a lab needs.
+pub const MISSING: Option<&str> = if cfg!(target_os = "linux") {
+    None
+} else {
+    Some(
+        "the lab needs Linux: this system has no child subreaper (to end all processes of a lease), no CLOCK_BOOTTIME and no SO_PEERCRED",
+    )
+};

@@ -1,0 +1,186 @@
+//! Processes by their number and the time of their start: a number alone is given to another process after a while.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+/// The variable by which the processes of a lease are known, and by which commands inside of it join it.
+pub const LEASE: &str = "RIGLINE_LEASE";
+
+/// A process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the start of the machine (proc(5), `starttime`).
+    pub started: u64,
+}
+
+impl Process {
+    /// The process of this number, if it lives.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = Stat::of(pid)?;
+        (!stat.is_dead).then_some(Self { pid, started: stat.started })
+    }
+
+    /// This process.
+    pub fn this() -> Self {
+        let pid = std::process::id();
+        Self::of(pid).unwrap_or(Self { pid, started: 0 })
+    }
+
+    /// Whether it lives. One that has ended and whose parent has not looked yet does not.
+    pub fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(self, signal: Signal) {
+        if self.is_alive()
+            && let Some(pid) = pid(self.pid)
+        {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Waits for its end for so long. Returns whether it has ended.
+    pub async fn ended(self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        while self.is_alive() {
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        true
+    }
+}
+
+fn pid(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+struct Stat {
+    parent: u32,
+    started: u64,
+    is_dead: bool,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may have spaces and parentheses itself.
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = words.next()?;
+        let parent = words.next()?.parse().ok()?;
+        // The 22nd field; the state is the third.
+        let started = words.nth(17)?.parse().ok()?;
+        Some(Self { parent, started, is_dead: matches!(state, "Z" | "X" | "x") })
+    }
+}
+
+fn all() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The living processes that have this lease in the environment with which they were started.
+pub fn of_lease(lease: &str) -> Vec<Process> {
+    let mark = format!("{LEASE}={lease}");
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    all().filter(|pid| *pid != std::process::id()).filter(is_marked).filter_map(Process::of).collect()
+}
+
+/// The living descendants of a process, without those in the family of `except`.
+pub fn descendants(of: u32, except: Option<u32>) -> Vec<Process> {
+    let parents: Vec<(u32, Stat)> = all().filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
+    let mut family = BTreeSet::from([of]);
+    loop {
+        let before = family.len();
+        family.extend(
+            parents
+                .iter()
+                .filter(|(pid, stat)| family.contains(&stat.parent) && Some(*pid) != except)
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+        if family.len() == before {
+            break;
+        }
+    }
+    family.remove(&of);
+    parents
+        .into_iter()
+        .filter(|(pid, stat)| family.contains(pid) && !stat.is_dead)
+        .map(|(pid, stat)| Process { pid, started: stat.started })
+        .collect()
+}
+
+/// Ends processes: asks them to, and kills what is left after `grace`. `find` is asked again until there are none, since they may start
+/// others meanwhile. Returns those that could not be ended within a second after that.
+pub async fn end(find: impl Fn() -> Vec<Process>, grace: Duration) -> Vec<Process> {
+    let polite = Instant::now() + grace;
+    let given_up = polite + Duration::from_secs(1);
+    let mut asked: Vec<Process> = Vec::new();
+    loop {
+        let left = find();
+        let now = Instant::now();
+        if left.is_empty() || now >= given_up {
+            return left;
+        }
+        for process in left {
+            if now >= polite {
+                process.signal(Signal::KILL);
+            } else if !asked.contains(&process) {
+                process.signal(Signal::TERM);
+                // One that is stopped would not hear it.
+                process.signal(Signal::CONT);
+                asked.push(process);
+            }
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_known_by_its_start_and_dead_before_its_parent_looks() {
+        assert!(Process::this().is_alive());
+        let later = Process { started: Process::this().started + 1, ..Process::this() };
+        assert!(!later.is_alive());
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        assert!(descendants(std::process::id(), None).contains(&process));
+        assert!(!descendants(std::process::id(), Some(child.id())).contains(&process));
+        process.signal(Signal::KILL);
+        while process.is_alive() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_processes_of_a_lease_are_ended_also_those_that_do_not_listen() {
+        let lease = format!("test-{}", std::process::id());
+        let script =
+            "trap '' TERM; setsid sh -c \"trap '' TERM; while :; do sleep 0.05; done\" & while :; do sleep 0.05; done";
+        let mut child = Command::new("sh").args(["-c", script]).env(LEASE, &lease).spawn().unwrap();
+        while of_lease(&lease).len() < 3 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(end(|| of_lease(&lease), Duration::from_millis(100)).await, []);
+        child.wait().unwrap();
+        assert_eq!(of_lease(&lease), []);
+    }
+}

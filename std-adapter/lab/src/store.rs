@@ -1,0 +1,186 @@
+//! The agent's books on the disk: what is in them was synced before anybody was told of it, and what a crash has torn is not in them.
+//!
+//! redb keeps them in one file, with checksums; each write is one transaction.
+
+use std::io;
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, TableDefinition};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::records::{Books, Change, Entry, Kept};
+
+const LEASES: TableDefinition<'_, &str, &str> = TableDefinition::new("leases");
+const RIGS: TableDefinition<'_, &str, &str> = TableDefinition::new("rigs");
+const LOG: TableDefinition<'_, u64, &str> = TableDefinition::new("log");
+
+/// How many events the log keeps.
+const LOG_LIMIT: u64 = 10_000;
+
+/// The memory for pages of the file.
+const CACHE: usize = 1 << 20;
+
+/// Books in a file.
+pub struct File(Database);
+
+impl File {
+    /// Opens the file, and makes it if there is none. Damaged books are put aside, and begun again: those who hold leases tell them.
+    /// Returns what was in them; nothing, if they are new.
+    ///
+    /// # Errors
+    /// It cannot be opened or made.
+    pub fn open(path: &Path) -> io::Result<(Self, Option<Kept>)> {
+        let is_new = !path.exists();
+        let opened = Self::try_open(path);
+        match opened {
+            Ok((file, kept)) => Ok((file, (!is_new).then_some(kept))),
+            Err(error) if is_new || error.kind() != io::ErrorKind::InvalidData => Err(error),
+            Err(error) => {
+                let aside = path.with_extension(format!("damaged-{}", crate::clock::wall()));
+                eprintln!("rigline lab: {}: {error}; it is now {}", path.display(), aside.display());
+                std::fs::rename(path, aside)?;
+                Ok((Self::try_open(path)?.0, None))
+            }
+        }
+    }
+
+    fn try_open(path: &Path) -> io::Result<(Self, Kept)> {
+        let mut builder = Database::builder();
+        let database = builder.set_cache_size(CACHE).create(path).map_err(|error| failed(error.into()))?;
+        let file = Self(database);
+        let write = || -> Result<(), redb::Error> {
+            let all = file.0.begin_write()?;
+            all.open_table(LEASES)?;
+            all.open_table(RIGS)?;
+            all.open_table(LOG)?;
+            all.commit()?;
+            Ok(())
+        };
+        write().map_err(failed)?;
+        let kept = file.read().map_err(failed)?;
+        Ok((file, kept))
+    }
+
+    fn read(&self) -> Result<Kept, redb::Error> {
+        let all = self.0.begin_read()?;
+        let mut kept = Kept::default();
+        for entry in all.open_table(LEASES)?.iter()? {
+            kept.leases.push(parse(entry?.1.value())?);
+        }
+        for entry in all.open_table(RIGS)?.iter()? {
+            let (name, health) = entry?;
+            kept.rigs.push((name.value().to_owned(), parse(health.value())?));
+        }
+        Ok(kept)
+    }
+}
+
+impl Books for File {
+    fn write(&mut self, changes: &[Change]) -> io::Result<()> {
+        let write = || -> Result<(), redb::Error> {
+            let all = self.0.begin_write()?;
+            {
+                let (mut leases, mut rigs, mut log) =
+                    (all.open_table(LEASES)?, all.open_table(RIGS)?, all.open_table(LOG)?);
+                for change in changes {
+                    match change {
+                        Change::Lease(lease) => drop(leases.insert(lease.id.as_str(), text(lease).as_str())?),
+                        Change::End(lease) => drop(leases.remove(lease.as_str())?),
+                        Change::Rig(name, health) => drop(rigs.insert(name.as_str(), text(health).as_str())?),
+                        Change::Log(entry) => {
+                            let next = log.last()?.map_or(0, |(last, _)| last.value() + 1);
+                            log.insert(next, text(entry).as_str())?;
+                            if log.len()? > LOG_LIMIT {
+                                log.pop_first()?;
+                            }
+                        }
+                    }
+                }
+            }
+            all.commit()?;
+            Ok(())
+        };
+        write().map_err(failed)
+    }
+
+    fn log(&self, most: usize) -> io::Result<Vec<Entry>> {
+        let read = || -> Result<Vec<Entry>, redb::Error> {
+            let mut entries = Vec::new();
+            for entry in self.0.begin_read()?.open_table(LOG)?.iter()?.rev().take(most) {
+                entries.push(parse(entry?.1.value())?);
+            }
+            entries.reverse();
+            Ok(entries)
+        };
+        read().map_err(failed)
+    }
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, redb::Error> {
+    serde_json::from_str(text).map_err(|error| redb::Error::Corrupted(error.to_string()))
+}
+
+fn failed(error: redb::Error) -> io::Error {
+    match error {
+        redb::Error::Io(error) => error,
+        redb::Error::DatabaseAlreadyOpen => {
+            io::Error::new(io::ErrorKind::ResourceBusy, "another agent has the books open")
+        }
+        other => io::Error::new(io::ErrorKind::InvalidData, format!("the books are damaged: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::tests::a_lease;
+
+    #[test]
+    fn what_was_written_is_there_after_a_crash_and_what_was_not_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("books"), folder.path().join("copy"));
+        let (mut file, kept) = File::open(&path).unwrap();
+        assert!(kept.is_none());
+        file.write(&[Change::Lease(a_lease("one")), Change::Lease(a_lease("two"))]).unwrap();
+        file.write(&[Change::End("one".into())]).unwrap();
+        // As a kill -9 leaves the file.
+        std::fs::copy(&path, &copy).unwrap();
+        let (_, kept) = File::open(&copy).unwrap();
+        let kept: Vec<String> = kept.unwrap().leases.into_iter().map(|lease| lease.id).collect();
+        assert_eq!(kept, ["two"]);
+    }
+
+    #[test]
+    fn damaged_books_are_put_aside_and_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books");
+        drop(File::open(&path).unwrap());
+        std::fs::write(&path, [b'x'; 9000]).unwrap();
+        let (mut file, kept) = File::open(&path).unwrap();
+        assert!(kept.is_none());
+        file.write(&[Change::Lease(a_lease("one"))]).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_log_keeps_its_last_lines_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut file, _) = File::open(&folder.path().join("books")).unwrap();
+        let entry = |at| Entry {
+            at,
+            what: "granted".into(),
+            rigs: vec!["sim".into()],
+            lease: None,
+            who: "me".into(),
+            why: String::new(),
+        };
+        file.write(&(0..10).map(|at| Change::Log(entry(at))).collect::<Vec<_>>()).unwrap();
+        let last: Vec<u64> = file.log(3).unwrap().into_iter().map(|entry| entry.at).collect();
+        assert_eq!(last, [7, 8, 9]);
+    }
+}
