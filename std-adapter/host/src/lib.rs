@@ -22,6 +22,8 @@ mod backlog;
 pub mod by_schema;
 pub mod check;
 #[doc(hidden)]
+pub mod choose;
+#[doc(hidden)]
 pub mod client;
 #[doc(hidden)]
 pub mod files;
