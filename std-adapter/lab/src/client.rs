@@ -149,6 +149,15 @@ impl Connection {
         }
     }
 
+    /// Sends a notification.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn tell(&mut self, method: &str, params: Value) -> io::Result<()> {
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        self.writer.write_all(line.as_bytes()).await
+    }
+
     /// The next notification. What was read is kept if this is dropped.
     ///
     /// # Errors
