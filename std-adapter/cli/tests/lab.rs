@@ -452,12 +452,16 @@ fn commands_within_a_lock_join_its_lease_and_the_next_holder_finds_the_safe_stat
     let board = Board::start();
     let lab = Lab::with_rigs(&format!("[[rig]]\nname = 'r1'\ntarget = '{}'\n", board.target));
     let rigline = env!("CARGO_BIN_EXE_rigline");
-    let on = format!("{rigline} call rig:r1 power rail=3V3 on=true && {rigline} call rig:r1 measure channel=3V3 --json");
+    let on =
+        format!("{rigline} call rig:r1 power rail=3V3 on=true && {rigline} call rig:r1 measure channel=3V3 --json");
     let (code, said) = lab.said(&["lock", "rig:r1", "--", "sh", "-c", &on]);
     assert!(code == 0 && said.contains("volts"), "{code}: {said}");
     let volts = |said: &str| {
         let json: Value = serde_json::from_str(said).unwrap();
-        json["outputs"]["volts"].as_str().map_or_else(|| json["outputs"]["volts"].as_f64(), |text| text.parse().ok()).unwrap()
+        json["outputs"]["volts"]
+            .as_str()
+            .map_or_else(|| json["outputs"]["volts"].as_f64(), |text| text.parse().ok())
+            .unwrap()
     };
     let json = said.lines().filter(|line| line.starts_with(['{', ' ', '}', '"'])).collect::<Vec<_>>().join("\n");
     assert!(volts(&json[json.find('{').unwrap()..]) > 3.0, "{said}");
@@ -476,13 +480,15 @@ fn a_holder_that_was_stopped_beyond_its_lease_sends_nothing_to_the_rig_when_it_w
     let mut output = std::io::BufReader::new(bridge.stdout.take().unwrap());
     let mut line = String::new();
     use std::io::{BufRead as _, Write as _};
-    writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"0.0.1"}}}}"#).unwrap();
+    writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"0.0.1"}}}}"#)
+        .unwrap();
     output.read_line(&mut line).unwrap();
     assert!(line.contains("\"result\""), "{line}");
     kill_process(pid(&bridge), Signal::STOP).unwrap();
     writeln!(input, r#"{{"jsonrpc":"2.0","id":2,"method":"execute","params":{{"operation":"power","args":{{"rail":"3V3","on":true}},"context":{{}}}}}}"#).unwrap();
     assert_eq!(lab.said(&["lab", "break", "r1", "--reason", "it sleeps"]).0, 0);
-    let next = lab.holder("rig:r1", "while [ ! -e $FOLDER/go ]; do sleep 0.02; done; $RIGLINE call rig:r1 measure channel=3V3");
+    let next = lab
+        .holder("rig:r1", "while [ ! -e $FOLDER/go ]; do sleep 0.02; done; $RIGLINE call rig:r1 measure channel=3V3");
     kill_process(pid(&bridge), Signal::CONT).unwrap();
     line.clear();
     output.read_line(&mut line).unwrap();
@@ -493,4 +499,118 @@ fn a_holder_that_was_stopped_beyond_its_lease_sends_nothing_to_the_rig_when_it_w
     assert!(said.contains("volts") && !said.contains("3.3"), "{said}");
     drop(input);
     let _ = bridge.wait();
+}
+
+/// `clients` take `leases` of `rigs` in all, while the agent is killed again and again. Each holder writes into its rig's log: no two of them
+/// at once, and none is lost or ended.
+fn many(rigs: usize, clients: usize, leases: usize, kill_every: Duration) {
+    let list: String = (1..=rigs)
+        .map(|number| format!("[[rig]]\nname = 'r{number}'\ntarget = 'sim'\ntags = {{ board = 'sim' }}\n"))
+        .collect();
+    let lab = Lab::with_rigs(&list);
+    let script = "echo begin $0 >> $FOLDER/log-$RIGLINE_RIGS; sleep 0.05; echo end $0 >> $FOLDER/log-$RIGLINE_RIGS";
+    let started = Instant::now();
+    let left = std::sync::atomic::AtomicUsize::new(clients);
+    let mut kills = 0;
+    thread::scope(|scope| {
+        for client in 0..clients {
+            let (lab, left) = (&lab, &left);
+            scope.spawn(move || {
+                for number in 0..leases / clients {
+                    let name = format!("{client}.{number}");
+                    let args = ["lock", "rig:board=sim", "--wait", "10m", "--", "sh", "-c", script, &name];
+                    let (code, said) = lab.said(&args);
+                    assert_eq!(code, 0, "{said}");
+                }
+                left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        while left.load(std::sync::atomic::Ordering::SeqCst) > 0 && started.elapsed() < Duration::from_secs(900) {
+            thread::sleep(kill_every);
+            let output = lab.run(&["lab", "status", "--json"]);
+            if let Ok(status) = serde_json::from_slice::<Value>(&output.stdout)
+                && let Some(agent) =
+                    status["agent"]["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+            {
+                let _ = kill_process(agent, Signal::KILL);
+                kills += 1;
+            }
+        }
+    });
+    let mut ended = 0;
+    for number in 1..=rigs {
+        let log = fs::read_to_string(lab.path(&format!("log-r{number}"))).unwrap_or_default();
+        for pair in log.lines().collect::<Vec<_>>().chunks(2) {
+            let names = [pair[0].strip_prefix("begin "), pair.get(1).and_then(|line| line.strip_prefix("end "))];
+            assert!(names[0].is_some() && names[0] == names[1], "two holders of r{number}: {pair:?}");
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, leases);
+    until("all rigs are free", || lab.status()["rigs"].as_array().unwrap().iter().all(|rig| rig["state"] == "free"));
+    lab.is_in_order();
+    eprintln!("| {rigs} | {clients} | {leases} | {kills} | 0 | 0 | {:.1} s |", started.elapsed().as_secs_f64());
+}
+
+#[test]
+fn no_rig_has_two_holders_and_no_lease_is_lost_while_the_agent_is_killed() {
+    many(3, 6, 24, Duration::from_millis(400));
+}
+
+#[test]
+#[ignore = "minutes: .ci/long runs it"]
+fn two_hundred_leases_while_the_agent_is_killed() {
+    eprintln!(
+        "| rigs | clients | leases | agents killed | two holders at once | leases lost | time |\n|---:|---:|---:|---:|---:|---:|---:|"
+    );
+    many(10, 20, 200, Duration::from_secs(10));
+    many(10, 20, 200, Duration::from_secs(1));
+}
+
+#[test]
+#[ignore = "a measurement: .ci/long runs it"]
+fn what_the_agent_adds_to_a_call_and_costs_when_idle() {
+    use std::io::{BufRead as _, Write as _};
+    let board = Board::start();
+    let lab = Lab::with_rigs(&format!("[[rig]]\nname = 'r1'\ntarget = '{}'\n", board.target));
+    let measure = |target: &str| {
+        let mut bridge = lab.command(&["bridge", target]).stdin(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut line) = (bridge.stdin.take().unwrap(), String::new());
+        let mut output = std::io::BufReader::new(bridge.stdout.take().unwrap());
+        let mut ask = |text: &str| {
+            let started = Instant::now();
+            writeln!(input, "{text}").unwrap();
+            line.clear();
+            output.read_line(&mut line).unwrap();
+            assert!(line.contains("\"result\""), "{line}");
+            started.elapsed()
+        };
+        ask(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#);
+        let call = r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"measure","args":{"channel":"3V3","samples":1},"context":{}}}"#;
+        let mut times: Vec<Duration> = (0..1000).map(|_| ask(call)).collect();
+        ask(r#"{"jsonrpc":"2.0","id":3,"method":"shutdown"}"#);
+        drop(input);
+        let _ = bridge.wait();
+        times.sort();
+        times[times.len() / 2]
+    };
+    let (direct, through) = (measure(&board.target), measure("rig:r1"));
+    let agent = lab.agent().as_raw_nonzero();
+    let about = fs::read_to_string(format!("/proc/{agent}/status")).unwrap();
+    let memory = about.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
+    let switches = || {
+        let about = fs::read_to_string(format!("/proc/{agent}/status")).unwrap();
+        about
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+            .unwrap()
+    };
+    thread::sleep(Duration::from_secs(1));
+    let before = switches();
+    thread::sleep(Duration::from_secs(10));
+    let wakes = switches() - before;
+    eprintln!(
+        "median of a call: {direct:?} direct, {through:?} through the agent; idle agent: {memory}, {wakes} wake-ups in 10 s"
+    );
+    assert_eq!(wakes, 0);
 }

@@ -84,7 +84,8 @@ pub fn scan(list: &Path, roots: &Roots) -> io::Result<Scan> {
         };
         let target = Target::Serial(Serial::new(which)).to_string();
         let name = new_name(usb, &mut names);
-        let product = if usb.product.is_empty() { String::new() } else { format!(", product = {}", quoted(&usb.product)) };
+        let product =
+            if usb.product.is_empty() { String::new() } else { format!(", product = {}", quoted(&usb.product)) };
         text.push_str(&format!(
             "\n[[rig]]\nname = {}\ntarget = {}\ntags = {{ usb = \"{:04x}:{:04x}\"{product} }}\n",
             quoted(&name),

@@ -115,13 +115,7 @@ pub(crate) fn pair(lease: &str) -> (Wire, Port) {
     let (send, pieces) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let wire = Wire {
-        lease: lease.to_owned(),
-        next: 1,
-        waiting: Arc::clone(&waiting),
-        pieces: send,
-        stop: Some(stop),
-    };
+    let wire = Wire { lease: lease.to_owned(), next: 1, waiting: Arc::clone(&waiting), pieces: send, stop: Some(stop) };
     (wire, Port { waiting, pieces, stop: stopped })
 }
 
@@ -191,12 +185,12 @@ async fn pass_on(connection: RawConnection, mut port: Port, out: &mpsc::Sender<V
                         let _ = control.as_ref().map(|control| control.set_dtr(on));
                         continue;
                     }
-                    What::Discard(_) => {
-                        let _ = control.as_ref().map(|control| control.discard());
+                    What::Discard(does) => {
+                        let _ = control.as_ref().filter(|_| does).map(|control| control.discard());
                         continue;
                     }
-                    What::End(_) => {
-                        if let Some(mut writer) = writer.take() {
+                    What::End(is_end) => {
+                        if is_end && let Some(mut writer) = writer.take() {
                             let _ = writer.shutdown().await;
                         }
                         continue;

@@ -55,7 +55,9 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         Target::Rig(rig) => match RIGS.get() {
             Some(dialer) => dialer(rig, options)?,
             None => {
-                let text = format!("{target}: rigs of the lab are reached by the command rigline only; `rigline bridge {target}` is one as a program");
+                let text = format!(
+                    "{target}: rigs of the lab are reached by the command rigline only; `rigline bridge {target}` is one as a program"
+                );
                 return Err(HostError::Unsupported(text));
             }
         },

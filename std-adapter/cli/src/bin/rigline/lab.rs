@@ -295,7 +295,11 @@ mod linux {
                     }
                 }
                 let is_empty = found.added.is_empty() && found.known.is_empty();
-                connect::print(&if is_empty { "No boards that can be told apart.\n".to_owned() } else { table.to_string() });
+                connect::print(&if is_empty {
+                    "No boards that can be told apart.\n".to_owned()
+                } else {
+                    table.to_string()
+                });
             }
             match found.ambiguous.first() {
                 None => Ok(ExitCode::SUCCESS),
