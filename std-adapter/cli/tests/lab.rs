@@ -6,6 +6,8 @@ use rigline_test_support as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -510,22 +512,25 @@ fn many(rigs: usize, clients: usize, leases: usize, kill_every: Duration) {
     let lab = Lab::with_rigs(&list);
     let script = "echo begin $0 >> $FOLDER/log-$RIGLINE_RIGS; sleep 0.05; echo end $0 >> $FOLDER/log-$RIGLINE_RIGS";
     let started = Instant::now();
-    let left = std::sync::atomic::AtomicUsize::new(clients);
+    let left = AtomicUsize::new(clients);
     let mut kills = 0;
+    let faults = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for client in 0..clients {
-            let (lab, left) = (&lab, &left);
+            let (lab, left, faults) = (&lab, &left, &faults);
             scope.spawn(move || {
                 for number in 0..leases / clients {
                     let name = format!("{client}.{number}");
                     let args = ["lock", "rig:board=sim", "--wait", "10m", "--", "sh", "-c", script, &name];
                     let (code, said) = lab.said(&args);
-                    assert_eq!(code, 0, "{said}");
+                    if code != 0 {
+                        faults.lock().unwrap().push((code, said));
+                    }
                 }
-                left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                left.fetch_sub(1, Ordering::SeqCst);
             });
         }
-        while left.load(std::sync::atomic::Ordering::SeqCst) > 0 && started.elapsed() < Duration::from_secs(900) {
+        while left.load(Ordering::SeqCst) > 0 {
             thread::sleep(kill_every);
             let output = lab.run(&["lab", "status", "--json"]);
             if let Ok(status) = serde_json::from_slice::<Value>(&output.stdout)
@@ -537,6 +542,7 @@ fn many(rigs: usize, clients: usize, leases: usize, kill_every: Duration) {
             }
         }
     });
+    assert_eq!(*faults.lock().unwrap(), []);
     let mut ended = 0;
     for number in 1..=rigs {
         let log = fs::read_to_string(lab.path(&format!("log-r{number}"))).unwrap_or_default();
@@ -554,7 +560,7 @@ fn many(rigs: usize, clients: usize, leases: usize, kill_every: Duration) {
 
 #[test]
 fn no_rig_has_two_holders_and_no_lease_is_lost_while_the_agent_is_killed() {
-    many(3, 6, 24, Duration::from_millis(400));
+    many(3, 6, 18, Duration::from_millis(2500));
 }
 
 #[test]
@@ -564,7 +570,7 @@ fn two_hundred_leases_while_the_agent_is_killed() {
         "| rigs | clients | leases | agents killed | two holders at once | leases lost | time |\n|---:|---:|---:|---:|---:|---:|---:|"
     );
     many(10, 20, 200, Duration::from_secs(10));
-    many(10, 20, 200, Duration::from_secs(1));
+    many(10, 20, 200, Duration::from_secs(3));
 }
 
 #[test]

@@ -265,6 +265,9 @@ pub async fn acquire(
     let (started, since) = (Instant::now(), clock::now());
     loop {
         // What was waited for before a crash of the agent counts.
+        if want.wait.is_some_and(|wait| !wait.is_zero() && wait <= started.elapsed()) {
+            return Err(Refusal { code: 124, why: format!("the wait for {} is over", want.rigs.join(" ")) });
+        }
         let wait = want.wait.map(|wait| clock::millis(wait.saturating_sub(started.elapsed())));
         let ask = json!({
             "request": request, "rigs": want.rigs, "count": want.count, "wait": wait, "since": since,

@@ -78,7 +78,7 @@ impl Connect for RigDialer {
         Box::pin(async {
             let failed = |refusal: Refusal| match refusal.code {
                 2 => HostError::Unsupported(refusal.why),
-                124 => self.unopened(io::Error::new(io::ErrorKind::TimedOut, refusal.why)),
+                124 => HostError::Waited { what: self.selector.clone(), why: refusal.why },
                 _ => self.unopened(io::Error::other(refusal.why)),
             };
             let mut state = self.state.lock().await;

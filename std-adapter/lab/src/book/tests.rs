@@ -264,6 +264,8 @@ fn who_does_not_wait_is_told_who_has_it_and_who_waits_too_long_gets_124() {
     let (method, params) = told(&mut lab, 2).unwrap();
     assert_eq!((method, params["code"].as_u64()), ("refused", Some(3)));
     assert!(params["why"].as_str().unwrap().contains("ann (process "), "{params}");
+    // A wait of no time gets what is free, too.
+    get(&mut lab, 4, Ask { wait: Some(0), ..want("free", "rig:pico2") }, 0);
     lab.ask(3, Ask { wait: Some(1000), ..want("c", "rig:pico1") }, 0).unwrap();
     assert_eq!(lab.due(), Some(1000));
     lab.tick(999);
