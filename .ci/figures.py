@@ -2,10 +2,12 @@
 """The figures of the READMEs; .ci/numbers.sh calls it.
 
     figures.py check firmware TABLE     compares what tests/emulator/table.mjs printed to the file TABLE with the table
+    figures.py check boards TABLE       compares what .ci/sizes.py printed to the file TABLE with the table
     figures.py check bench BENCH        compares the counts that the bench printed to the file BENCH with the tables
     figures.py check growth CSV         compares the counts that `rigline-growth measure` printed to the file CSV with growth.csv
     figures.py check plot FOLDER        compares what `rigline-growth draw` made of growth.csv, in FOLDER, with what is committed
     figures.py update firmware TABLE
+    figures.py update boards TABLE
     figures.py update bench BENCH [TIMES]   TIMES has further rows for the second table, as the other benches print them
     figures.py update plot FOLDER
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into README.md
@@ -24,6 +26,7 @@ import sys
 TOLERANCE = 0.02
 BENCH = "tests/bench/README.md"
 FIRMWARE = "firmware-example/README.md"
+BOARDS = "firmware-example/boards/README.md"
 GROWTH = "tests/bench/growth.csv"
 PLOTS = ["growth-light.svg", "growth-dark.svg"]
 README = "README.md"
@@ -137,6 +140,8 @@ def check(what, file):
         table = region(FIRMWARE)[1]
         failed = compare(firmware_counts(table), firmware_counts(read(file)), FIRMWARE)
         failed += is_equal(cycles(table), region(BENCH, ": rp2040")[1], f"the cycles in {BENCH} are not those in {FIRMWARE}")
+    elif what == "boards":
+        failed = compare(firmware_counts(region(BOARDS)[1]), firmware_counts(read(file)), BOARDS)
     elif what == "bench":
         tables = region(BENCH)[1]
         failed = compare(bench_counts(tables), bench_counts(read(file)), BENCH)
@@ -161,6 +166,8 @@ def update(what, file, *more):
     if what == "firmware":
         write(FIRMWARE, "", read(file))
         write(BENCH, ": rp2040", cycles(read(file)))
+    elif what == "boards":
+        write(BOARDS, "", read(file))
     elif what == "bench":
         rows = [line for path in more for line in read(path).splitlines() if line.startswith("|") and len(cells(line)) == 6]
         tables = read(file).strip() + "\n" + "".join(f"{row}\n" for row in rows)
@@ -190,6 +197,7 @@ def self_test():
     """With the counts that are in the files, one of them changed: a change of 3 % fails, one of 1 % does not."""
     written = [
         (FIRMWARE, firmware_counts(region(FIRMWARE)[1])),
+        (BOARDS, firmware_counts(region(BOARDS)[1])),
         (BENCH, bench_counts(region(BENCH)[1])),
         (GROWTH, growth_counts(read(GROWTH))),
     ]

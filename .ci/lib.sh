@@ -71,6 +71,9 @@ install_tools() {
   add_target wasm32-unknown-unknown
   # waza's text tests its server with nc.
   install nc netcat-openbsd || skip "waza's nc line" "there is no nc, and apt-get cannot install it"
+  # The boards besides the RP2040.
+  install qemu-system-arm qemu-system-arm || skip "the ARM boards in QEMU" "there is no qemu-system-arm, and apt-get cannot install it"
+  install qemu-system-riscv32 qemu-system-misc || skip "the RISC-V board in QEMU" "there is no qemu-system-riscv32, and apt-get cannot install it"
   # The bench's counts of instructions.
   install valgrind valgrind || skip "counts of instructions" "there is no valgrind, and apt-get cannot install it"
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi

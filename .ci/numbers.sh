@@ -33,6 +33,9 @@ else
   echo "skipped: the firmware's figures, since there is no node"
 fi
 
+# The other boards', which .ci/run checks by itself.
+if [ "$do" = update ]; then .ci/boards.sh --update; fi
+
 # The times, which nothing is compared with. Each program prints a row of the bench's second table.
 times() {
   "$growth" stream

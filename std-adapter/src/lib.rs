@@ -30,7 +30,7 @@
 //! }
 //! ```
 //!
-//! [`guide`] has a chapter for each further question, from arguments to boards.
+//! [`testing`] has a wire with faults, for tests of sessions. [`guide`] has a chapter for each further question, from arguments to boards.
 //!
 //! # Features
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for hosts of Amplifier and namel3ss and for clients of MCP.
@@ -68,6 +68,7 @@ pub mod stderr;
 pub mod stdio;
 #[doc(hidden)]
 pub mod sync;
+pub mod testing;
 
 pub use clock::TokioClock;
 pub use mcp::{Selected, Selection};

@@ -26,7 +26,7 @@ use rigline::engine::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::whole::Runner;
+use rigline::serve::whole::{self, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -42,7 +42,8 @@ use crate::sync::lock;
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
-/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped, and counted in a log
+/// before the reply.
 const BACKLOG: usize = 8 << 20;
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
@@ -203,6 +204,8 @@ struct Ticket {
     cancelled: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
+    /// How many were dropped since that was said.
+    dropped: AtomicUsize,
     /// Its session, once the extension has run for it.
     session_after: Mutex<Option<Session>>,
 }
@@ -329,6 +332,21 @@ impl Shared {
         if !client.is_closed() && ticket.backlog.load(Ordering::Relaxed).saturating_add(line.len()) <= BACKLOG {
             ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
             self.tell(client, Line::Notification(line.to_vec()));
+        } else {
+            ticket.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells a client how many logs were dropped, if there were any.
+    fn tell_dropped(&self, client: &mpsc::UnboundedSender<Line>, ticket: &Ticket, protocol: &Protocol) {
+        let count = ticket.dropped.swap(0, Ordering::Relaxed);
+        let mut line = vec![0; LEAST_REPLY];
+        if count > 0
+            && let Some(length) = whole::dropped_logs(protocol, count, &mut line)
+        {
+            line.truncate(length.saturating_sub(1));
+            ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
+            self.tell(client, Line::Notification(line));
         }
     }
 
@@ -636,6 +654,7 @@ impl Queue {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             backlog: AtomicUsize::new(0),
+            dropped: AtomicUsize::new(0),
             session_after: Mutex::new(None),
         });
         let is_operation = exchange.operation().is_some();
@@ -986,6 +1005,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         *lock(&ticket.session_after) = Some(session);
         shared.ended(number);
         if let Next::Reply(length) = next {
+            shared.tell_dropped(&lines, &ticket, session.protocol());
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
         }
         if out.len() > KEPT && matches!(next, Next::Reply(length) if length > KEPT) {

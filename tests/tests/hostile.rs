@@ -13,16 +13,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use rigline_tests::hostile::{PATIENCE, Random, Request, Wire, damaged, flipped, gevals_batch, gevals_call};
 use rigline_tests::session::rigline;
 use serde_json::{Value, json};
 
-/// How long a server may take for its answers to a chunk of lines, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Lines that are sent before their answers are awaited.
 const CHUNK: usize = 200;
 /// One byte more than every server takes, and the newline.
@@ -129,35 +128,6 @@ fn g_06_two_endpoints_fall_silent_in_every_pair_of_protocols() {
     }
 }
 
-/// A valid request.
-struct Request {
-    text: String,
-    /// The ids of its answers; none where the protocol has no ids, and one line then answers it.
-    ids: Vec<String>,
-}
-
-fn gevals_call(number: usize) -> Request {
-    let id = format!("h-{number}");
-    let (operation, args) = [
-        ("gpio-read", json!({"pin": "GP14"})),
-        ("identify", Value::Null),
-        ("gpio-read", json!({"pin": "none"})),
-        ("no-such-operation", json!({})),
-    ][number % 4]
-        .clone();
-    let params = json!({"operation": operation, "args": args, "context": {"workdir": "/tmp", "phase": "verify"}});
-    let text = json!({"jsonrpc": "2.0", "id": id, "method": "execute", "params": params}).to_string();
-    Request { text, ids: vec![id] }
-}
-
-fn gevals_batch(number: usize) -> Request {
-    let members: Vec<Request> = (0..3).map(|member| gevals_call(number * 1000 + member)).collect();
-    let texts: Vec<&str> = members.iter().map(|member| member.text.as_str()).collect();
-    let text = format!("[{}]", texts.join(" ,\t")).replace("\"h-", "\"b-");
-    let ids = members.iter().flat_map(|member| &member.ids).map(|id| id.replace("h-", "b-")).collect();
-    Request { text, ids }
-}
-
 fn waza_status(number: usize) -> Request {
     let id = format!("h-{number}");
     let text =
@@ -185,38 +155,6 @@ fn namel3ss_call(number: usize) -> Request {
     let tool = ["gpio-read", "no-such-tool"][number % 2];
     let request = json!({"protocol_version": 1, "tool": tool, "entry": "rig:run", "payload": {"pin": "GP14"}});
     Request { text: request.to_string(), ids: Vec::new() }
-}
-
-/// A line that no reader takes for JSON, whatever was cut or put into it: it costs one error.
-fn damaged(request: &str, random: &mut Random) -> Vec<u8> {
-    let mut line = request.as_bytes().to_vec();
-    match random.below(6) {
-        0 => line.truncate(1 + random.below(line.len() - 1)),
-        1 => line.insert(random.below(line.len() - 1) + 1, 0x01),
-        2 => {
-            // Within a string: half of a UTF-8 sequence.
-            let at = line.iter().position(|byte| *byte == b'"').unwrap_or(0) + 1;
-            line.insert(at, 0xc3);
-        }
-        3 => line.push(b'}'),
-        4 => line = b"[".repeat(1 + random.below(5000)),
-        _ => {
-            line =
-                (0..=random.below(200)).map(|_| b'!' + u8::try_from(random.below(90)).unwrap()).chain(*b"\\").collect();
-        }
-    }
-    line
-}
-
-/// A valid line with bytes changed: what it means then is not known, so it is answered once or not at all.
-fn flipped(request: &str, random: &mut Random) -> Vec<u8> {
-    let mut line = request.replace("\"h-", "\"Z_").replace("\"b-", "\"Z_").into_bytes();
-    for _ in 0..=random.below(3) {
-        let at = random.below(line.len());
-        line[at] ^= 1 << random.below(8);
-    }
-    line.retain(|byte| !matches!(byte, b'\n' | b'\r'));
-    line
 }
 
 /// Protocols with ids: each id is answered once.
@@ -486,40 +424,6 @@ fn tcp(address: &str) -> Wire {
     Wire::new(stream.try_clone().unwrap(), stream)
 }
 
-/// A stream of lines each way, on threads of their own, so that neither side waits for the other to read.
-struct Wire {
-    sender: Sender<Vec<u8>>,
-    received: Receiver<Vec<u8>>,
-}
-
-impl Wire {
-    fn new(mut input: impl Write + Send + 'static, output: impl Read + Send + 'static) -> Self {
-        let (sender, to_send) = mpsc::channel::<Vec<u8>>();
-        thread::spawn(move || to_send.iter().all(|bytes| input.write_all(&bytes).and_then(|()| input.flush()).is_ok()));
-        let (come, received) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                if come.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { sender, received }
-    }
-
-    fn send(&self, bytes: Vec<u8>) {
-        self.sender.send(bytes).expect("the server reads");
-    }
-
-    /// The next line, which is JSON.
-    #[track_caller]
-    fn next(&mut self, context: impl Fn() -> String) -> Value {
-        let line = self.received.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", context()));
-        assert!(!line.is_empty(), "a blank line");
-        serde_json::from_slice(&line).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&line)))
-    }
-}
-
 /// One kept connection.
 struct Http {
     address: String,
@@ -633,17 +537,5 @@ impl Pair {
                 now - before
             );
         }
-    }
-}
-
-/// Xorshift: the same lines in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 16).expect("a desktop has 64 bits") % bound
     }
 }

@@ -6,7 +6,7 @@ use embassy_rp::Peri;
 use embassy_rp::flash::{Blocking, Flash};
 use embassy_rp::peripherals::FLASH;
 
-use crate::usb_cdc;
+use crate::{hex, usb_cdc};
 
 /// The bulk endpoints of an RP2040's USB device controller (datasheet §4.1.2.5 and §4.1.4).
 #[derive(Debug, Clone, Copy)]
@@ -84,15 +84,6 @@ pub fn board_id<'d>(flash: Peri<'_, FLASH>, digits: &'d mut [u8; 16]) -> &'d str
         id = FALLBACK;
     }
     hex(id, digits)
-}
-
-fn hex(id: [u8; 8], digits: &mut [u8; 16]) -> &str {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(id) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    core::str::from_utf8(digits).unwrap_or_default()
 }
 
 /// RP2040 datasheet §2.8.3: the ROM holds `M`, `u` and 1 from address 0x10 on.

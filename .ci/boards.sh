@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The boards of firmware-example/boards: links their images, checks the table of their sizes, and runs those that QEMU runs.
+#   .ci/boards.sh             all of it
+#   .ci/boards.sh build [IMAGE...]   links these images, or all
+#   .ci/boards.sh --update    links all, and writes the table
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=.ci/lib.sh
+source .ci/lib.sh
+[ -n "${RUSTUP_TOOLCHAIN:-}" ] || use_pinned
+out=${CARGO_TARGET_DIR:-target}
+
+# An image, its target, and whether it runs here.
+images=(
+  "qemu-stm32f405 thumbv7em-none-eabi runs"
+  "qemu-an505 thumbv8m.main-none-eabi runs"
+  "qemu-riscv32 riscv32imac-unknown-none-elf runs"
+  "hello-rp2040 thumbv6m-none-eabi not-run"
+  "hello-rp2350 thumbv8m.main-none-eabi not-run"
+  "hello-stm32f072 thumbv6m-none-eabi not-run"
+  "hello-stm32f411 thumbv7em-none-eabi not-run"
+  "hello-nrf52840 thumbv7em-none-eabi not-run"
+)
+
+case ${1:-} in
+"") do=check ;;
+build) do=build && shift ;;
+--update) do=update && shift ;;
+*) echo "usage: .ci/boards.sh [build [IMAGE...] | --update]" >&2 && exit 2 ;;
+esac
+
+built=()
+for image in "${images[@]}"; do
+  read -r name target runs <<<"$image"
+  if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+  if ! add_target "$target"; then
+    skip "$name" "the target cannot be had: rustup target add $target"
+    continue
+  fi
+  if [ "$do" = check ]; then cargo clippy -q -p rigline-boards --target "$target" --features "$name" --bin "$name" --lib -- -D warnings; fi
+  cargo build -q -p rigline-boards --profile firmware --target "$target" --features "$name" --bin "$name"
+  built+=("$out/$target/firmware/$name:$runs")
+done
+for wanted in "$@"; do
+  [[ " ${built[*]} " == *"/$wanted:"* ]] || { echo "boards.sh: no image $wanted: expected one of ${images[*]%% *}" >&2; exit 2; }
+done
+if [ "$do" = build ]; then exit; fi
+if [ "${#built[@]}" = 0 ]; then finish; exit; fi
+
+table=$out/boards.md
+.ci/sizes.py "${built[@]}" | tee "$table"
+if [ "${#built[@]}" = "${#images[@]}" ]; then
+  .ci/figures.py "$do" boards "$table"
+else
+  skip "the table of sizes" "not all images could be linked"
+fi
+if [ "$do" = update ]; then finish; exit; fi
+
+ready=1
+for program in qemu-system-arm:qemu-system-arm qemu-system-riscv32:qemu-system-misc; do
+  install "${program%:*}" "${program#*:}" || { ready=0; skip "the boards in QEMU" "there is no ${program%:*}: apt-get install ${program#*:}"; }
+done
+if [ "$ready" = 1 ] && [ "${#built[@]}" = "${#images[@]}" ]; then export RIGLINE_REQUIRE_BOARDS=1; fi
+cargo test -q -p rigline-tests --test boards
+finish
