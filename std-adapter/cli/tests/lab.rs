@@ -351,6 +351,10 @@ fn several_rigs_are_locked_together_and_the_list_shows_them() {
     let lab = Lab::with_rigs(&rigs);
     let (code, said) = lab.said(&["lock", "rig:board=sim", "--count", "3", "--", "sh", "-c", "echo $RIGLINE_RIGS"]);
     assert_eq!((code, said.as_str()), (0, "r1 r2 r3\n"));
+    // Within a lock, a second one joins the first.
+    let inner = "$RIGLINE lock rig:r2 -- sh -c 'echo $RIGLINE_RIGS; exit 4'";
+    let (code, said) = lab.said(&["lock", "rig:r2", "--", "sh", "-c", inner]);
+    assert_eq!((code, said.as_str()), (4, "r2\n"));
     let (code, said) = lab.said(&["lab", "list", "rig:board=sim", "--json"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(serde_json::from_str::<Value>(&said).unwrap().as_array().unwrap().len(), 3);
