@@ -322,8 +322,20 @@ async fn wait_for(
 /// # Errors
 /// It has ended, or the agent does not answer.
 pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
-    let mut connection = Connection::open(place).await?;
-    let answer = connection.ask("attach", json!({ "lease": lease, "keeps": keeps, "told": null })).await?;
+    let given_up = Instant::now() + Duration::from_millis(SILENCE);
+    let (connection, answer) = loop {
+        let asked = async {
+            let mut connection = Connection::open(place).await?;
+            let answer = connection.ask("attach", json!({ "lease": lease, "keeps": keeps, "told": null })).await?;
+            Ok((connection, answer))
+        };
+        match asked.await {
+            Ok(asked) => break asked,
+            // The agent was killed meanwhile: its successor knows the lease.
+            Err(Trouble::Lost(_)) if Instant::now() < given_up => sleep(AGAIN).await,
+            Err(trouble) => return Err(trouble.into()),
+        }
+    };
     let granted = Granted::of(answer).ok_or_else(|| Refusal::refused("the agent answers without a lease"))?;
     Ok((connection, granted))
 }
@@ -391,7 +403,17 @@ async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
 /// # Errors
 /// It has ended already, or the agent does not answer.
 pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {
-    let mut connection = Connection::open(place).await?;
-    connection.ask("release", json!({ "lease": lease })).await?;
-    Ok(())
+    let given_up = Instant::now() + Duration::from_millis(SILENCE);
+    let mut was_lost = false;
+    loop {
+        let asked = async { Connection::open(place).await?.ask("release", json!({ "lease": lease })).await };
+        match asked.await {
+            Ok(_) => return Ok(()),
+            // The agent was killed before it answered: it had ended the lease, or its successor does.
+            Err(Trouble::Refused(_)) if was_lost => return Ok(()),
+            Err(Trouble::Lost(_)) if Instant::now() < given_up => was_lost = true,
+            Err(trouble) => return Err(trouble.into()),
+        }
+        sleep(AGAIN).await;
+    }
 }
