@@ -183,6 +183,7 @@ impl<'a> Context<'a> {
 
     /// Waits for this duration. Meanwhile async drivers continue to read and write. If the call exceeds its time
     /// limit or is cancelled, it ends here.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }

@@ -140,11 +140,13 @@ impl<'m> Engine<'m> {
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn space(&mut self) -> &mut [u8] {
         if self.holds_line() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
     /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn commit(&mut self, count: usize) {
         if self.holds_line() {
             self.framer.held().1.commit(count);
@@ -293,6 +295,19 @@ impl<'m> Engine<'m> {
         (&mut self.peer.session, turn)
     }
 
+    /// Takes the line that was scanned, of this length.
+    // Not in the frame of what scans.
+    #[inline(never)]
+    fn message(&mut self, length: usize) -> Done {
+        let (session, mut turn) = self.turn();
+        let message = Span::of_range(0, length);
+        if cfg!(target_pointer_width = "64") {
+            session.message_in_line(&mut turn, message)
+        } else {
+            session.message(&mut turn, message)
+        }
+    }
+
     fn next_line(&mut self) -> Option<Done> {
         // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
         // come before the line that was inspected last.
@@ -313,8 +328,7 @@ impl<'m> Engine<'m> {
             match self.scanner.scan(lines, &self.peer.session.protocol.members, &mut self.exchange.spans) {
                 Scanned::Line { whole, length } => {
                     self.framer.take_first(length, whole);
-                    let (session, mut turn) = self.turn();
-                    return Some(session.message(&mut turn, Span::of_range(0, length)));
+                    return Some(self.message(length));
                 }
                 Scanned::Part if !self.finished => return None,
                 Scanned::Part | Scanned::Other => {}

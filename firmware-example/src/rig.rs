@@ -573,6 +573,7 @@ fn wire_names(layout: &'static Layout, place: usize) -> (&'static str, &'static 
     (name(layout.outputs, wire.output), name(layout.inputs, wire.input))
 }
 
+#[inline(never)]
 fn tell(check: Check, layout: &'static Layout, passed: bool, seen: fmt::Arguments<'_>, cx: &mut Context<'_>) {
     let name = check.in_layout(layout);
     if passed {
@@ -639,12 +640,14 @@ struct Wait {
 }
 
 impl Wait {
+    #[inline(never)]
     fn new(within_ms: u32, cx: &Context<'_>) -> Self {
         let progress_ms = PROGRESS_MS.max(within_ms / PROGRESS_LOGS);
         Self { start: cx.now(), within_ms, progress_ms, next_progress: progress_ms, changes: 0 }
     }
 
     /// How long it has waited, in milliseconds.
+    #[inline(never)]
     fn waited(&mut self, cx: &Context<'_>) -> u32 {
         millis(cx.now(), self.start)
     }
@@ -783,7 +786,10 @@ impl Serialize for Names {
     }
 }
 
+// Out of line, as nothing of it is done often: each place that uses it would have a copy.
+
 /// The place of a name in its table; `kind` is the argument that has the name, too.
+#[inline(never)]
 fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<usize, Failure> {
     table.position(name).ok_or_else(|| {
         cx.failure(
@@ -793,6 +799,7 @@ fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<us
     })
 }
 
+#[inline(never)]
 fn unreachable(kind: &str, name: &str, fault: Fault, cx: &mut Context<'_>) -> Failure {
     cx.failure(FailureKind::Unreachable, format_args!("{kind} {name}: {fault}"))
 }
@@ -818,11 +825,13 @@ fn level_name(high: bool) -> &'static str {
     if high { "high" } else { "low" }
 }
 
+#[inline(never)]
 fn ms(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 
 /// Milliseconds from `earlier` to `now`; they stop at 49 days.
+#[inline(never)]
 fn millis(now: Instant, earlier: Instant) -> u32 {
     u32::try_from(Instant::from_nanos(now.nanos_since(earlier)).as_millis()).unwrap_or(u32::MAX)
 }

@@ -199,7 +199,6 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
     let known_names = known.iter().map(|(name, _)| name);
     let aliases = known.iter().skip(read.len()).map(|(_, owner)| Literal::usize_unsuffixed(*owner));
     let otherwise = if closed { quote!(UnknownField(&[#(#primary),*])) } else { quote!(Ignored) };
-    let type_name = name.to_string();
     let visitor_generics = &de_generics;
     let visitor_where = &de_generics.where_clause;
 
@@ -258,7 +257,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             ) -> ::core::result::Result<Self, __D::Error> {
                 __private::Deserializer::deserialize_struct(
                     deserializer,
-                    #type_name,
+                    __private::ARGUMENTS,
                     __NAMES.names,
                     __Visitor(::core::marker::PhantomData),
                 )

@@ -3,7 +3,7 @@
 #[allow(unused_imports, reason = "for the docs")]
 use super::Next;
 use super::Served;
-use super::answer::{Answer, about, parse_error, write_answer};
+use super::answer::{Answer, about, parse_error};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
 use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
@@ -108,6 +108,7 @@ impl Exchange {
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let Asked { kind, answer, message: span, .. } = self.running;
@@ -115,23 +116,21 @@ impl Exchange {
             let protocol = self.reply.protocol();
             self.reply.silent(0, protocol);
         }
-        let end = match (kind, answer, result) {
+        let text = match (kind, answer, result) {
             // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure, _, Err(failure)) => {
-                self.opened = Opened::No;
-                write_answer(self, to, message, out, span, Answer::Failure(failure))
+            (Kind::Configure, _, Err(failure)) => Some(Answer::Failure(failure)),
+            (_, Some(answer), _) => Some(Answer::Respond(answer)),
+            (_, None, _) => None,
+        };
+        let end = if let Some(text) = text {
+            let end = Turn { to, x: self, line: message, out }.answer(span, text);
+            if kind == Kind::Configure {
+                self.opened = if result.is_err() || self.reply.is_error() { Opened::No } else { Opened::Yes };
             }
-            (_, Some(answer), _) => {
-                let end = write_answer(self, to, message, out, span, Answer::Respond(answer));
-                if kind == Kind::Configure {
-                    self.opened = if self.reply.is_error() { Opened::No } else { Opened::Yes };
-                }
-                end
-            }
-            (_, None, _) => {
-                let about = about(message, span, &self.spans, to.manifest);
-                self.reply.finish(out, result, &about)
-            }
+            end
+        } else {
+            let about = about(message, span, &self.spans, to.manifest);
+            self.reply.finish(out, result, &about)
         };
         self.stage = Stage::Completed(self.replied(end));
     }
@@ -218,18 +217,17 @@ impl Exchange {
     }
 }
 
-impl Turn<'_, '_> {
-    /// Writes an answer to the message at `message`.
-    #[inline(never)]
-    fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
-        write_answer(self.x, self.to, self.line, self.out, message, text)
-    }
-}
-
 impl Session {
     /// Takes the message at `message` of the line, whose members were found by the table of the protocol of the message before.
-    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    #[inline(never)]
     pub(crate) fn message(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
+        self.message_in_line(turn, message)
+    }
+
+    /// [`message`](Self::message), for the one place that most messages come through.
+    #[inline(always)]
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    pub(crate) fn message_in_line(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
         let in_batch = turn.x.batch.is_some();
         let text = message.of(turn.line);
         let (protocols, pinned) = (turn.to.protocols, turn.to.pinned);

@@ -75,6 +75,10 @@ pub const MAX_DEPTH: u8 = 128;
 /// How many segments of the path to a wrong value an error keeps: the innermost ones.
 pub const MAX_PATH: usize = 3;
 
+/// The name of a struct by `#[derive(Params)]`: by it the decoder knows that it is never an array.
+#[doc(hidden)]
+pub const ARGUMENTS: &str = "an object by rigline";
+
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
 /// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an

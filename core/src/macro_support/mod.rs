@@ -10,7 +10,7 @@ pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use crate::apart::apart;
 pub use crate::event::Event;
-pub use crate::json::de::{expected, rule};
+pub use crate::json::de::{ARGUMENTS, expected, rule};
 pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
 pub use crate::service::JobRun;

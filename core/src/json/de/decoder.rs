@@ -350,13 +350,20 @@ impl<'de> Decoder<'de> {
         if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) }
     }
 
-    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
+    /// Arguments are never an array: each type of them has no code for one.
+    #[inline(always)]
+    fn structure<V: Visitor<'de>>(
+        &mut self,
+        are_arguments: bool,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Kind> {
         if let Some(fields) = self.fields(fields) {
             let value = visitor.visit_map(fields)?;
             return if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) };
         }
         match self.rest.first() {
-            Some(b'[') => self.sequence(visitor, elements(fields.len())),
+            Some(b'[') if !are_arguments => self.sequence(visitor, elements(fields.len())),
             _ => Err(self.no_object()),
         }
     }
@@ -566,11 +573,11 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Kind> {
-        self.structure(fields, visitor)
+        self.structure(name == super::ARGUMENTS, fields, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -746,6 +753,6 @@ impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
     }
 
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
-        self.decoder.structure(fields, visitor)
+        self.decoder.structure(false, fields, visitor)
     }
 }
