@@ -108,7 +108,7 @@ fn new_name(usb: &UsbInfo, names: &mut BTreeSet<String>) -> String {
     let stem: String = word.chars().take(40).map(fit).collect();
     let stem = stem.trim_matches('-');
     let stem = if stem.is_empty() { "board" } else { stem };
-    let free = (1..).map(|number| format!("{stem}-{number}")).find(|name| !names.contains(name));
+    let free = (1..=names.len() + 1).map(|number| format!("{stem}-{number}")).find(|name| !names.contains(name));
     let name = free.unwrap_or_default();
     names.insert(name.clone());
     name
@@ -116,7 +116,7 @@ fn new_name(usb: &UsbInfo, names: &mut BTreeSet<String>) -> String {
 
 /// A basic string of TOML, whose escapes are those of JSON. A comma cannot be written in a selector.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text.replace(',', " ").replace('\u{7f}', " ")).to_string()
+    serde_json::Value::from(text.replace([',', '\u{7f}'], " ")).to_string()
 }
 
 fn append(list: &Path, text: &str) -> io::Result<()> {
