@@ -185,6 +185,23 @@ impl<'m> Engine<'m> {
         self.peer.session.is_open()
     }
 
+    /// Whether something that can change what the extension has switched on has run for the peer since the safe state was brought
+    /// about last, as [`Session::is_touched`] says.
+    pub fn is_touched(&self) -> bool {
+        self.peer.session.is_touched()
+    }
+
+    /// The caller has brought about the safe state, and is not about to [disconnect](Self::disconnect): the peer's next reply says so,
+    /// where its protocol has a place for that.
+    pub fn was_made_safe(&mut self) {
+        self.peer.session.was_made_safe();
+    }
+
+    /// Whether the extension's safe state switches anything off.
+    pub(crate) fn has_safe_state(&self) -> bool {
+        self.to.manifest.has_safe_state
+    }
+
     /// Whether members of a batch are still to be answered.
     #[cfg(feature = "async")]
     pub(crate) fn is_in_batch(&self) -> bool {

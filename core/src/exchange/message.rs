@@ -6,7 +6,7 @@ use super::Served;
 use super::answer::{Answer, about, parse_error};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
-use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
+use super::state::{Asked, Done, Exchange, Kind, Notice, Opened, Stage, Turn};
 use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::ReplyBuffer;
 use crate::definition::{Action, Nanos, Protocol, Respond};
@@ -64,6 +64,8 @@ impl Exchange {
             is_deferred: false,
             is_cancelled: false,
             is_closed: false,
+            notice: Notice::None,
+            is_touched: false,
             least_log: Level::Debug,
             opened: Opened::NotAsked,
             running: Asked::NOTHING,
@@ -94,6 +96,30 @@ impl Exchange {
     /// The caller has cancelled it, and gets no reply.
     pub fn cancel(&mut self) {
         self.is_cancelled = true;
+    }
+
+    /// Whether what runs or waits for its turn can change what the extension has switched on: everything but an operation that is
+    /// declared to be [read-only](crate::manifest::Effects::read_only).
+    pub fn can_change(&self, to: &Served<'_>) -> bool {
+        let operation = self.operation().and_then(|index| to.manifest.operations.get(index));
+        let is_read_only = operation.and_then(|operation| operation.effects).is_some_and(|effects| effects.read_only);
+        !is_read_only || matches!(self.stage, Stage::OwnWork)
+    }
+
+    /// Whether something that [can change](Self::can_change) what the extension has switched on has run, by whomever, since the safe
+    /// state was brought about last. The handler sees it as [`Context::may_be_on`](crate::Context::may_be_on).
+    pub fn set_touched(&mut self, is_touched: bool) {
+        self.is_touched = is_touched;
+    }
+
+    /// The reply says that the safe state was brought about since the one before, where its protocol has a place for that.
+    pub fn set_notice(&mut self) {
+        self.notice = Notice::Owed;
+    }
+
+    /// Whether the reply has said so. An error has not.
+    pub fn has_given_notice(&self) -> bool {
+        self.notice == Notice::Given
     }
 
     /// What [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
@@ -130,7 +156,11 @@ impl Exchange {
             end
         } else {
             let about = about(message, span, &self.spans, to.manifest);
-            self.reply.finish(out, result, &about)
+            let end = self.reply.finish(out, result, &about);
+            if self.notice == Notice::Owed && !self.reply.is_error() && !self.reply.is_silent() {
+                self.notice = Notice::Given;
+            }
+            end
         };
         self.stage = Stage::Completed(self.replied(end));
     }
@@ -141,6 +171,7 @@ impl Exchange {
         self.batch = None;
         self.is_deferred = false;
         self.is_cancelled = false;
+        self.notice = Notice::None;
         self.opened = Opened::NotAsked;
     }
 
@@ -190,6 +221,10 @@ impl Exchange {
                 // A notification gets no logs; what was acknowledged has its own.
                 let is_notification = self.reply.is_silent() && self.running.acknowledgement().is_none();
                 self.reply.least_log = if is_notification { None } else { Some(self.least_log) };
+                self.reply.is_touched = self.is_touched;
+                if self.notice == Notice::Owed && protocol.ends_safe {
+                    self.reply.notice(memory);
+                }
                 let work = match kind {
                     Kind::Call => {
                         let Some(operation) = to.manifest.operations.get(index) else { return nothing() };
@@ -289,6 +324,9 @@ impl Session {
             }
         }
         (turn.x.running.message, turn.x.running.id) = (message, id);
+        turn.x.is_touched = self.safety.is_touched;
+        self.safety.is_touched |= turn.x.can_change(turn.to);
+        turn.x.notice = if self.safety.owes_notice { Notice::Owed } else { Notice::None };
         if let Some(answer) = turn.x.running.acknowledgement()
             && !in_batch
             && !turn.x.reply.is_silent()
