@@ -41,6 +41,10 @@ pub struct Manifest {
     pub secrets: &'static [&'static str],
     /// Whether [`safe_state`](crate::Extension::safe_state) switches anything off. The gevals manifest then has `"safeState":true`.
     pub has_safe_state: bool,
+    /// Whether its operations run elsewhere, at a server that is asked by a protocol of its own: configuration and context of calls need not
+    /// get there.
+    #[doc(hidden)]
+    pub is_elsewhere: bool,
 }
 
 impl Manifest {
@@ -97,6 +101,7 @@ impl Manifest {
             guarantees: &[],
             secrets: &[],
             has_safe_state: false,
+            is_elsewhere: false,
         })
     }
 

@@ -100,6 +100,8 @@ pub struct Closing<'c> {
     pub manifest: &'c Manifest,
     /// The kind of failure that the reply reports as an error; none for a result.
     pub error: Option<FailureKind>,
+    /// The operation's own code for it, if it has one.
+    pub code: Option<&'static str>,
     /// Where the outputs are in what was written, without what is around them; both ends are the same if there are none. See
     /// [`Writer::repeat`].
     pub outputs: (usize, usize),

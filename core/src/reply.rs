@@ -320,7 +320,7 @@ impl Reply {
         if self.stage == Stage::InOutputs {
             out.raw(self.phrases().outputs.end);
         }
-        self.close(&mut out, None, outputs, about);
+        self.close(&mut out, None, None, outputs, about);
         out.len()
     }
 
@@ -339,11 +339,12 @@ impl Reply {
         &self,
         out: &mut Writer<'_>,
         error: Option<FailureKind>,
+        code: Option<&'static str>,
         outputs: (usize, usize),
         About { received, manifest }: &About<'_>,
     ) {
         let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
-        let closing = Closing { received: *received, manifest, error, outputs, has_message };
+        let closing = Closing { received: *received, manifest, error, code, outputs, has_message };
         (self.phrases().close)(out, &closing);
     }
 
@@ -371,7 +372,7 @@ impl Reply {
         out.raw(failed.end);
         let (from, to) = self.outputs();
         let outputs = (from.saturating_add(shift), to.saturating_add(shift));
-        self.close(&mut out, Some(failure.kind), outputs, about);
+        self.close(&mut out, Some(failure.kind), failure.code, outputs, about);
         out.len()
     }
 
@@ -384,7 +385,7 @@ impl Reply {
         error(&mut writer(memory, self.head, self.limit), kind, failure.code);
         let mut out = writer(memory, end, self.limit);
         error_end(&mut out, kind);
-        self.close(&mut out, Some(kind), (0, 0), about);
+        self.close(&mut out, Some(kind), failure.code, (0, 0), about);
         out.len()
     }
 

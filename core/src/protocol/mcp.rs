@@ -16,10 +16,15 @@
 //! accept no others: every other character of an operation's name becomes `_`, and both forms are accepted in calls. Outputs are
 //! the tool's `structuredContent`, and their JSON is repeated as text, as clients of older revisions need it.
 //!
+//! What only other protocols have goes in `_meta`, under names of rigline's own: [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and
+//! [`CONTEXT_NAME`] in calls, [`KIND_NAME`] and [`CODE_NAME`] in results.
+//!
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
+use crate::call::CallContext;
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
+use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
@@ -56,6 +61,9 @@ const CURSOR: usize = NAME + 8;
 const VERSION: usize = NAME + 9;
 const REQUEST_ID: usize = NAME + 10;
 const LEVEL: usize = NAME + 11;
+const OWN_CONFIG: usize = NAME + 12;
+const OWN_TIMEOUT: usize = NAME + 13;
+const OWN_CONTEXT: usize = NAME + 14;
 
 static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS);
 
@@ -75,7 +83,23 @@ static META_MEMBERS: Members = Members::of(&[
     Member::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
     Member::new(CAPABILITIES_NAME, META_CAPABILITIES),
     Member::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
+    Member::new(CONFIG_NAME, OWN_CONFIG),
+    Member::new(TIMEOUT_NAME, OWN_TIMEOUT),
+    Member::new(CONTEXT_NAME, OWN_CONTEXT),
 ]);
+
+/// In `_meta` of `initialize`: the extension's configuration, an object, as gevals has it. The answer has [`CARRIES_NAME`].
+pub const CONFIG_NAME: &str = "rigline/config";
+/// In `_meta` of `tools/call`: the call's time limit in milliseconds, which the extension keeps; 0 is no limit.
+pub const TIMEOUT_NAME: &str = "rigline/timeoutMs";
+/// In `_meta` of `tools/call`: gevals's "Context Object" without the time limit. See [`context`].
+pub const CONTEXT_NAME: &str = "rigline/context";
+/// In `_meta` of the answer to `initialize`: whether what the members above say reaches the extension.
+pub const CARRIES_NAME: &str = "rigline/carries";
+/// In `_meta` of the result of a call that failed: the [kind](crate::FailureKind::name) of the failure.
+pub const KIND_NAME: &str = "rigline/kind";
+/// Beside it, if the operation has chosen one: its [own code](crate::Failure::with_code).
+pub const CODE_NAME: &str = "rigline/code";
 
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -269,7 +293,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         }
     } else {
         if is("initialize") {
-            return Ok(Action::OpenSession { config: Span::default(), answer: write_initialized });
+            return Ok(Action::OpenSession { config: received.span(OWN_CONFIG), answer: write_initialized });
         }
         if is("ping") {
             return Ok(Action::Answer(|out, _, _| out.raw(b",\"result\":{}}")));
@@ -320,7 +344,23 @@ fn call(received: &Received<'_>, manifest: &Manifest) -> Result<Action, &'static
     if !matches!(received.first(ARGUMENTS), 0 | b'{' | b'n') {
         return Err(const { &invalid("arguments", OBJECT) });
     }
-    Ok(CallAction::new(received, index, received.span(ARGUMENTS), received.span(rpc::JSONRPC)).into())
+    let call = CallAction::new(received, index, received.span(ARGUMENTS), received.span(rpc::JSONRPC));
+    Ok(call.timeout_nanos(timeout(received)).into())
+}
+
+/// The time limit that the caller says in [`TIMEOUT_NAME`], in nanoseconds, if it is one.
+fn timeout(received: &Received<'_>) -> Option<u64> {
+    let digits = received.member(OWN_TIMEOUT);
+    let millis = digits.iter().try_fold(0_u64, |sum, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit & 0xf))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })?;
+    millis.checked_mul(1_000_000).filter(|nanos| *nanos > 0)
+}
+
+/// What a caller says of the task that a call is a part of: [`CONTEXT_NAME`].
+pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
+    call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
 }
 
 /// The place of the operation that a request's tool is.
@@ -384,7 +424,7 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
         out.usize(next);
         out.byte(b'"');
     }
-    write_end(out, manifest, is_modern, true);
+    write_end(out, manifest, is_modern, true, None);
 }
 
 fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
@@ -453,8 +493,11 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
     out.byte(b'}');
 }
 
+/// A failure as the end of a result says it: its kind, and a code of the operation's own.
+type Fault = (FailureKind, Option<&'static str>);
+
 /// Writes the end of a result, up to the end of the reply.
-fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cacheable: bool) {
+fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cacheable: bool, fault: Option<Fault>) {
     if is_modern {
         if is_cacheable {
             // It changes when the program or the firmware does.
@@ -463,6 +506,21 @@ fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cach
         out.raw(b",\"resultType\":\"complete\",");
         begin_meta(out, b"serverInfo");
         write_server(out, manifest);
+    }
+    if let Some((kind, code)) = fault {
+        out.raw(if is_modern { b",\"" } else { b",\"_meta\":{\"" });
+        out.raw(KIND_NAME.as_bytes());
+        out.raw(b"\":\"");
+        out.raw(kind.name().as_bytes());
+        out.byte(b'"');
+        if let Some(code) = code {
+            out.raw(b",\"");
+            out.raw(CODE_NAME.as_bytes());
+            out.raw(b"\":");
+            out.str(code);
+        }
+    }
+    if is_modern || fault.is_some() {
         out.byte(b'}');
     }
     out.raw(b"}}");
@@ -495,14 +553,18 @@ fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Fact
     write_capabilities(out, facts.manifest);
     out.raw(b",\"serverInfo\":");
     write_server(out, facts.manifest);
-    out.raw(b"}}");
+    out.raw(b",\"_meta\":{\"");
+    out.raw(CARRIES_NAME.as_bytes());
+    out.raw(b"\":");
+    out.bool(!facts.manifest.is_elsewhere);
+    out.raw(b"}}}");
 }
 
 fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
     out.raw(b",\"result\":{\"supportedVersions\":");
     write_versions(out);
     write_capabilities(out, facts.manifest);
-    write_end(out, facts.manifest, true, true);
+    write_end(out, facts.manifest, true, true, None);
 }
 
 fn write_versions(out: &mut Writer<'_>) {
@@ -561,7 +623,8 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
         // Tools, Output Schema: a tool that has one must give structured content.
         out.raw(b",\"structuredContent\":{}");
     }
-    write_end(out, closing.manifest, received.is_some_and(is_modern), false);
+    let fault = closing.error.map(|kind| (kind, closing.code));
+    write_end(out, closing.manifest, received.is_some_and(is_modern), false, fault);
 }
 
 /// Writes a refusal behind the head of its reply.

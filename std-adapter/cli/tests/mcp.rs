@@ -627,7 +627,6 @@ fn i_03_evals_are_subject_to_what_is_allowed() {
     // Without evals the tools are not there.
     assert!(refusal(&["mcp", "sim", "--allow", "run_eval"]).contains("run_eval"));
     assert!(refusal(&["mcp", "sim", "--evals", "/nowhere/at/all"]).contains("--evals /nowhere/at/all"));
-    assert!(refusal(&["mcp", "http://127.0.0.1:1", "--evals", &evals.path("evals")]).contains("http"));
     // A target with a tool of that name: neither hides the other.
     let script = evals.path("clash.sh");
     let hello = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "clash", "version": "1.0.0"}}});

@@ -105,7 +105,8 @@ impl Arguments {
     /// Connects to the target, for clients of this protocol.
     fn relay(&self, protocol: &'static Protocol) -> Result<Selected<Relay>, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
-        let first = Some(protocol).filter(|protocol| protocol.lines.is_some_and(|lines| lines.has_content()));
+        let first =
+            Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
         // A part is chosen by what the target says of each operation.
         let first = if self.choice.is_all() { first } else { protocols::of_agents() };
         let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);

@@ -175,7 +175,9 @@ impl Arguments {
         let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
         let store = jsonrpc::store(self.selected.runs.clone())?;
         // Of a target that steps cannot be sent to, the user learns at once.
-        wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+        if !matches!(self.connection.target, Target::Http(_)) {
+            wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+        }
         let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
