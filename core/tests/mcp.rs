@@ -142,7 +142,19 @@ fn initialize_echoes_a_known_version_and_is_never_an_error() {
         assert_eq!(result["protocolVersion"], answered, "{offered}");
         assert_eq!(result["serverInfo"], json!({"name": "bench", "version": "1.2.3"}));
         assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
-        assert_eq!(result["instructions"], "A \"bench\"");
+        let instructions = result["instructions"].as_str().unwrap();
+        assert!(instructions.starts_with("A \"bench\"\n") && instructions.lines().count() <= 14, "{instructions}");
+        for line in [
+            "Calls run one at a time, in order.",
+            "Tools that change nothing: measure.",
+            "Tools that change something: self_test picture fail_as log odd.",
+        ] {
+            assert!(instructions.lines().any(|known| known == line), "{instructions}");
+        }
+        assert!(
+            !instructions.contains("identify") && !instructions.contains("outputs"),
+            "it has neither: {instructions}"
+        );
     }
     // By the date alone, and by the client's name alone.
     for params in [
@@ -529,7 +541,9 @@ mod while_a_call_is_out {
                     .then(|| (*at, line["params"]["progress"].as_f64().unwrap()))
             })
             .collect();
-        assert_eq!(beats.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [20_000, 40_000, 60_000]);
+        // At least every five seconds.
+        let times: Vec<_> = (1..=16).map(|beat| beat * 4_000).collect();
+        assert_eq!(beats.iter().map(|(at, _)| *at).collect::<Vec<_>>(), times);
         assert!(beats.windows(2).all(|pair| pair[0].1 < pair[1].1), "{beats:?}");
         let served = Session::new(vec![work(1, 65_000, None)]).serve();
         assert_eq!(served.lines.len(), 1, "nobody asked");

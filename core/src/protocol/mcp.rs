@@ -16,6 +16,16 @@
 //! accept no others: every other character of an operation's name becomes `_`, and both forms are accepted in calls. Outputs are
 //! the tool's `structuredContent`, and their JSON is repeated as text, as clients of older revisions need it.
 //!
+//! A failed call has no structured content, which clients would hold against the schema of outputs, or show in place of the reason: its outputs
+//! are `incompleteOutputs`, and their JSON a text behind that of the reason.
+//!
+//! Arguments may have members that clients add themselves: those that begin with `_`, `toolCallId`, `sessionKey`, `user_context` and
+//! `tool_call_description` are left out and logged, unless the operation has an argument of that name. Numbers and booleans may be text.
+//!
+//! What a client has switched on does not outlive it: the safe state is brought about when its connection ends, with or without `initialize`,
+//! if an operation ran that is not declared to be read-only. A client whose outputs were switched off hears that as a log at once, and in its
+//! next result as the output `outputs_switched_off`.
+//!
 //! What only other protocols have goes in `_meta`, under names of rigline's own: [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and
 //! [`CONTEXT_NAME`] in calls, [`KIND_NAME`] and [`CODE_NAME`] in results.
 //!
@@ -26,6 +36,7 @@ use crate::call::CallContext;
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
+use crate::json::text::member;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
@@ -37,10 +48,17 @@ use crate::schema::Schema;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
-    Protocol { refuse, envelope, stays_open, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
-        .recognise(recognise)
-        .busy(busy);
+static PROTOCOL: Protocol = Protocol {
+    refuse,
+    envelope,
+    stays_open,
+    prepare: Some(leave_out_additions),
+    ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read)
+}
+.recognise(recognise)
+.busy(busy)
+.with_numeric_strings()
+.with_safe_end();
 
 /// The revision of the modern era that is spoken.
 pub const MODERN: &str = "2026-07-28";
@@ -233,6 +251,8 @@ static PHRASES: Phrases = Phrases {
     }),
     failed: Some(Failed {
         success: RESULT,
+        // Clients hold structured content against the schema of outputs, in failures too, and some show nothing else.
+        outputs_start: b"\"incompleteOutputs\":{",
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
             if has_outputs {
@@ -363,6 +383,36 @@ pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
     call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
 }
 
+/// Members that clients add to the arguments of calls: n8n (n8n-io/n8n#21500), Neon's (neondatabase/mcp-server-neon#353), and others.
+const ADDED: [&[u8]; 4] = [b"toolCallId", b"sessionKey", b"user_context", b"tool_call_description"];
+
+/// Makes those arguments blank that a client adds itself, and tells their names. What the operation knows stays.
+fn leave_out_additions(args: &mut [u8], operation: &Operation, tell: &mut dyn FnMut(&str)) {
+    let mut at = 0;
+    while let Some(added) = member(args, at) {
+        let name = args.get(added.name.0..added.name.1).unwrap_or_default();
+        at = added.end;
+        let is_added = matches!(name, [b'_', ..]) || ADDED.contains(&name);
+        if !is_added || operation.params.has_name(name) {
+            continue;
+        }
+        tell(str::from_utf8(name).unwrap_or_default());
+        // With the comma behind it, or else the one before it.
+        let behind = args.get(added.end..).unwrap_or_default();
+        let blanks = behind.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let has_comma = behind.get(blanks) == Some(&b',');
+        let end = if has_comma { added.end + blanks + 1 } else { added.end };
+        let before = args.get(..added.name.0).unwrap_or_default();
+        let comma = before.iter().rposition(|byte| matches!(byte, b',' | b'{')).filter(|_| !has_comma);
+        let start = match comma {
+            Some(comma) if args.get(comma) == Some(&b',') => comma,
+            _ => added.name.0.saturating_sub(1),
+        };
+        args.get_mut(start..end).unwrap_or_default().iter_mut().for_each(|byte| *byte = b' ');
+        at = end;
+    }
+}
+
 /// The place of the operation that a request's tool is.
 fn position(received: &Received<'_>, manifest: &Manifest) -> Option<usize> {
     let name = received.string(NAME)?;
@@ -468,9 +518,10 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     out.byte(b'}');
 }
 
-/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more.
+/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more. It has properties, if
+/// only empty ones: clients' interfaces refuse one without.
 fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
-    const OF_OBJECTS: &[u8] = b"{\"type\":\"object\"";
+    const OF_OBJECTS: &[u8] = b"{\"type\":\"object\",\"properties\":{";
     let start = out.len();
     if whole {
         schema.write(out);
@@ -485,12 +536,17 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
         if json.kind() == Kind::Object
             && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
         {
+            if json.get("properties").is_none() {
+                let end = out.len();
+                out.truncate(end.saturating_sub(1));
+                out.raw(b",\"properties\":{}}");
+            }
             return;
         }
         out.truncate(start);
     }
     out.raw(OF_OBJECTS);
-    out.byte(b'}');
+    out.raw(b"}}");
 }
 
 /// A failure as the end of a result says it: its kind, and a code of the operation's own.
@@ -537,11 +593,58 @@ fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
 /// What the answers to `initialize` and `server/discover` have in common.
 fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
+    out.raw(b",\"instructions\":\"");
+    write_instructions(out, manifest);
+    out.byte(b'"');
+}
+
+/// What an agent has to know before its first call: a line each.
+fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
+    let find =
+        |tool: &[u8]| manifest.operations.iter().any(|operation| operation.identifier().eq(tool.iter().copied()));
+    let mut line = |text: &str| {
+        out.text_part(text);
+        out.raw(b"\\n");
+    };
     if !manifest.description.is_empty() {
-        out.raw(b",\"instructions\":");
-        out.str(manifest.description);
+        line(manifest.description);
+    }
+    if find(b"identify") {
+        line("Call identify first: it says what there is.");
+    }
+    line("Use the names and units of the tools' schemas. Unknown names and arguments are refused.");
+    line("Calls run one at a time, in order.");
+    if manifest.has_safe_state {
+        line(
+            "Cancelling a call, or its time limit, switches all outputs off if you have changed any since they were off.",
+        );
+        line("The same happens when the last session ends or is idle.");
+        line("A warning says so at once, and your next result has outputs_switched_off.");
+        if find(b"state") {
+            line("state says what is on.");
+        }
+        if find(b"all_off") {
+            line("Call all_off when you are done.");
+        }
+    }
+    for (lead, reads) in [("Tools that change nothing:", true), ("Tools that change something:", false)] {
+        let is_listed = |operation: &&Operation| operation.effects.is_some_and(|effects| effects.read_only) == reads;
+        let mut listed = manifest.operations.iter().filter(is_listed).peekable();
+        // Many make a line that nobody reads, and a reply too long for a board.
+        if listed.peek().is_none() || manifest.operations.len() > MOST_NAMED {
+            continue;
+        }
+        out.text_part(lead);
+        for operation in listed {
+            out.byte(b' ');
+            operation.identifier().for_each(|byte| out.byte(byte));
+        }
+        out.raw(b".\\n");
     }
 }
+
+/// The most tools that instructions name.
+const MOST_NAMED: usize = 24;
 
 /// Lifecycle, Version Negotiation: the client's version if it is known here, else the newest, and never an error.
 fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {

@@ -69,6 +69,12 @@ pub trait Client: Send {
         self.cancel()
     }
 
+    /// Ends the session as a loss does, so that the extension brings about its safe state, and the connection.
+    fn abandon(self: Box<Self>) -> Pending<'static, ()> {
+        let closing = self.close();
+        Box::pin(async move { drop(closing.await) })
+    }
+
     /// Ends the session and the connection. Returns what was wrong about the end, in words.
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>>;
 }

@@ -12,7 +12,8 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
-//! end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session properly,
+//! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
+//! the end, so is that at the other end, which then brings about its safe state. When a relay is dropped it ends its session properly,
 //! and waits for that.
 //!
 //! ```no_run
@@ -68,6 +69,8 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    /// A call did not end by itself.
+    was_cut_off: bool,
     /// Logs for the caller.
     logs: mpsc::UnboundedReceiver<Log>,
 }
@@ -102,6 +105,8 @@ enum Job {
     },
     /// To end the connection, until there is a call again.
     Release(oneshot::Sender<()>),
+    /// The same, as a loss does, so that the other end brings about its safe state.
+    Abandon(oneshot::Sender<()>),
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
@@ -242,7 +247,7 @@ impl Relay {
             runtime.shutdown_background();
         })?;
         told.recv().map_err(io::Error::other)??;
-        Ok(Self { known, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+        Ok(Self { known, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), was_cut_off: false, logs })
     }
 
     /// Why the other end is not there, if it is not: only of a relay that [watches](Self::watch).
@@ -452,6 +457,7 @@ impl Extension for Relay {
         let limit = left.map_or(Duration::ZERO, |left| {
             left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
         });
+        self.was_cut_off = true;
         let request = CallRequest {
             operation: call.operation().to_owned(),
             args,
@@ -479,6 +485,7 @@ impl Extension for Relay {
             }
             answer
         };
+        self.was_cut_off = false;
         for (name, value) in &outputs {
             // The other end may have written it on many lines.
             let mut value = value.clone().into_bytes();
@@ -499,6 +506,19 @@ impl Extension for Relay {
                     None => failure,
                 })
             }
+        }
+    }
+
+    /// The other end has its own: a call that was cut off was cancelled there, and a session that ends here is lost there.
+    async fn safe_state(&mut self) {
+        if std::mem::take(&mut self.was_cut_off) {
+            return;
+        }
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = &self.jobs
+            && jobs.send(Job::Abandon(done)).await.is_ok()
+        {
+            let _ = told.await;
         }
     }
 
@@ -554,6 +574,13 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
                     let _ = upstream.close().await;
                 }
                 is_released = true;
+                let _ = done.send(());
+                continue;
+            }
+            Some(Job::Abandon(done)) => {
+                if let Some(upstream) = open.take() {
+                    upstream.abandon().await;
+                }
                 let _ = done.send(());
                 continue;
             }

@@ -110,6 +110,7 @@ static PHRASES: Phrases = Phrases {
     content: None,
     failed: Some(Failed {
         success: b",\"result\":{\"success\":false",
+        outputs_start: b"",
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
             out.raw(if has_outputs { b"},\"error\":\"" } else { b",\"error\":\"" });

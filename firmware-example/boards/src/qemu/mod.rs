@@ -24,6 +24,9 @@ const LINE: usize = 4096;
 const LOG: usize = 512;
 
 /// Serves the rig for ever. A UART has no connections: a session ends with its `shutdown`.
+///
+/// # Panics
+/// Never: the region for a reply holds the manifest.
 pub fn serve(uart: impl Uart, clock: &dyn Clock) -> ! {
     let (mut request, mut reply, mut log) = ([0; LINE], [0; LINE], [0; LOG]);
     let mut rig = Rig::new(SimBoard::new(clock, 1), (LINE - 1, LINE - 1));

@@ -114,6 +114,13 @@ impl Client for GevalsClient {
         })
     }
 
+    fn abandon(mut self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(async move {
+            self.interrupt().await;
+            drop(self);
+        })
+    }
+
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
         Box::pin(async move {
             let end = self.host.shutdown().await?;

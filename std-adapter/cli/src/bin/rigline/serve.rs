@@ -159,6 +159,11 @@ impl Arguments {
     }
 
     async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
+        if self.http.keep_outputs {
+            return Err(Failure::usage(
+                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
+            ));
+        }
         let mut access = Access::same_user();
         if self.http.any_user {
             access = access.with_any_user();
