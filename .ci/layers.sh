@@ -46,7 +46,7 @@ PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 OWN = {
     "core": ["protocol/", "lib.rs"],
     "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
-    "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs"],
+    "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs", "choose.rs"],
     "eval": ["foreign.rs"],
     "lab": [],
     "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs"],

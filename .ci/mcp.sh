@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# MCP: four real clients drive the built-in rig over standard input and output and over HTTP, and an emulated board by way of
-# `rigline mcp`; and the official conformance suite runs in both eras against an extension that has its tools, directly and through
-# `rigline serve exec:…`, with the same figures. With `quick` as argument, two of
-# the clients do so over standard input and output, and one drives the board. With a target as argument, such as serial:/dev/ttyACM0 or
+# MCP: the clients of the TypeScript and Python kits, of rmcp, FastMCP, mcporter and the Inspector drive the built-in rig over standard input and
+# output and over HTTP, a target over TCP, and an emulated board by way of `rigline mcp`; public servers are checked; and the official conformance
+# suite runs in both eras against an extension that has its tools, directly and through `rigline serve exec:…`, with the same figures. With
+# `quick` as argument, three of the clients do so over standard input and output, and one drives the board. With a target as argument, such as serial:/dev/ttyACM0 or
 # tcp:127.0.0.1:7000, the clients drive that one through `rigline mcp`, and nothing else runs.
 # Says "skipped:" and why where something that it needs cannot be had.
 set -euo pipefail
@@ -48,7 +48,7 @@ serve() { # NAME COMMAND...: starts a server, and sets `url` to what it prints
   "$@" >"$log" 2>&1 &
   started+=($!)
   for _ in $(seq 300); do
-    url=$(grep -oE 'http://[^ ]+' "$log" | head -n 1) && [ -n "$url" ] && return
+    url=$(grep -oE '(http://|tcp:)[^ ]+' "$log" | head -n 1) && [ -n "$url" ] && return
     sleep 0.1
   done
   echo "the server did not start:" && cat "$log" && exit 1
@@ -77,6 +77,21 @@ inspect() { # TARGET... --OPTION...
   echo "inspector: lists, calls, errors, goes away"
 }
 
+# mcporter's command line makes one call and ends.
+port() { # OPTION TARGET...
+  local call=(node "$work/npm/node_modules/mcporter/dist/cli.js" call "$@")
+  ported() { # TEXT TOOL ARG...
+    local text=$1
+    shift
+    "${call[@]}" "$@" >"$work/mcporter.log" 2>&1 || true
+    grep -q -- "$text" "$work/mcporter.log" || { echo "mcporter, $*:" && cat "$work/mcporter.log" && exit 1; }
+  }
+  ported '"volts"' measure channel=3V3 --output json
+  ported nope measure channel=nope
+  ported required measure
+  echo "mcporter: calls, failures"
+}
+
 emulate() { # starts the rig's image in the emulator, and sets `board` to where it is
   command -v node >/dev/null 2>&1 || { echo "skipped: the emulated board: there is no node" && return 1; }
   if [ ! -d tests/emulator/node_modules ] && ! (cd tests/emulator && npm ci --no-audit --no-fund --silent); then
@@ -103,13 +118,23 @@ clients() { # stdio COMMAND... | http URL
   "$work/python/bin/python" tests/mcp/client.py "$@"
   (cd "$work/npm" && node client.mjs "$@")
   "$work/debug/rmcp-client" "$@"
-  if [ "$1" = http ]; then inspect "$2" --transport http; else shift && inspect "$@"; fi
+  "$work/python/bin/python" tests/mcp/fast.py "$@"
+  if [ "$1" = http ]; then
+    port --allow-http --http-url "$2"
+    inspect "$2" --transport http
+  else
+    shift
+    port --stdio "$*"
+    inspect "$@"
+  fi
 }
 
 if [ "$what" = quick ]; then
-  echo "--- two clients on standard input and output"
+  echo "--- three clients on standard input and output"
   "$work/python/bin/python" tests/mcp/client.py stdio "$rigline" mcp sim
   "$work/debug/rmcp-client" stdio "$rigline" mcp sim
+  "$work/python/bin/python" tests/mcp/fast.py stdio "$rigline" mcp sim
+  "$work/python/bin/python" tests/mcp/fast.py confirm "$rigline" mcp sim --confirm power
   evals sim
   if emulate; then
     echo "--- a client of the emulated board"
@@ -126,8 +151,16 @@ fi
 echo "--- clients on standard input and output"
 clients stdio "$rigline" mcp sim
 if pgrep -f "^$rigline mcp sim" >/dev/null; then echo "a server was left behind" && exit 1; fi
+"$work/python/bin/python" tests/mcp/fast.py confirm "$rigline" mcp sim --confirm power
 echo "--- evals as tools"
 evals sim
+echo "--- clients of a target over TCP"
+serve tcp "$rigline" serve sim --tcp 127.0.0.1:0
+clients stdio "$rigline" mcp "$url"
+echo "--- public servers are judged by what real clients need"
+servers=$work/npm/node_modules/@modelcontextprotocol
+"$rigline" check "exec:node $servers/server-everything/dist/index.js" --protocol mcp --call echo '{"message":"a"}' --quiet
+"$rigline" check "exec:node $servers/server-filesystem/dist/index.js $work" --protocol mcp --quiet
 echo "--- clients over HTTP"
 serve http "$rigline" serve sim --http 127.0.0.1:0 --protocol mcp
 # First, since the Inspector leaves a call behind that goes on, as the legacy era has it.

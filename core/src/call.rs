@@ -33,9 +33,9 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        let numeric_strings = self.has_numeric_strings();
+        let rules = de::Rules { numeric_strings: self.has_numeric_strings(), refuses_unknown: true };
         let otherwise = |error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) };
-        de::from_checked_or(core::mem::take(&mut self.args), numeric_strings, otherwise)
+        de::from_checked_or(core::mem::take(&mut self.args), rules, otherwise)
     }
 
     /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
@@ -50,8 +50,8 @@ impl<'a> Call<'a> {
         object(self.args)
     }
 
-    /// Whether the caller may have written numbers as strings, as the hosts of some protocols do.
-    /// [`args`](Self::args) accepts them where the type wants a number; [`args_json`](Self::args_json) shows them as they came.
+    /// Whether the caller may have written numbers and booleans as strings, as the hosts of some protocols do: `"16"`, `"true"`.
+    /// [`args`](Self::args) accepts them where the type wants a number or a boolean; [`args_json`](Self::args_json) shows them as they came.
     pub fn has_numeric_strings(&self) -> bool {
         self.context.protocol.numeric_strings
     }
@@ -65,7 +65,7 @@ impl<'a> Config<'a> {
     /// The configuration as `T`. Strings are decoded in place.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
         let otherwise = |error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) };
-        de::from_checked_or(core::mem::take(&mut self.0), false, otherwise)
+        de::from_checked_or(core::mem::take(&mut self.0), de::Rules::default(), otherwise)
     }
 
     /// The configuration as `T` by the crate serde-json-core; see

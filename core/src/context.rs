@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde::Serialize;
 
-use crate::call::Outcome;
+use crate::call::{Call, Outcome};
 use crate::clock::{Clock, Instant, Sleep};
 use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
@@ -13,7 +13,7 @@ use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs, Progress};
 use crate::received::Received;
-use crate::reply::Reply;
+use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
 
 /// The handler's interface to the current call: outputs, logs and time. A handler's outputs are written directly into
@@ -181,8 +181,15 @@ impl<'a> Context<'a> {
         self.log(Level::Error, message);
     }
 
+    /// Whether an operation that is not declared to be read-only has run since the safe state was brought about last, so that something
+    /// may be switched on. It counts what the server of this connection knows of.
+    pub fn may_be_on(&self) -> bool {
+        self.reply.is_touched
+    }
+
     /// Waits for this duration. Meanwhile async drivers continue to read and write. If the call exceeds its time
     /// limit or is cancelled, it ends here.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -195,6 +202,24 @@ impl<'a> Context<'a> {
     /// When the call's time is up, if it has a limit.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// Tells the caller that the safe state was brought about, even if its call is out of time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_made_safe(&mut self) {
+        self.deadline = None;
+        self.write_log(Level::Warn, &MADE_SAFE, None);
+    }
+
+    /// Takes out of the arguments of what is to run what is none, and logs that.
+    #[inline(never)]
+    pub(crate) fn prepare(&mut self, call: &mut Call<'_>) {
+        if let Some(prepare) = call.context.protocol.prepare {
+            prepare(call.args, call.operation, &mut |name| {
+                self.write_log(Level::Debug, &Unused(name), None);
+            });
+        }
     }
 
     fn is_late(&self) -> bool {
@@ -286,6 +311,17 @@ fn finish_line(mut out: Writer<'_>) -> Option<usize> {
     }
     out.byte(b'\n');
     out.finish().ok().map(|line| line.len())
+}
+
+/// An argument that is not one.
+struct Unused<'n>(&'n str);
+
+impl Message for Unused<'_> {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        out.raw(b"left out the argument ");
+        out.text_part(self.0);
+        out.raw(b", which the client adds itself");
+    }
 }
 
 /// The progress as a text, such as `3/10`.

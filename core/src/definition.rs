@@ -6,7 +6,7 @@ use crate::json::check::{Member, Members, SLOTS, Span};
 use crate::json::view::Json;
 use crate::json::write::Writer;
 use crate::level::Level;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Operation};
 use crate::phrases::Phrases;
 use crate::received::{Envelope, Received, Refusal};
 
@@ -31,10 +31,16 @@ pub struct Protocol {
     pub(crate) is_json_rpc: bool,
     pub(crate) has_line_limit: bool,
     pub(crate) numeric_strings: bool,
+    /// Whether what its peers have switched on does not outlive them.
+    pub(crate) ends_safe: bool,
+    /// Takes members out of a call's arguments that are the client's own and no arguments.
+    pub(crate) prepare: Option<Prepare>,
     /// Whether a sound request stays open: a notification acknowledges it, and no reply comes.
     pub(crate) stays_open: fn(&Received<'_>) -> bool,
 }
 
+/// Takes out of a call's arguments, a JSON object, what is none, and tells the names of that.
+pub(crate) type Prepare = fn(&mut [u8], &Operation, &mut dyn FnMut(&str));
 /// Reads a request.
 pub type Read = fn(&Received<'_>, &Facts<'_>) -> Result<Action, &'static Refusal>;
 /// Writes an answer behind the head of its reply, up to the end of the reply.
@@ -71,6 +77,8 @@ impl Protocol {
             is_json_rpc: false,
             has_line_limit: false,
             numeric_strings: false,
+            ends_safe: false,
+            prepare: None,
             stays_open: |_| false,
         }
     }
@@ -110,10 +118,23 @@ impl Protocol {
         Self { has_line_limit: true, ..self }
     }
 
-    /// Its hosts write numbers as strings, see [`Call::has_numeric_strings`](crate::Call::has_numeric_strings).
+    /// Its hosts write numbers and booleans as strings, see [`Call::has_numeric_strings`](crate::Call::has_numeric_strings).
     #[must_use]
     pub const fn with_numeric_strings(self) -> Self {
         Self { numeric_strings: true, ..self }
+    }
+
+    /// What its peers have switched on does not outlive them: when a connection ends in which an operation ran that is not
+    /// [read-only](crate::manifest::Effects::read_only), the safe state is brought about, with or without a session. A peer whose
+    /// outputs were switched off while it was there hears it in its next reply, as the output `outputs_switched_off`.
+    #[must_use]
+    pub const fn with_safe_end(self) -> Self {
+        Self { ends_safe: true, ..self }
+    }
+
+    /// Whether what its peers have switched on does not outlive them: [`with_safe_end`](Self::with_safe_end).
+    pub const fn has_safe_end(&self) -> bool {
+        self.ends_safe
     }
 
     /// Whether its requests have ids, so that replies need not come in their order.
@@ -245,6 +266,7 @@ impl CallAction {
     /// The operation at `index` in the manifest with the arguments at `args`, an object. If `args` is absent or null,
     /// the arguments are an empty object, which is written over the member at `reusable`: a member of at least two
     /// bytes that every such request has, and that is not needed after it was read.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }

@@ -140,11 +140,13 @@ impl<'m> Engine<'m> {
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn space(&mut self) -> &mut [u8] {
         if self.holds_line() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
     /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn commit(&mut self, count: usize) {
         if self.holds_line() {
             self.framer.held().1.commit(count);
@@ -181,6 +183,23 @@ impl<'m> Engine<'m> {
     /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
     pub fn is_session_open(&self) -> bool {
         self.peer.session.is_open()
+    }
+
+    /// Whether something that can change what the extension has switched on has run for the peer since the safe state was brought
+    /// about last, as [`Session::is_touched`] says.
+    pub fn is_touched(&self) -> bool {
+        self.peer.session.is_touched()
+    }
+
+    /// The caller has brought about the safe state, and is not about to [disconnect](Self::disconnect): the peer's next reply says so,
+    /// where its protocol has a place for that.
+    pub fn was_made_safe(&mut self) {
+        self.peer.session.was_made_safe();
+    }
+
+    /// Whether the extension's safe state switches anything off.
+    pub(crate) fn has_safe_state(&self) -> bool {
+        self.to.manifest.has_safe_state
     }
 
     /// Whether members of a batch are still to be answered.
@@ -293,6 +312,19 @@ impl<'m> Engine<'m> {
         (&mut self.peer.session, turn)
     }
 
+    /// Takes the line that was scanned, of this length.
+    // Not in the frame of what scans.
+    #[inline(never)]
+    fn message(&mut self, length: usize) -> Done {
+        let (session, mut turn) = self.turn();
+        let message = Span::of_range(0, length);
+        if cfg!(target_pointer_width = "64") {
+            session.message_in_line(&mut turn, message)
+        } else {
+            session.message(&mut turn, message)
+        }
+    }
+
     fn next_line(&mut self) -> Option<Done> {
         // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
         // come before the line that was inspected last.
@@ -313,8 +345,7 @@ impl<'m> Engine<'m> {
             match self.scanner.scan(lines, &self.peer.session.protocol.members, &mut self.exchange.spans) {
                 Scanned::Line { whole, length } => {
                     self.framer.take_first(length, whole);
-                    let (session, mut turn) = self.turn();
-                    return Some(session.message(&mut turn, Span::of_range(0, length)));
+                    return Some(self.message(length));
                 }
                 Scanned::Part if !self.finished => return None,
                 Scanned::Part | Scanned::Other => {}

@@ -72,6 +72,36 @@ pub enum FailureKind {
     Internal,
 }
 
+impl FailureKind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Failed,
+        Self::UnknownOperation,
+        Self::BadArguments,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::RequirementNotMet,
+        Self::Forbidden,
+        Self::TooLarge,
+        Self::Internal,
+    ];
+
+    /// Its name, in small letters with underlines: `bad_arguments`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::UnknownOperation => "unknown_operation",
+            Self::BadArguments => "bad_arguments",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::RequirementNotMet => "requirement_not_met",
+            Self::Forbidden => "forbidden",
+            Self::TooLarge => "too_large",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Detail {
     Static(&'static str),

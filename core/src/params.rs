@@ -5,7 +5,7 @@
 //! | `bool` | `boolean` | |
 //! | `u8` … `i128`, `usize`, `isize` | `integer` with `minimum` and `maximum` | |
 //! | `NonZeroU8` … `NonZeroU128`, `NonZeroUsize` | the same, from 1 | |
-//! | [`Decimal<P>`](crate::json::Decimal) | `number` with `multipleOf`, `minimum`, `maximum` | |
+//! | [`Decimal<P>`](crate::json::Decimal) | `number` with `minimum`, `maximum`, and the number of digits in its description | a number with more digits behind its point |
 //! | `f32`, `f64` | `number` | a number that is not finite in the type |
 //! | `char` | `string` of one character | |
 //! | `&str`, `String`, `Cow<str>` | `string` | half a surrogate pair (`"\ud800"`), here and in every string |
@@ -16,12 +16,13 @@
 //! | `BTreeMap<K, V>`, [`heapless::LinearMap<K, V, N>`] | `object` with `additionalProperties`; K is a string | as its key |
 //! | [`GoDuration`] | `string` with a `pattern` | a duration of more than 292 years |
 //! | [`RawJson`] | anything | |
-//! | a struct with `#[derive(Params)]` | `object` | a member given twice |
+//! | a struct with `#[derive(Params)]` | `object` | a member given twice; in a call's arguments, a member that it does not know |
 //! | an enum of names with `#[derive(Params)]` | `enum` | |
 //! | any other type | what `#[param(schema = "…")]` says | as its `Deserialize` has it |
 //!
-//! The other way round, the decoder accepts what the schema refuses in these cases: a field under one of its aliases; and a
-//! float that rounding brings to within its bounds, since it is compared in its own type.
+//! The other way round, the decoder accepts what the schema refuses in these cases: null for a field that may be left out, which
+//! counts as left out; a field under one of its aliases; and a float that rounding brings to within its bounds, since it is compared in
+//! its own type.
 //!
 //! Lengths in `min_length` and `max_length` are characters (Unicode scalar values), as JSON Schema counts them.
 
@@ -185,7 +186,7 @@ impl<T: Outputs> Ending for T {
     }
 }
 
-pub use crate::schema::{Field, Keywords, Node};
+pub use crate::schema::{Choice, Field, Keywords, Node, OneOf};
 
 impl Schema {
     /// The schema of the arguments `T`, rendered by the compiler.

@@ -82,6 +82,8 @@ pub struct ContentPlace {
 pub struct Failed {
     /// The replacement for [`Phrases::success`]. It must not be shorter than that.
     pub success: &'static [u8],
+    /// The replacement for the [`start`](Outputs::start) of outputs, of the same length; empty if that stays.
+    pub outputs_start: &'static [u8],
     /// A reply without outputs is an error like any other.
     pub with_outputs_only: bool,
     /// Writes what goes before the text: behind the outputs, if there are any. A handler's own code comes with it.
@@ -100,6 +102,8 @@ pub struct Closing<'c> {
     pub manifest: &'c Manifest,
     /// The kind of failure that the reply reports as an error; none for a result.
     pub error: Option<FailureKind>,
+    /// The operation's own code for it, if it has one.
+    pub code: Option<&'static str>,
     /// Where the outputs are in what was written, without what is around them; both ends are the same if there are none. See
     /// [`Writer::repeat`].
     pub outputs: (usize, usize),

@@ -48,7 +48,16 @@ pub(crate) struct Reply {
     text: Option<(usize, usize)>,
     /// The least level of logs that are wanted besides; none are if there is none.
     pub(crate) least_log: Option<Level>,
+    /// Whether something may be switched on.
+    pub(crate) is_touched: bool,
 }
+
+/// The name of the output that says so.
+const NOTICE: &str = "outputs_switched_off";
+
+/// What callers are told when the safe state was brought about.
+pub(crate) const MADE_SAFE: &str =
+    "all outputs are off now: a call was cancelled or out of time, or a session ended or was idle";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -88,6 +97,7 @@ impl Reply {
             is_error: false,
             text: None,
             least_log: None,
+            is_touched: true,
         }
     }
 
@@ -131,6 +141,17 @@ impl Reply {
         self.protocol.phrases
     }
 
+    /// Says, as the first output, that the safe state was brought about.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn notice(&mut self, memory: &mut [u8]) {
+        // One that does not fit is told by the reply's own error.
+        let _ = self.output(memory, NOTICE, &|out| {
+            out.str(MADE_SAFE);
+            true
+        });
+    }
+
     /// Adds an output; `value` writes it, and returns whether it has a JSON form.
     pub(crate) fn output(
         &mut self,
@@ -148,6 +169,10 @@ impl Reply {
         self.text = None;
         let bit = bit_of(name);
         if self.names & bit != 0 && self.has_output(memory, name) {
+            // Of one behind this one, which has said so too.
+            if name == NOTICE {
+                return Ok(());
+            }
             self.fault = Some(Fault::NameTwice);
             return Err(NAME_TWICE);
         }
@@ -282,6 +307,7 @@ impl Reply {
     }
 
     /// Ends the reply; returns the end of what was written.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
@@ -314,13 +340,14 @@ impl Reply {
         self.or_too_large(memory, about)
     }
 
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn succeed(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
         let outputs = self.outputs();
         let mut out = writer(memory, self.end, self.limit);
         if self.stage == Stage::InOutputs {
             out.raw(self.phrases().outputs.end);
         }
-        self.close(&mut out, None, outputs, about);
+        self.close(&mut out, None, None, outputs, about);
         out.len()
     }
 
@@ -339,11 +366,12 @@ impl Reply {
         &self,
         out: &mut Writer<'_>,
         error: Option<FailureKind>,
+        code: Option<&'static str>,
         outputs: (usize, usize),
         About { received, manifest }: &About<'_>,
     ) {
         let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
-        let closing = Closing { received: *received, manifest, error, outputs, has_message };
+        let closing = Closing { received: *received, manifest, error, code, outputs, has_message };
         (self.phrases().close)(out, &closing);
     }
 
@@ -367,11 +395,15 @@ impl Reply {
         let end = move_up(memory, self.body, self.end, shift, self.limit);
         writer(memory, self.head, self.limit).raw(failed.success);
         before_text(&mut writer(memory, end, self.limit));
+        let (from, to) = self.outputs();
+        if to > from && !failed.outputs_start.is_empty() {
+            let start = self.body.saturating_add(shift);
+            writer(memory, start, self.limit).raw(failed.outputs_start);
+        }
         let mut out = writer(memory, text_end, self.limit);
         out.raw(failed.end);
-        let (from, to) = self.outputs();
         let outputs = (from.saturating_add(shift), to.saturating_add(shift));
-        self.close(&mut out, Some(failure.kind), outputs, about);
+        self.close(&mut out, Some(failure.kind), failure.code, outputs, about);
         out.len()
     }
 
@@ -384,7 +416,7 @@ impl Reply {
         error(&mut writer(memory, self.head, self.limit), kind, failure.code);
         let mut out = writer(memory, end, self.limit);
         error_end(&mut out, kind);
-        self.close(&mut out, Some(kind), (0, 0), about);
+        self.close(&mut out, Some(kind), failure.code, (0, 0), about);
         out.len()
     }
 

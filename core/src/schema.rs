@@ -13,7 +13,7 @@ use core::fmt;
 use crate::json::write::Writer;
 use literal::is_schema;
 pub(crate) use literal::numeric;
-pub use node::{Field, Keywords, Node};
+pub use node::{Choice, Field, Keywords, Node, OneOf};
 pub(crate) use render::escaped_len;
 
 /// A JSON Schema in a manifest: JSON text in flash, ready to be sent.
@@ -29,8 +29,8 @@ enum Text {
 impl Schema {
     /// Takes any arguments: `{}`.
     pub const ANY: Self = Self(Text::Whole("{}"));
-    /// Takes an object without members that matter: `{"type":"object"}`.
-    pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object"}"#));
+    /// Takes an object without members: `{"type":"object","properties":{}}`.
+    pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object","properties":{}}"#));
 
     /// A schema that is written out: a JSON object or a boolean on one line.
     ///
@@ -76,6 +76,29 @@ impl Schema {
                     rest = tail;
                 }
                 length
+            }
+        }
+    }
+
+    /// Whether a member of this name stands anywhere in the schema. The name is what stands between its quotes in JSON.
+    pub(crate) fn has_name(&self, name: &[u8]) -> bool {
+        let whole;
+        let pieces: &[&[u8]] = match self.0 {
+            Text::Whole(text) => {
+                whole = [text.as_bytes()];
+                &whole
+            }
+            Text::Pieces(pieces) => pieces,
+        };
+        let mut rest = pieces.iter().flat_map(|piece| piece.iter());
+        loop {
+            let mut here = rest.clone();
+            let mut wanted = b"\"".iter().chain(name).chain(b"\":");
+            if wanted.all(|byte| here.next() == Some(byte)) {
+                return true;
+            }
+            if rest.next().is_none() {
+                return false;
             }
         }
     }

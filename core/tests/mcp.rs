@@ -5,9 +5,12 @@ mod common;
 use common::Pipe;
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
 use rigline::manifest::Effects;
+use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use rigline::serve::blocking;
-use rigline::{Call, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema};
+use rigline::{
+    Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
+};
 use serde_json::{Value, json};
 
 const MANIFEST: Manifest = Manifest::new("bench", "1.2.3").description("A \"bench\"").operations(&[
@@ -139,7 +142,19 @@ fn initialize_echoes_a_known_version_and_is_never_an_error() {
         assert_eq!(result["protocolVersion"], answered, "{offered}");
         assert_eq!(result["serverInfo"], json!({"name": "bench", "version": "1.2.3"}));
         assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
-        assert_eq!(result["instructions"], "A \"bench\"");
+        let instructions = result["instructions"].as_str().unwrap();
+        assert!(instructions.starts_with("A \"bench\"\n") && instructions.lines().count() <= 14, "{instructions}");
+        for line in [
+            "Calls run one at a time, in order.",
+            "Tools that change nothing: measure.",
+            "Tools that change something: self_test picture fail_as log odd.",
+        ] {
+            assert!(instructions.lines().any(|known| known == line), "{instructions}");
+        }
+        assert!(
+            !instructions.contains("identify") && !instructions.contains("outputs"),
+            "it has neither: {instructions}"
+        );
     }
     // By the date alone, and by the client's name alone.
     for params in [
@@ -526,9 +541,106 @@ mod while_a_call_is_out {
                     .then(|| (*at, line["params"]["progress"].as_f64().unwrap()))
             })
             .collect();
-        assert_eq!(beats.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [20_000, 40_000, 60_000]);
+        // At least every five seconds.
+        let times: Vec<_> = (1..=16).map(|beat| beat * 4_000).collect();
+        assert_eq!(beats.iter().map(|(at, _)| *at).collect::<Vec<_>>(), times);
         assert!(beats.windows(2).all(|pair| pair[0].1 < pair[1].1), "{beats:?}");
         let served = Session::new(vec![work(1, 65_000, None)]).serve();
         assert_eq!(served.lines.len(), 1, "nobody asked");
     }
+}
+
+/// Says what reached it, and fails with a code of its own.
+#[derive(Default)]
+struct Told {
+    port: Option<String>,
+}
+
+impl Extension for Told {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("told", "1.0.0").operations(&[Operation::new("tell", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let port = config.json().get("port").map(|port| port.as_str().to_owned());
+        self.port = Some(port.ok_or_else(|| cx.failure(FailureKind::BadArguments, "port is missing"))?);
+        Ok(())
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let context = TaskContext::of(&call.context);
+        let workdir = context.workdir.map(|text| text.to_string()).unwrap_or_default();
+        let agent = context.agent.and_then(|agent| agent.output).map(|text| text.to_string()).unwrap_or_default();
+        let env = context.env().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+        let is_setup = context.phase == Phase::Setup;
+        let text = format!("{:?} {is_setup} {workdir} {agent} {env}", self.port);
+        Err(cx.failure(FailureKind::Forbidden, text.as_str()).with_code("door_open"))
+    }
+}
+
+/// What MCP has no place for goes through `_meta`, in both eras: configuration, context, the kind of a failure and its own code.
+#[test]
+fn meta_carries_what_only_other_protocols_have() {
+    let hello = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    let with = |config: Value| {
+        let mut params = hello.clone();
+        params["_meta"] = json!({ "rigline/config": config });
+        legacy("initialize", params)
+    };
+    let context =
+        json!({"phase": "setup", "workdir": "/w", "env": {"A": "1"}, "agent": {"prompt": "p", "output": "o"}});
+    let call =
+        json!({"name": "tell", "arguments": {}, "_meta": {"rigline/context": context, "rigline/timeoutMs": 5000}});
+    let input: String = [
+        with(json!({"nope": 1})),
+        with(json!({"port": 7})),
+        legacy("tools/call", call.clone()),
+        modern("tools/call", call),
+        legacy("tools/call", json!({"name": "tell", "_meta": {"rigline/context": 3, "rigline/timeoutMs": "x"}})),
+    ]
+    .iter()
+    .map(|request| format!("{request}\n"))
+    .collect();
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
+    let mut engine =
+        Engine::new(Told::default().manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(input.as_bytes());
+    let mut told = Told::default();
+    blocking::Server::new(&mut told, &mut engine, &common::NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(pipe.output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [refused, begun, old, new, bare] = &lines[..] else { panic!("{lines:?}") };
+    assert!(refused.to_string().contains("port is missing"), "{refused}");
+    assert_eq!(begun["result"]["_meta"]["rigline/carries"], true, "{begun}");
+    for result in [&old["result"], &new["result"]] {
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["content"][0]["text"], "Some(\"7\") true /w o A=1");
+        assert_eq!(result["_meta"]["rigline/kind"], "forbidden");
+        assert_eq!(result["_meta"]["rigline/code"], "door_open");
+    }
+    assert_eq!(new["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "told");
+    assert_eq!(bare["result"]["content"][0]["text"], "Some(\"7\") false   ", "{bare}");
+}
+
+/// The names of the kinds are in results, for clients that tell kinds apart.
+#[test]
+fn each_kind_of_failure_has_its_name_in_the_result() {
+    for (kind, name) in [
+        ("arguments", "bad_arguments"),
+        ("timeout", "timeout"),
+        ("forbidden", "forbidden"),
+        ("unknown", "unknown_operation"),
+        ("internal", "internal"),
+        ("requirement", "requirement_not_met"),
+        ("else", "unreachable"),
+    ] {
+        let failed = one(legacy("tools/call", json!({"name": "fail.as", "arguments": {"kind": kind}})));
+        assert_eq!(failed["result"]["_meta"]["rigline/kind"], name, "{failed}");
+        assert_eq!(FailureKind::ALL.iter().filter(|kind| kind.name() == name).count(), 1);
+    }
+    let failed = one(legacy("tools/call", json!({"name": "measure", "arguments": {"kind": "fail"}})));
+    assert_eq!(failed["result"]["_meta"]["rigline/kind"], "failed", "{failed}");
+    let done = one(legacy("tools/call", json!({"name": "measure", "arguments": {}})));
+    assert!(done["result"].get("_meta").is_none(), "{done}");
 }

@@ -113,7 +113,7 @@ fn amplifier_lines() {
         (r#"{"op":"health","args":{},"id":[1, 2]}"#, r#"{"id":[1, 2],"status":"ok"}"#),
         (
             r#"{"op":"describe"}"#,
-            r#"{"name":"module","version":"1.0.0","kind":"hook","capabilities":["measure-rail","fail","session","fail-as"],"inputs":{"measure-rail":{"type":"object"},"fail":{"type":"object"},"session":{"type":"object"},"fail-as":{"type":"object"}},"outputs":{}}"#,
+            r#"{"name":"module","version":"1.0.0","kind":"hook","capabilities":["measure-rail","fail","session","fail-as"],"inputs":{"measure-rail":{"type":"object","properties":{}},"fail":{"type":"object","properties":{}},"session":{"type":"object","properties":{}},"fail-as":{"type":"object","properties":{}}},"outputs":{}}"#,
         ),
         (r#"{"op":"measure-rail"}"#, r#"{"ok":true,"result":{"volts":3.300,"message":"measured"}}"#),
         (

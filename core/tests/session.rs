@@ -93,7 +93,7 @@ fn the_example_session() {
     plays(
         r#"
         → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}
-        ← {"jsonrpc":"2.0","id":1,"result":{"name":"kubernetes","version":"1.0.0","protocolVersion":"0.0.1","operations":{"create-namespace":{"description":"Create a namespace","params":{"type":"object"}},"condition":{"params":{"type":"object"}},"apply":{"params":{"type":"object"}}},"limits":{"request":4095,"reply":4095}}}
+        ← {"jsonrpc":"2.0","id":1,"result":{"name":"kubernetes","version":"1.0.0","protocolVersion":"0.0.1","operations":{"create-namespace":{"description":"Create a namespace","params":{"type":"object","properties":{}}},"condition":{"params":{"type":"object","properties":{}}},"apply":{"params":{"type":"object","properties":{}}}},"limits":{"request":4095,"reply":4095}}}
         → {"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"create-namespace","args":{"name":"test-ns"},"context":{"workdir":"/tasks/create-pod","phase":"setup"}}}
         ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Creating namespace test-ns"}}
         ← {"jsonrpc":"2.0","id":2,"result":{"success":true,"message":"Created namespace test-ns"}}

@@ -291,6 +291,25 @@ fn g_15_a_run_needs_no_waker() {
     assert_eq!(errors.len(), 2, "{errors:?}");
 }
 
+/// Nobody would hear the run's name.
+#[test]
+fn a_run_whose_reply_does_not_fit_is_not_begun() {
+    use rigline::json::Json;
+    use rigline::json::write::Writer;
+    use rigline::service::Service;
+
+    let method = Json::parse(br#""eval.run""#).unwrap();
+    let params = Json::parse(br#"{"path":"many"}"#).unwrap();
+    // A notification has no reply, and is carried out all the same.
+    for (room, begins) in [(0, true), (1, false), (20, false), (400, true)] {
+        let evals = Evals::new(MANY);
+        let mut memory = vec![0; room];
+        let mut out = Writer::new(&mut memory);
+        evals.answer(method.text().unwrap(), params, &mut out);
+        assert_eq!((evals.next_job().is_some(), out.fits() || room == 0), (begins, begins), "{room}");
+    }
+}
+
 /// Only logs may be dropped by a transport that nobody reads: how a run ended must arrive.
 #[test]
 fn g_16_a_notification_is_not_always_a_log() {

@@ -19,6 +19,9 @@ pub trait Board {
     /// Switches a supply of the board under test.
     fn set_rail(&mut self, rail: usize, on: bool) -> Result<(), Fault>;
 
+    /// Whether a supply of the board under test is switched on.
+    fn is_rail_on(&mut self, rail: usize) -> Result<bool, Fault>;
+
     /// Holds or lets go a button of the board under test.
     fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault>;
 
@@ -214,6 +217,10 @@ where
 
     fn set_rail(&mut self, rail: usize, on: bool) -> Result<(), Fault> {
         drive(&mut self.rails, rail, on)
+    }
+
+    fn is_rail_on(&mut self, rail: usize) -> Result<bool, Fault> {
+        self.rails.get_mut(rail).ok_or(Fault::NotWired)?.is_set_high().map_err(|_| Fault::Pin)
     }
 
     fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault> {

@@ -21,7 +21,38 @@
 #[cfg(feature = "waza")]
 use rigline::protocol::waza::{BoardEval, BoardTask};
 
+use rigline::params::Choice;
+
 use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
+
+/// The rails of [`LAYOUT`], for schemas.
+pub const RAILS: &[Choice] =
+    &[Choice::new("3V3", "3.3 V of the board under test"), Choice::new("5V0", "5 V of its USB side")];
+
+/// The channels of [`LAYOUT`], for schemas.
+pub const CHANNELS: &[Choice] = &[
+    Choice::new("3V3", "that rail, V"),
+    Choice::new("5V0", "that rail, V"),
+    Choice::new("AUX", "a free probe, V"),
+    Choice::new("TEMP", "the rig's chip, °C"),
+];
+
+/// The pins of [`LAYOUT`] that can be read, for schemas.
+pub const PINS: &[Choice] = &[
+    Choice::new("LED", "high while the board is up"),
+    Choice::new("LED2", "its second LED"),
+    Choice::new("GP15", "wired to GP14"),
+    Choice::new("GP14", "the output"),
+];
+
+/// The pins of [`LAYOUT`] that can be driven, for schemas.
+pub const OUTPUTS: &[Choice] = &[Choice::new("GP14", "wired to GP15")];
+
+/// The buttons of [`LAYOUT`], for schemas.
+pub const BUTTONS: &[Choice] = &[
+    Choice::new("RESET", "resets the board when held for 50 ms"),
+    Choice::new("USER", "toggles LED2 of a board that is up"),
+];
 
 /// The rig's tables.
 pub static LAYOUT: Layout = Layout {
@@ -96,6 +127,15 @@ mod tests {
         let checks: std::vec::Vec<_> = rig.checks().map(|check| std::format!("{}", check.in_layout(&LAYOUT))).collect();
         let names: std::vec::Vec<_> = EVALS[0].tasks.iter().map(|task| task.name).collect();
         assert_eq!(checks, names);
+    }
+
+    #[test]
+    fn the_choices_are_the_tables() {
+        let names = |choices: &[Choice]| choices.iter().map(|choice| choice.name).collect::<std::vec::Vec<_>>();
+        assert_eq!(names(RAILS), LAYOUT.rails.iter().map(|rail| rail.name).collect::<std::vec::Vec<_>>());
+        assert_eq!(names(CHANNELS), LAYOUT.channels.iter().map(|channel| channel.name).collect::<std::vec::Vec<_>>());
+        assert_eq!(names(PINS), [LAYOUT.inputs, LAYOUT.outputs].concat());
+        assert_eq!((names(OUTPUTS), names(BUTTONS)), (LAYOUT.outputs.to_vec(), LAYOUT.buttons.to_vec()));
     }
 
     struct NoTime;

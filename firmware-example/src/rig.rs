@@ -7,6 +7,8 @@ use rigline::json::Decimal;
 use rigline::{Context, Failure, FailureKind, Instant, Level, Outcome, Outputs, Params};
 use serde::Serialize;
 
+use crate::pinmap;
+
 use crate::board::{Board, Channel, Fault, Layout, Rail, Unit};
 
 /// The version that the manifest tells.
@@ -78,7 +80,8 @@ pub(crate) struct Settings {
 
 #[derive(Debug, Params)]
 pub(crate) struct Power<'a> {
-    /// The rail's name
+    /// The rail
+    #[param(one_of = pinmap::RAILS)]
     rail: &'a str,
     /// Whether the rail is on
     on: bool,
@@ -86,7 +89,8 @@ pub(crate) struct Power<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct Measure<'a> {
-    /// The channel's name
+    /// The channel
+    #[param(one_of = pinmap::CHANNELS)]
     channel: &'a str,
     /// How many readings to average
     #[param(minimum = 1, maximum = 1000, default = 16)]
@@ -95,13 +99,15 @@ pub(crate) struct Measure<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct GpioRead<'a> {
-    /// The pin's name, an input's or an output's
+    /// The pin
+    #[param(one_of = pinmap::PINS)]
     pin: &'a str,
 }
 
 #[derive(Debug, Params)]
 pub(crate) struct GpioWrite<'a> {
-    /// The output pin's name
+    /// The output pin
+    #[param(one_of = pinmap::OUTPUTS)]
     pin: &'a str,
     /// Whether the pin is high
     high: bool,
@@ -109,7 +115,8 @@ pub(crate) struct GpioWrite<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct Press<'a> {
-    /// The button's name
+    /// The button
+    #[param(one_of = pinmap::BUTTONS)]
     button: &'a str,
     /// How long to hold it, in milliseconds
     #[param(minimum = 1, maximum = 10000, default = 100)]
@@ -118,7 +125,8 @@ pub(crate) struct Press<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct WaitFor<'a> {
-    /// The channel's name
+    /// The channel
+    #[param(one_of = pinmap::CHANNELS)]
     channel: &'a str,
     /// The minimum, in the channel's unit
     min: Decimal<3>,
@@ -131,13 +139,100 @@ pub(crate) struct WaitFor<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct WaitPin<'a> {
-    /// The pin's name, an input's or an output's
+    /// The pin
+    #[param(one_of = pinmap::PINS)]
     pub(crate) pin: &'a str,
     /// Whether to wait until it is high, or low
     pub(crate) high: bool,
     /// How long to wait, in milliseconds; the call's timeout may end it earlier
     #[param(maximum = 60000, default = 5000)]
     pub(crate) within_ms: u32,
+}
+
+/// The outputs of the operations, for schemas: the operations write them one by one, as they come.
+#[allow(dead_code, reason = "for schemas")]
+#[allow(deprecated, reason = "of what has no description: their names are plain, and a board's flash is small")]
+mod outputs {
+    use rigline::Outputs;
+    use rigline::json::Decimal;
+    use rigline::params::{Node, OutputValue};
+    use serde::{Serialize, Serializer};
+
+    /// A number whose range goes without saying.
+    struct Plain(Decimal<3>);
+
+    impl OutputValue for Plain {
+        const SCHEMA: &'static Node = &Node::text(r#"{"type":"number"}"#);
+    }
+
+    impl Serialize for Plain {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            self.0.serialize(serializer)
+        }
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct Identified<'a> {
+        firmware: &'a str,
+        git: Option<&'a str>,
+        board: &'a str,
+        uptime_ms: u64,
+        request_limit: u32,
+        reply_limit: u32,
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        rails: &'a [&'a str],
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        channels: &'a [&'a str],
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        inputs: &'a [&'a str],
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        outputs: &'a [&'a str],
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        buttons: &'a [&'a str],
+        reset: Option<&'a str>,
+        last_panic: Option<&'a str>,
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct States<'a> {
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        rails_on: &'a [&'a str],
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        pins_high: &'a [&'a str],
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct Measured {
+        volts: Option<Plain>,
+        celsius: Option<Plain>,
+        min: Plain,
+        max: Plain,
+        samples: u32,
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct WaitedFor {
+        volts: Option<Plain>,
+        celsius: Option<Plain>,
+        waited_ms: u32,
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct PinLevel {
+        high: bool,
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct WaitedPin {
+        high: bool,
+        waited_ms: u32,
+    }
+
+    #[derive(Outputs)]
+    pub(crate) struct Tested {
+        passed: u32,
+        failed: u32,
+    }
 }
 
 #[rigline::extension(
@@ -149,8 +244,8 @@ pub(crate) struct WaitPin<'a> {
 )]
 #[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {
-    /// Show the rig's identity, parts and state
-    #[operation(read_only)]
+    /// Show the rig's identity and its parts
+    #[operation(read_only, outputs = outputs::Identified<'_>)]
     pub(crate) async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let identity = self.board.identity();
         let Layout { rails, channels, outputs, inputs, buttons, .. } = self.board.layout();
@@ -192,8 +287,42 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("{} is {state}", args.rail))
     }
 
+    /// Show what is on: rails, output pins, and what the input pins read
+    #[operation(read_only, outputs = outputs::States<'_>)]
+    pub(crate) async fn state(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let layout = self.board.layout();
+        let Layout { rails, outputs, inputs, .. } = layout;
+        let mut on = 0u32;
+        for (place, rail) in rails.iter().enumerate() {
+            let is_on = self.board.is_rail_on(place).map_err(|fault| unreachable("rail", rail.name, fault, cx))?;
+            on |= u32::from(is_on) << (place & 31);
+        }
+        let mut high = 0u32;
+        for (place, name) in outputs.iter().chain(*inputs).enumerate() {
+            let pin = match place.checked_sub(outputs.len()) {
+                Some(input) => Pin::Input(input),
+                None => Pin::Output(place),
+            };
+            high |= u32::from(self.level(pin, name, cx)?) << (place & 31);
+        }
+        cx.output("rails_on", &Marked(layout, on, true))?;
+        cx.output("pins_high", &Marked(layout, high, false))?;
+        let on = Marked(layout, on, true);
+        if on.iter().next().is_none() {
+            return cx.done("all rails are off");
+        }
+        cx.done(format_args!("on: {on}"))
+    }
+
+    /// Switch all rails off, release all buttons, drive all outputs low
+    #[operation(name = "all-off", destructive, idempotent)]
+    pub(crate) async fn turn_all_off(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.all_off().map_err(|(kind, name, fault)| unreachable(kind, name, fault, cx))?;
+        cx.done("all outputs are off")
+    }
+
     /// Measure a channel
-    #[operation(read_only)]
+    #[operation(read_only, outputs = outputs::Measured)]
     pub(crate) async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let channels = self.board.layout().channels;
         let channel = find("channel", args.channel, Names::Channels(channels), cx)?;
@@ -207,7 +336,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Read a pin
-    #[operation(read_only)]
+    #[operation(read_only, outputs = outputs::PinLevel)]
     pub(crate) async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let pin = self.find_pin(args.pin, cx)?;
         let high = self.level(pin, args.pin, cx)?;
@@ -242,7 +371,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Wait until a channel is in a range
-    #[operation(read_only)]
+    #[operation(read_only, outputs = outputs::WaitedFor)]
     pub(crate) async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitFor { channel: name, min, max, within_ms } = args;
         let channels = self.board.layout().channels;
@@ -287,7 +416,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Wait until a pin has a level
-    #[operation(read_only)]
+    #[operation(read_only, outputs = outputs::WaitedPin)]
     pub(crate) async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitPin { pin: name, high: wanted, within_ms } = args;
         let pin = self.find_pin(name, cx)?;
@@ -318,7 +447,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Check rails, boot and loopbacks; begins and ends with everything off
-    #[operation(destructive)]
+    #[operation(destructive, outputs = outputs::Tested)]
     pub(crate) async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let layout = self.board.layout();
         let (mut passed, mut failed) = (0u32, FailedChecks { layout, count: 0, places: 0 });
@@ -573,6 +702,7 @@ fn wire_names(layout: &'static Layout, place: usize) -> (&'static str, &'static 
     (name(layout.outputs, wire.output), name(layout.inputs, wire.input))
 }
 
+#[inline(never)]
 fn tell(check: Check, layout: &'static Layout, passed: bool, seen: fmt::Arguments<'_>, cx: &mut Context<'_>) {
     let name = check.in_layout(layout);
     if passed {
@@ -639,12 +769,14 @@ struct Wait {
 }
 
 impl Wait {
+    #[inline(never)]
     fn new(within_ms: u32, cx: &Context<'_>) -> Self {
         let progress_ms = PROGRESS_MS.max(within_ms / PROGRESS_LOGS);
         Self { start: cx.now(), within_ms, progress_ms, next_progress: progress_ms, changes: 0 }
     }
 
     /// How long it has waited, in milliseconds.
+    #[inline(never)]
     fn waited(&mut self, cx: &Context<'_>) -> u32 {
         millis(cx.now(), self.start)
     }
@@ -783,7 +915,47 @@ impl Serialize for Names {
     }
 }
 
+/// The rails of a layout, or its output and input pins, whose bits are set.
+#[derive(Clone, Copy)]
+struct Marked(&'static Layout, u32, bool);
+
+impl Marked {
+    fn iter(self) -> impl Iterator<Item = &'static str> {
+        let Self(Layout { rails, outputs, inputs, .. }, bits, is_rails) = self;
+        let name = move |place: usize| match place.checked_sub(outputs.len()) {
+            _ if is_rails => rails.get(place).map(|rail| rail.name),
+            None => outputs.get(place).copied(),
+            Some(input) => inputs.get(input).copied(),
+        };
+        (0..32)
+            .map_while(move |place| Some((place, name(place)?)))
+            .filter(move |(place, _)| bits >> place & 1 == 1)
+            .map(|(_, name)| name)
+    }
+}
+
+impl fmt::Display for Marked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for name in self.iter() {
+            f.write_str(separator)?;
+            f.write_str(name)?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Marked {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+// Out of line, as nothing of it is done often: each place that uses it would have a copy.
+
 /// The place of a name in its table; `kind` is the argument that has the name, too.
+#[inline(never)]
 fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<usize, Failure> {
     table.position(name).ok_or_else(|| {
         cx.failure(
@@ -793,6 +965,7 @@ fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<us
     })
 }
 
+#[inline(never)]
 fn unreachable(kind: &str, name: &str, fault: Fault, cx: &mut Context<'_>) -> Failure {
     cx.failure(FailureKind::Unreachable, format_args!("{kind} {name}: {fault}"))
 }
@@ -818,11 +991,13 @@ fn level_name(high: bool) -> &'static str {
     if high { "high" } else { "low" }
 }
 
+#[inline(never)]
 fn ms(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 
 /// Milliseconds from `earlier` to `now`; they stop at 49 days.
+#[inline(never)]
 fn millis(now: Instant, earlier: Instant) -> u32 {
     u32::try_from(Instant::from_nanos(now.nanos_since(earlier)).as_millis()).unwrap_or(u32::MAX)
 }

@@ -208,6 +208,11 @@ impl<C: Clock> Board for SimBoard<C> {
         Ok(())
     }
 
+    fn is_rail_on(&mut self, rail: usize) -> Result<bool, Fault> {
+        self.answer(Fault::Pin)?;
+        self.rails.get(rail).map(|rail| rail.on).ok_or(Fault::NotWired)
+    }
+
     fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault> {
         self.answer(Fault::Pin)?;
         let now = self.update();

@@ -65,6 +65,8 @@ pub struct Wires<'a, E> {
     session: Cell<Option<Wire>>,
     /// The wire whose call runs.
     running: Cell<Option<Wire>>,
+    /// The wire whose eval runs: the other one has no call between its tasks.
+    evaluating: Cell<Option<Wire>>,
     /// By wire: when something was heard last.
     heard: [Cell<Instant>; 2],
     /// By wire: whether its session was taken over.
@@ -83,6 +85,7 @@ impl<'a, E: Extension> Wires<'a, E> {
             clock,
             session: Cell::default(),
             running: Cell::default(),
+            evaluating: Cell::default(),
             heard: Default::default(),
             ousted: Default::default(),
             left_behind: Cell::default(),
@@ -127,7 +130,8 @@ impl<'w, 'a, E> OnWire<'w, 'a, E> {
     /// Sees to it that no other wire holds the rig, or says why it does.
     fn claim(&self, session: bool) -> Result<(), Failure> {
         let Self { wires, wire } = *self;
-        if let Some(other) = wires.running.get().filter(|other| *other != wire) {
+        let holders = [wires.running.get(), wires.evaluating.get()];
+        if let Some(other) = holders.into_iter().flatten().find(|other| *other != wire) {
             return Err(other.refusal());
         }
         if let Some(other) = wires.session.get().filter(|other| *other != wire) {
@@ -196,6 +200,8 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     }
 
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        let wires = self.wires;
+        let _evaluation = wires.evaluating.get().is_none().then(|| Evaluation::begin(&wires.evaluating, self.wire));
         job.run(self, cx).await;
     }
 
@@ -203,7 +209,8 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     async fn safe_state(&mut self) {
         let is_others = |holder: &Cell<Option<Wire>>| holder.get().is_some_and(|holder| holder != self.wire);
         let was_made_safe = self.wires.ousted[self.wire.place()].get() && !self.wires.left_behind.get();
-        if is_others(&self.wires.session) || is_others(&self.wires.running) || was_made_safe {
+        let is_held = [&self.wires.session, &self.wires.running, &self.wires.evaluating].into_iter().any(is_others);
+        if is_held || was_made_safe {
             return;
         }
         if let Ok(mut loan) = self.lend()
@@ -234,6 +241,22 @@ impl<E> fmt::Debug for Wires<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (session, running) = (self.session.get(), self.running.get());
         f.debug_struct("Wires").field("session", &session).field("running", &running).finish_non_exhaustive()
+    }
+}
+
+/// An eval that runs, until this is dropped: when it ends, and when it is cut off.
+struct Evaluation<'w>(&'w Cell<Option<Wire>>);
+
+impl<'w> Evaluation<'w> {
+    fn begin(place: &'w Cell<Option<Wire>>, wire: Wire) -> Self {
+        place.set(Some(wire));
+        Self(place)
+    }
+}
+
+impl Drop for Evaluation<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
     }
 }
 

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Waker};
 
-use common::{FakeClock, LIMITS, SimRig, call, call_within, sim};
+use common::{FakeClock, LIMITS, SimRig, call, call_within, serve_lines, sim};
 use embedded_hal::digital::{Error, ErrorKind, ErrorType, InputPin, OutputPin, StatefulOutputPin};
 use rigline::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
@@ -286,7 +286,15 @@ fn the_calls_own_timeout_ends_a_wait_and_runs_the_safe_state() {
     power(&mut rig, &clock, "3V3", true);
     let lines = call_within(&mut rig, &clock, "wait-for", r#"{"channel":"AUX","min":3,"max":4}"#, "250ms");
     assert_eq!(lines.last().unwrap()["error"]["code"], -32001);
-    assert!(!rig.board().is_on(0));
+    assert!(rig.board().is_on(0), "what another connection switched on is not this one's, and waiting changes nothing");
+    let on = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"power","args":{"rail":"5V0","on":true},"context":{}}}"#;
+    let wait = r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"wait-for","args":{"channel":"AUX","min":3,"max":4},"context":{"timeout":"250ms"}}}"#;
+    let (lines, _) = serve_lines(&mut rig, &clock, &[on, wait]);
+    assert!(
+        lines.last().unwrap().contains("-32001") && lines.iter().any(|line| line.contains("all outputs are off now")),
+        "{lines:?}"
+    );
+    assert!(!rig.board().is_on(0) && !rig.board().is_on(1));
 }
 
 #[test]
@@ -376,26 +384,26 @@ fn self_test_names_what_failed() {
 #[test]
 fn bad_arguments_are_named_and_change_nothing() {
     let (mut rig, clock) = sim(1);
-    let long = format!("args.rail: unknown rail `{}`: expected one of 3V3, 5V0", "x".repeat(40));
+    let long = format!("args.rail: unknown rail `{}...`: expected one of 3V3, 5V0", "x".repeat(29));
     let table: &[(&str, &str, &str)] = &[
         ("power", r#"{"rail":"5V","on":true}"#, "args.rail: unknown rail `5V`: expected one of 3V3, 5V0"),
         ("power", &format!(r#"{{"rail":"{}","on":true}}"#, "x".repeat(500)), &long),
         ("power", "null", "args.rail: required, but missing"),
         ("power", r#"{"rail":"3V3"}"#, "args.on: required, but missing"),
-        ("power", r#"{"rail":"3V3","on":"yes"}"#, "args.on: expected true or false"),
-        ("power", r#"{"rail":null,"on":true}"#, "args.rail: expected a string"),
+        ("power", r#"{"rail":"3V3","on":"yes"}"#, "args.on: expected true or false; got the text \"yes\""),
+        ("power", r#"{"rail":null,"on":true}"#, "args.rail: expected a string; got null"),
         ("measure", r#"{"channel":"3v3"}"#, "args.channel: unknown channel `3v3`: expected one of 3V3, 5V0, AUX, TEMP"),
         ("measure", r#"{"channel":"3V3","samples":0}"#, "args.samples: 0 is below the minimum 1"),
         ("measure", r#"{"channel":"3V3","samples":1001}"#, "args.samples: 1001 is above the maximum 1000"),
         ("measure", r#"{"channel":"3V3","samples":1.5}"#, "args.samples: expected an integer from 1 to 1000"),
         ("measure", r#"{"channel":"3V3","samples":-1}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("measure", r#"{"channel":"3V3","samples":"16"}"#, "args.samples: expected an integer from 1 to 1000"),
         (
-            "gpio-read",
-            r#"{"pin":"X"}"#,
-            "args.pin: unknown pin `X`: expected one of the inputs LED, LED2, GP15 or the outputs GP14",
+            "measure",
+            r#"{"channel":"3V3","samples":"16"}"#,
+            "args.samples: expected an integer from 1 to 1000; got the text \"16\"",
         ),
-        ("gpio-write", r#"{"pin":"LED","high":true}"#, "args.pin: `LED` is an input; the outputs are GP14"),
+        ("gpio-read", r#"{"pin":"X"}"#, "args.pin: unknown pin `X`: expected one of LED, LED2, GP15, GP14"),
+        ("gpio-write", r#"{"pin":"LED","high":true}"#, "args.pin: unknown pin `LED`: expected GP14"),
         ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: expected one of RESET, USER"),
         ("press", r#"{"button":"RESET","ms":0}"#, "args.ms: 0 is below the minimum 1"),
         ("press", r#"{"button":"RESET","ms":10001}"#, "args.ms: 10001 is above the maximum 10000"),

@@ -200,3 +200,65 @@ fn a_wire_that_may_not_is_told_by_its_gate() {
     wires.on(Usb).close();
     assert!(wires.on(Uart).open().is_ok());
 }
+
+/// A sink after whose lines the driver has its turn.
+struct Queued([u8; 600]);
+
+impl LogSink for Queued {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn commit(&mut self, _: usize) {}
+
+    fn is_queue(&self) -> bool {
+        true
+    }
+
+    fn dropped(&mut self) {}
+}
+
+/// Between two of its tasks, no call of the other wire comes in.
+#[test]
+#[cfg(feature = "waza")]
+fn an_eval_holds_the_rig_from_its_first_task_to_its_last() {
+    use rigline::protocol::waza::Evals;
+
+    let clock = FakeClock::default();
+    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
+    let manifest = rig.manifest();
+    let wires = Wires::new(&mut rig, &clock);
+    let (mut usb, uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
+    let mut memory = [[0; 4096]; 4];
+    let [a, b, c, d] = memory.each_mut();
+    let evals = Evals::new(rigline_rig::pinmap::EVALS);
+    let mut engine = Engine::new(manifest, Memory { request: a, reply: b }).unwrap().with_service(&evals);
+    let other = Engine::new(manifest, Memory { request: c, reply: d }).unwrap();
+    let mut over_uart = End { engine: other, rig: uart, clock: clock.clone() };
+    assert!(over_uart.say(CALL).contains(OK));
+
+    let line = concat!(r#"{"jsonrpc":"2.0","id":1,"method":"eval.run","params":{"path":"self-test"}}"#, "\n");
+    engine.space()[..line.len()].copy_from_slice(line.as_bytes());
+    engine.commit(line.len());
+    let mut polls = 0;
+    loop {
+        match engine.step() {
+            Step::Run(run) => {
+                let mut logs = Queued([0; 600]);
+                let mut cx = Context::new(run.reply, &mut logs, &clock, None);
+                let Work::Job(job) = run.work else { panic!("{:?}", run.work) };
+                let mut running = std::pin::pin!(usb.run_job(job, &mut cx));
+                while running.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending() {
+                    polls += 1;
+                    assert!(over_uart.say(CALL).contains("in use over USB"), "at poll {polls}");
+                    clock.advance_ms(1);
+                }
+                break;
+            }
+            Step::Read => panic!("nothing runs"),
+            _ => {}
+        }
+    }
+    assert!(polls > 10, "{polls}");
+    assert!(over_uart.say(CALL).contains(OK), "it is free again");
+}

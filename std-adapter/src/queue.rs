@@ -10,7 +10,8 @@
 //! A connection of lines has a [`Session`] of its own, in which `initialize` may set a configuration. The queue counts those that are open: while another
 //! one is, a different configuration is refused, and when the last is lost, the extension is brought into its safe state before anything else runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -26,7 +27,7 @@ use rigline::engine::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::whole::Runner;
+use rigline::serve::whole::{self, RunEnd, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -42,7 +43,8 @@ use crate::sync::lock;
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
-/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped, and counted in a log
+/// before the reply.
 const BACKLOG: usize = 8 << 20;
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
@@ -64,6 +66,11 @@ pub struct Settings {
     pub limits: (usize, usize),
     /// The most requests that wait or run.
     pub most: usize,
+    /// Whether the end of sessions leaves everything as it is.
+    pub keeps_outputs: bool,
+    /// After how long without a request the safe state is brought about, if the first protocol's clients
+    /// [leave nothing on](Protocol::with_safe_end).
+    pub idle: Option<Duration>,
 }
 
 /// Who waits for replies: the other end of a connection, or of this process's own streams.
@@ -129,7 +136,6 @@ pub struct Queue {
     shared: Arc<Shared>,
     /// Memory for what is answered at once.
     scratch: Mutex<Vec<u8>>,
-    sessions: Mutex<VecDeque<(String, Session)>>,
     _carriers: JoinSet<()>,
 }
 
@@ -159,6 +165,10 @@ pub struct Asker<'a> {
     pub session: Option<&'a str>,
     /// Whether the request is cancelled when its [`Incoming`] is dropped before the reply.
     pub cancels: bool,
+    /// Whether it may be told of what is not its own.
+    pub wants_logs: bool,
+    /// What it says of itself, where it has neither a session nor a connection of its own. Those who say the same are one client.
+    pub identity: Option<&'a str>,
 }
 
 /// A line for a request, without its end.
@@ -177,9 +187,52 @@ enum Turn {
     Session(String),
 }
 
+/// Who may have switched something on: a session, a connection, or a client by what it says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Who {
+    Connection(usize),
+    Session(String),
+    Named(String),
+}
+
+/// The most clients that are told apart by what they have switched on.
+const MOST_CLIENTS: usize = 4096;
+
+/// Some clients.
+#[derive(Debug, Default)]
+struct Clients {
+    known: HashSet<Who>,
+    /// There were too many to tell them apart: all others are among them.
+    are_all: bool,
+}
+
+impl Clients {
+    fn has(&self, who: &Who) -> bool {
+        self.are_all || self.known.contains(who)
+    }
+
+    fn add(&mut self, who: Who) {
+        if self.known.len() < MOST_CLIENTS {
+            self.known.insert(who);
+        } else {
+            self.are_all |= !self.known.contains(&who);
+        }
+    }
+
+    fn are_none(&self) -> bool {
+        !self.are_all && self.known.is_empty()
+    }
+
+    /// Whether all of them have sessions.
+    fn are_sessions(&self) -> bool {
+        !self.are_all && self.known.iter().all(|who| matches!(who, Who::Session(_)))
+    }
+}
+
 /// A request that waits for its turn.
 struct Entry {
     number: u64,
+    who: Who,
     message: Vec<u8>,
     session: Session,
     exchange: Exchange,
@@ -203,6 +256,8 @@ struct Ticket {
     cancelled: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
+    /// How many were dropped since that was said.
+    dropped: AtomicUsize,
     /// Its session, once the extension has run for it.
     session_after: Mutex<Option<Session>>,
 }
@@ -215,6 +270,8 @@ struct Ticket {
 struct Shared {
     settings: Settings,
     state: Mutex<State>,
+    /// The sessions that are known by a name. It is locked before the state.
+    sessions: Mutex<VecDeque<(String, Session)>>,
     /// Entries were put into the queue: for the server's task.
     filled: Notify,
     /// There are entries: for the extension's thread.
@@ -245,6 +302,14 @@ struct State {
     is_unsafe: bool,
     /// The configuration that one of them has set, as JSON text.
     config: Option<String>,
+    /// Who has run something, since the safe state was brought about last, that can change what the extension has switched on.
+    touched: Clients,
+    /// Whose next reply says that the safe state was brought about.
+    owed: Clients,
+    /// When a client was heard of last, or something ended.
+    heard: Option<Instant>,
+    /// Who listens without a request, by session: the last to come is the last.
+    listeners: Vec<(Option<String>, mpsc::UnboundedSender<Line>)>,
 }
 
 /// What is to be done next.
@@ -258,7 +323,9 @@ struct Open {
     ticket: Arc<Ticket>,
     bytes: usize,
     /// Keeps its client waiting until the reply is out. When the extension ends, the queue is closed before the client hears of it.
-    _lines: mpsc::UnboundedSender<Line>,
+    lines: mpsc::UnboundedSender<Line>,
+    wants_logs: bool,
+    session: Session,
 }
 
 /// Who holds the extension.
@@ -329,6 +396,21 @@ impl Shared {
         if !client.is_closed() && ticket.backlog.load(Ordering::Relaxed).saturating_add(line.len()) <= BACKLOG {
             ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
             self.tell(client, Line::Notification(line.to_vec()));
+        } else {
+            ticket.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells a client how many logs were dropped, if there were any.
+    fn tell_dropped(&self, client: &mpsc::UnboundedSender<Line>, ticket: &Ticket, protocol: &Protocol) {
+        let count = ticket.dropped.swap(0, Ordering::Relaxed);
+        let mut line = vec![0; LEAST_REPLY];
+        if count > 0
+            && let Some(length) = whole::dropped_logs(protocol, count, &mut line)
+        {
+            line.truncate(length.saturating_sub(1));
+            ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
+            self.tell(client, Line::Notification(line));
         }
     }
 
@@ -368,6 +450,72 @@ impl Shared {
         let mut state = self.state();
         state.end(number);
         state.running = None;
+        state.heard = Some(Instant::now());
+    }
+
+    /// Whether what the clients have switched on does not outlive them.
+    fn ends_safe(&self) -> bool {
+        !self.settings.keeps_outputs && self.settings.protocols.first().is_some_and(|protocol| protocol.has_safe_end())
+    }
+
+    /// The safe state was brought about. Every client that is there hears so at once, but for the one whose request it is, which has
+    /// heard already. The next replies to those who had switched something on say so, and the next one to `cause`.
+    fn made_safe(&self, to: &Served<'_>, cause: Option<(&Who, u64)>) {
+        let mut state = self.state();
+        state.is_unsafe = false;
+        let touched = std::mem::take(&mut state.touched);
+        state.owed.are_all |= touched.are_all;
+        for who in touched.known.into_iter().chain(cause.map(|(who, _)| who.clone())) {
+            state.owed.add(who);
+        }
+        if !to.manifest().has_safe_state {
+            return;
+        }
+        let mut memory = vec![0; LEAST_REPLY];
+        for (number, open) in &state.open {
+            if open.wants_logs && cause.is_none_or(|(_, own)| own != *number) {
+                let length = open.session.write_made_safe(&mut memory);
+                if let Some(line) = memory.get(..length).filter(|line| !line.is_empty()) {
+                    self.notify(&open.lines, &open.ticket, line);
+                }
+            }
+        }
+        state.listeners.retain(|(_, lines)| !lines.is_closed());
+        let length = Session::new(to).write_made_safe(&mut memory);
+        memory.truncate(length);
+        let mut told = HashSet::new();
+        for (session, lines) in state.listeners.iter().rev().filter(|_| length > 0) {
+            if session.as_ref().is_none_or(|session| told.insert(session)) {
+                self.tell(lines, Line::Notification(memory.clone()));
+            }
+        }
+    }
+
+    /// Has the safe state brought about if the last session has ended, and only sessions have switched something on: of a client without
+    /// one, only its silence says that it is gone.
+    fn make_safe_without_sessions(&self) {
+        if !self.ends_safe() || !lock(&self.sessions).is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        if state.touched.are_sessions() && !state.touched.are_none() {
+            state.is_unsafe = true;
+            self.ready.notify_one();
+        }
+    }
+
+    /// Has the safe state brought about when no client was heard of for so long.
+    async fn watch_idle(&self, idle: Duration) {
+        let mut ticks = tokio::time::interval((idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(1)));
+        loop {
+            ticks.tick().await;
+            let mut state = self.state();
+            let is_idle = state.running.is_none() && state.open.is_empty() && !state.touched.are_none();
+            if is_idle && state.heard.is_some_and(|heard| heard.elapsed() >= idle) {
+                state.is_unsafe = true;
+                self.ready.notify_one();
+            }
+        }
     }
 
     fn close(&self) {
@@ -498,8 +646,11 @@ impl Queue {
         let (for_requests, for_lines) = (shared.clone(), shared.clone());
         carriers.spawn(async move { for_requests.carry_requests().await });
         carriers.spawn(async move { for_lines.carry_lines().await });
-        let (scratch, sessions) = (Mutex::default(), Mutex::default());
-        Self { manifest, shared, scratch, sessions, _carriers: carriers }
+        if let Some(idle) = shared.settings.idle.filter(|_| shared.ends_safe()) {
+            let shared = shared.clone();
+            carriers.spawn(async move { shared.watch_idle(idle).await });
+        }
+        Self { manifest, shared, scratch: Mutex::default(), _carriers: carriers }
     }
 
     /// The extension's manifest.
@@ -546,6 +697,7 @@ impl Queue {
             return Ok(Received::Gone);
         }
         on_one_line(&mut message);
+        self.shared.state().heard = Some(Instant::now());
         let Ok(to) = self.shared.served(self.manifest) else { return Ok(Received::Gone) };
         let (before, mut exchange) = (*session, Exchange::new(&to));
         let received = self.answered_at_once(|out| {
@@ -614,7 +766,24 @@ impl Queue {
     pub fn session_closed(&self, is_lost: bool) {
         let mut state = self.shared.state();
         state.sessions = state.sessions.saturating_sub(1);
-        state.is_unsafe |= is_lost && state.sessions == 0;
+        state.is_unsafe |= is_lost && state.sessions == 0 && !self.shared.settings.keeps_outputs;
+        drop(state);
+        self.shared.ready.notify_one();
+    }
+
+    /// A connection has ended that had no session, by this protocol: what it has switched on is switched off if its clients
+    /// [leave nothing on](Protocol::with_safe_end). The next connection with its key is another client.
+    pub fn connection_ended(&self, client: &Client, protocol: &Protocol) {
+        let who = Who::Connection(client.key());
+        let mut state = self.shared.state();
+        state.owed.known.remove(&who);
+        if state.touched.known.remove(&who)
+            && protocol.has_safe_end()
+            && !self.shared.settings.keeps_outputs
+            && state.sessions == 0
+        {
+            state.is_unsafe = true;
+        }
         drop(state);
         self.shared.ready.notify_one();
     }
@@ -636,9 +805,15 @@ impl Queue {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             backlog: AtomicUsize::new(0),
+            dropped: AtomicUsize::new(0),
             session_after: Mutex::new(None),
         });
         let is_operation = exchange.operation().is_some();
+        let who = match (asker.session, asker.identity) {
+            (Some(name), _) => Who::Session(name.to_owned()),
+            (None, Some(identity)) => Who::Named(identity.to_owned()),
+            (None, None) => Who::Connection(asker.client.key()),
+        };
         let turn = match asker.session {
             Some(name) => Turn::Session(name.to_owned()),
             None => Turn::Connection(asker.client.key()),
@@ -657,10 +832,23 @@ impl Queue {
             state.last += 1;
             let number = state.last;
             let client = asker.client.clone();
-            state.open.insert(number, Open { ticket: ticket.clone(), bytes, _lines: lines.clone() });
+            let wants_logs = asker.wants_logs && session.wants_warnings();
+            let open = Open { ticket: ticket.clone(), bytes, lines: lines.clone(), wants_logs, session };
+            state.open.insert(number, open);
             let ticket = ticket.clone();
-            let entry =
-                Entry { number, message, session, exchange, lines, ticket, client, since, deadline, is_acknowledged };
+            let entry = Entry {
+                number,
+                who,
+                message,
+                session,
+                exchange,
+                lines,
+                ticket,
+                client,
+                since,
+                deadline,
+                is_acknowledged,
+            };
             state.push(turn, entry);
             number
         };
@@ -705,7 +893,7 @@ impl Queue {
     pub fn open_session(&self) -> String {
         let name = Token::random().reveal().to_owned();
         if let Ok(to) = self.shared.served(self.manifest) {
-            let mut sessions = lock(&self.sessions);
+            let mut sessions = lock(&self.shared.sessions);
             if sessions.len() >= SESSIONS {
                 sessions.pop_front();
             }
@@ -716,7 +904,7 @@ impl Queue {
 
     /// The session of this name, which has not been silent now.
     pub fn session(&self, name: &str) -> Option<Session> {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = lock(&self.shared.sessions);
         let place = sessions.iter().position(|(known, _)| known == name)?;
         let session = sessions.remove(place)?;
         let found = session.1;
@@ -725,22 +913,40 @@ impl Queue {
     }
 
     fn keep_session(&self, name: &str, session: Session) {
-        if let Some((_, kept)) = lock(&self.sessions).iter_mut().find(|(known, _)| known == name) {
+        if let Some((_, kept)) = lock(&self.shared.sessions).iter_mut().find(|(known, _)| known == name) {
             *kept = session;
         }
     }
 
     /// Ends a session: what is open of it is cancelled. Whether there was one.
     pub fn end_session(&self, name: &str) -> bool {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = lock(&self.shared.sessions);
         let Some(place) = sessions.iter().position(|(known, _)| known == name) else { return false };
         sessions.remove(place);
+        drop(sessions);
         let mut state = self.shared.state();
+        state.listeners.retain(|(session, _)| session.as_deref() != Some(name));
         let open = state.open.iter().filter(|(_, open)| open.ticket.session.as_deref() == Some(name));
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             state.cancel(number);
         }
+        drop(state);
+        self.shared.make_safe_without_sessions();
         true
+    }
+
+    /// What a client hears that waits for no reply: of a session, or of none. It ends with the server.
+    pub fn listen(&self, session: Option<&str>) -> mpsc::UnboundedReceiver<Line> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let mut state = self.shared.state();
+        state.listeners.retain(|(_, lines)| !lines.is_closed());
+        state.listeners.push((session.map(str::to_owned), lines));
+        receiver
+    }
+
+    /// Ends what clients hear that wait for no reply.
+    pub fn end_listeners(&self) {
+        self.shared.state().listeners.clear();
     }
 
     /// Whether there is an extension that answers.
@@ -779,6 +985,7 @@ impl Shared {
         Self {
             settings,
             state: Mutex::default(),
+            sessions: Mutex::default(),
             filled: Notify::new(),
             ready: Notify::new(),
             told: Mutex::default(),
@@ -964,13 +1171,23 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
     while let Some(task) = shared.next(manifest).await {
         let Task::Entry(entry) = task else {
             extension.safe_state().await;
+            shared.made_safe(&to, None);
             continue;
         };
-        let Entry { number, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
+        let Entry { number, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         }
+        let touched = {
+            let state = shared.state();
+            exchange.set_touched(!state.touched.are_none());
+            if state.owed.has(&who) {
+                exchange.set_notice();
+            }
+            Cell::new(state.touched.has(&who))
+        };
+        let may_be_on = touched.get() || exchange.can_change(&to);
         let send = |line: &[u8]| shared.notify(&lines, &ticket, line);
         let stop = async {
             while !ticket.is_cancelled.load(Ordering::Acquire) {
@@ -980,12 +1197,23 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         };
         let was_open = session.is_open();
         let mut configured = Configured { inner: &mut *extension, shared, was_open };
-        let runner = Runner::new(clock, &send, &mut logs);
-        runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop).await;
+        let runner = Runner::new(clock, &send, &mut logs).touched(&touched);
+        let end = runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop).await;
         let next = session.settle(&to, &message, &mut out, &mut exchange);
+        if exchange.has_given_notice() {
+            shared.state().owed.known.remove(&who);
+        }
+        if end != RunEnd::Returned && may_be_on {
+            shared.made_safe(&to, Some((&who, number)));
+        } else if touched.get() {
+            shared.state().touched.add(who);
+        }
+        // Its session may have ended while it ran.
+        shared.make_safe_without_sessions();
         *lock(&ticket.session_after) = Some(session);
         shared.ended(number);
         if let Next::Reply(length) = next {
+            shared.tell_dropped(&lines, &ticket, session.protocol());
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
         }
         if out.len() > KEPT && matches!(next, Next::Reply(length) if length > KEPT) {
@@ -995,8 +1223,11 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
     }
     let is_in_session = {
         let state = shared.state();
-        state.sessions > 0 || state.is_unsafe
+        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none()
     };
+    if shared.settings.keeps_outputs {
+        return Ok(());
+    }
     if is_in_session || shared.has_begun.load(Ordering::Acquire) {
         extension.safe_state().await;
     }

@@ -60,6 +60,8 @@ pub struct Server<'a, E, S = Pending<()>> {
     clock: TokioClock,
     stop: S,
     send_log: &'a dyn Fn(&[u8]) -> bool,
+    keeps_outputs: bool,
+    ends_calls: bool,
 }
 
 /// Why serving failed.
@@ -87,6 +89,8 @@ impl<'a, E: Extension> Server<'a, E> {
             clock: TokioClock::new(),
             stop: pending(),
             send_log: &|_| false,
+            keeps_outputs: false,
+            ends_calls: true,
         }
     }
 }
@@ -136,7 +140,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
     /// Ends serving when `stop` is ready: the call that runs is cancelled, and the safe state is brought about.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, E, N> {
         let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
-        let Self { json_rpc_limit, log_buffer, clock, send_log, .. } = self;
+        let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, .. } = self;
         Server {
             extension,
             protocols,
@@ -149,7 +153,21 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
             clock,
             stop,
             send_log,
+            keeps_outputs,
+            ends_calls,
         }
+    }
+
+    /// Whether the end or the loss of a session leaves everything as it is [default: no]. A call that is cut off still has its safe
+    /// state.
+    pub fn keep_outputs(self, keep: bool) -> Self {
+        Self { keeps_outputs: keep, ..self }
+    }
+
+    /// Whether a call of a session that began with `initialize` is cut off four seconds after the end of input, with its safe state
+    /// [default: yes].
+    pub fn end_of_input_ends_calls(self, ends: bool) -> Self {
+        Self { ends_calls: ends, ..self }
     }
 
     /// Passes each log line to this function first, so that the line is sent while the handler still runs. Lines for
@@ -198,6 +216,8 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
             .log_buffer(&mut log)
             .stop(self.stop)
             .send_log(self.send_log)
+            .keep_outputs(self.keeps_outputs)
+            .end_of_input_ends_calls(self.ends_calls)
             .serve(&mut reader, &mut writer);
         self.clock.drive(serving).await.map_err(ServerError::Transport)
     }

@@ -144,6 +144,7 @@ pub struct Stdio {
     is_single_document: bool,
     config: Option<String>,
     input_end: Option<watch_channel::Sender<bool>>,
+    keeps_outputs: bool,
     between: Option<Arc<dyn Between>>,
 }
 
@@ -162,6 +163,7 @@ impl Stdio {
             is_single_document: false,
             config: None,
             input_end: None,
+            keeps_outputs: false,
             between: None,
         }
     }
@@ -215,8 +217,14 @@ impl Stdio {
         Self { config: Some(json.into()), ..self }
     }
 
-    /// Sends `true` at the end of input, for handlers that end with it. By default handlers do not see it, and running
-    /// calls are finished.
+    /// Whether the end of a session without `shutdown` leaves everything as it is [default: no]. A call that is cancelled still has its
+    /// safe state.
+    pub fn keep_outputs(self, keep: bool) -> Self {
+        Self { keeps_outputs: keep, ..self }
+    }
+
+    /// Sends `true` at the end of input, for handlers that end with it, and whose calls are then finished. By default handlers do not see
+    /// it, and a call of a session that began with `initialize` is cut off four seconds later; others are finished.
     pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
         Self { input_end: Some(told), ..self }
     }
@@ -347,6 +355,8 @@ impl Stdio {
                 .clock(&self.clock)
                 .stop(stop.heard())
                 .send_log(&send_log)
+                .keep_outputs(self.keeps_outputs)
+                .end_of_input_ends_calls(self.input_end.is_none())
                 .serve(&mut input, Lines::new(output.clone(), stop.clone(), self.between.clone()));
             match serving.await {
                 Ok(_) if stop.code().is_none() && input.renews() => {}

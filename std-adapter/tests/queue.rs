@@ -26,6 +26,7 @@ impl Extension for Bench {
             Operation::new("wait", Schema::OBJECT),
             Operation::new("long", Schema::OBJECT),
             Operation::new("report", Schema::OBJECT),
+            Operation::new("chatter", Schema::OBJECT),
             Operation::new("left", Schema::OBJECT),
             Operation::new("raw", Schema::OBJECT),
         ]);
@@ -47,6 +48,13 @@ impl Extension for Bench {
                 cx.progress(1, Some(2), "half");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 cx.done("reported")
+            }
+            "chatter" => {
+                for _ in 0..number("lines") {
+                    cx.info("x".repeat(1000).as_str());
+                }
+                self.0.lock().unwrap().push("chattered".into());
+                cx.done("enough")
             }
             "left" => {
                 let left = cx.deadline().map(|deadline| (deadline.as_nanos() - cx.now().as_nanos()) / 1_000_000);
@@ -326,4 +334,21 @@ fn line_breaks_in_a_request_break_no_line() {
     let namel3ss_server = Running::start(Options::namel3ss());
     let (_, body) = namel3ss_server.post("/tools", "", &spaced(&namel3ss("raw", &json!({"a": [1, {"b": 2}]}), 5000)));
     assert_eq!(body.matches('\n').count(), 1, "{body:?}");
+}
+
+/// What waits for a client that does not read is bounded, and the client hears how much it has missed before it gets its reply.
+#[test]
+fn logs_for_a_client_that_does_not_read_are_dropped_and_counted() {
+    const LINES: usize = 40_000;
+    let running = Running::start(Options::mcp());
+    let chatter = call("1", "chatter", &json!({ "lines": LINES }));
+    let stream = running.begin("/mcp", "", &chatter);
+    running.wait_until_runs("chattered");
+    let (_, body) = answer(stream);
+    let came = body.matches("xxxx\"").count();
+    let (_, dropped) = body.rsplit_once("\"data\":\"").unwrap();
+    let dropped = dropped.split_once(" log lines were dropped").unwrap().0.parse::<usize>().unwrap();
+    assert!(came < LINES / 2, "{came} lines waited");
+    assert_eq!(came + dropped, LINES);
+    assert!(body.contains("enough"), "the reply is not dropped");
 }

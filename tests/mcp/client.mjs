@@ -40,11 +40,28 @@ async function drive(name, client, connection, call) {
   assert(failed.isError && failed.content[0].text.includes("nope"), JSON.stringify(failed));
   await assert.rejects(call("no_such_tool", {}), (error) => error.code === -32602);
 
+  // The reason of a failure with outputs reaches the agent: anthropics/claude-code#79944.
+  const late = await call("wait_for", { channel: "AUX", min: 9, max: 10, within_ms: 50 });
+  assert(late.isError && late.structuredContent === undefined, JSON.stringify(late));
+  assert(late.content[0].text.includes("not from 9.000 to 10.000 V"), JSON.stringify(late));
+  // What clients add to arguments, null, and numbers as text: n8n-io/n8n#21500, rossoctl/examples#175, VibiumDev/vibium#85.
+  const loose = await call("measure", { channel: "3V3", samples: "4", toolCallId: "x", _y: {} });
+  assert.equal(loose.structuredContent?.samples, 4, JSON.stringify(loose));
+  assert.equal((await call("measure", { channel: "3V3", samples: null })).structuredContent?.samples, 16);
+  const unknown = await call("power", { rail: "3V3", on: true, volts: 5 });
+  assert(unknown.isError && unknown.content[0].text.includes("volts"), JSON.stringify(unknown));
+
+  // Cancelling a call that changed nothing changes nothing; a rail that is on goes off, and the next result says so.
+  const says = (result) => JSON.stringify(result.structuredContent).includes("outputs_switched_off");
+  assert(!says(await call("measure", { channel: "3V3" })));
+  await call("power", { rail: "3V3", on: true });
   const cancel = new AbortController();
   setTimeout(() => cancel.abort(), 500);
   await assert.rejects(call("wait_for", FOREVER, { signal: cancel.signal }));
   const started = Date.now();
-  assert(!(await call("measure", { channel: "3V3" })).isError);
+  const after = await call("measure", { channel: "3V3" });
+  assert(!after.isError && says(after), JSON.stringify(after));
+  assert.deepEqual((await call("state", {})).structuredContent.rails_on, [], "the rail is off");
   assert(Date.now() - started < 20000, "the cancelled call still runs");
   await client.close();
   console.log(`${name}: lists, calls, progress, errors, cancels`);

@@ -45,6 +45,22 @@ async def drive(server, mode):
         except MCPError as error:
             assert error.error.code == -32602, error
 
+        # The reason of a failure with outputs reaches the agent: anthropics/claude-code#79944.
+        result = await client.call_tool("wait_for", FOREVER | {"within_ms": 50})
+        assert result.is_error and result.structured_content is None, result
+        assert "not from 9.000 to 10.000 V" in result.content[0].text, result
+        # What clients add to arguments, null, and numbers as text: n8n-io/n8n#21500, rossoctl/examples#175, VibiumDev/vibium#85.
+        result = await client.call_tool("measure", {"channel": "3V3", "samples": "4", "toolCallId": "x", "_y": {}})
+        assert result.structured_content["samples"] == 4, result
+        result = await client.call_tool("measure", {"channel": "3V3", "samples": None})
+        assert result.structured_content["samples"] == 16, result
+        result = await client.call_tool("power", {"rail": "3V3", "on": True, "volts": 5})
+        assert result.is_error and "volts" in result.content[0].text, result
+
+        # A rail that is on goes off when a call is cancelled, and the next result says so.
+        result = await client.call_tool("power", {"rail": "3V3", "on": True})
+        assert not result.is_error, result
+
         # Cancelling the task sends `notifications/cancelled`, or closes the stream.
         waiting = asyncio.create_task(client.call_tool("wait_for", FOREVER))
         await asyncio.sleep(0.5)
@@ -57,6 +73,9 @@ async def drive(server, mode):
         started = asyncio.get_running_loop().time()
         result = await client.call_tool("measure", {"channel": "3V3"})
         assert not result.is_error, result
+        assert "outputs_switched_off" in result.structured_content, result
+        result = await client.call_tool("state", {})
+        assert result.structured_content["rails_on"] == [], result
         # In the legacy era over HTTP there is nothing that cancels for sure but the notification.
         assert asyncio.get_running_loop().time() - started < 20, "the cancelled call still runs"
         print(f"python {mode} {client.protocol_version}: lists, calls, progress, errors, cancels")

@@ -39,7 +39,7 @@ impl Derive {
     /// What its attribute says on a struct or an enum.
     fn on_types(self) -> &'static [&'static str] {
         match self {
-            Self::Params => &["rename_all", "deny_unknown_fields", "default"],
+            Self::Params => &["rename_all", "allow_unknown", "deny_unknown_fields", "default"],
             Self::Outputs => &["rename_all"],
         }
     }
@@ -56,6 +56,7 @@ impl Derive {
                 "maximum",
                 "min_length",
                 "max_length",
+                "one_of",
                 "example",
                 "schema",
             ],
@@ -77,6 +78,8 @@ impl Derive {
 pub(crate) struct Container {
     pub(crate) rename_all: Option<Case>,
     pub(crate) deny_unknown_fields: bool,
+    /// Members that are not known are no fault, also in a call's arguments.
+    pub(crate) allow_unknown: bool,
     pub(crate) default: bool,
     pub(crate) description: String,
 }
@@ -110,6 +113,7 @@ pub(crate) struct Member {
     pub(crate) maximum: Option<Number>,
     pub(crate) min_length: Option<LitInt>,
     pub(crate) max_length: Option<LitInt>,
+    pub(crate) one_of: Option<Expr>,
     pub(crate) examples: Vec<String>,
     pub(crate) schema: Option<LitStr>,
     pub(crate) description: String,
@@ -124,6 +128,7 @@ impl Container {
             match name(&meta).as_str() {
                 "rename_all" => this.rename_all = string(&meta, derive)?.map(|case| Case::parse(&case)).transpose()?,
                 "deny_unknown_fields" if derive == Derive::Params => this.deny_unknown_fields = true,
+                "allow_unknown" if ours && derive == Derive::Params => this.allow_unknown = true,
                 "default" if derive == Derive::Params && !meta.input.peek(Token![=]) => this.default = true,
                 // These say nothing about what is read and written here.
                 "deny_unknown_fields" | "default" | "rename" | "crate" | "bound" | "expecting" if !ours => {
@@ -134,6 +139,11 @@ impl Container {
             }
             Ok(())
         })?;
+        if this.allow_unknown && this.deny_unknown_fields {
+            let attribute = attributes.iter().find(|attribute| attribute.path().is_ident("params"));
+            let text = "`allow_unknown` and `deny_unknown_fields` contradict each other: remove one of the two";
+            return Err(syn::Error::new(attribute.map_or_else(Span::call_site, Spanned::span), text));
+        }
         Ok(this)
     }
 }
@@ -175,6 +185,7 @@ impl Member {
             maximum: None,
             min_length: None,
             max_length: None,
+            one_of: None,
             examples: Vec::new(),
             schema: None,
             description: text::description(attributes),
@@ -197,6 +208,7 @@ impl Member {
                 "maximum" if ours && reads => this.maximum = Some(Number::bound(&meta.value()?.parse()?)?),
                 "min_length" if ours && reads => this.min_length = Some(length(&meta)?),
                 "max_length" if ours && reads => this.max_length = Some(length(&meta)?),
+                "one_of" if ours && reads => this.one_of = Some(meta.value()?.parse()?),
                 "example" if ours => {
                     let value: Expr = meta.value()?.parse()?;
                     let json = text::json(&value).ok_or_else(|| {
@@ -266,6 +278,17 @@ fn each(
         if let Some(other) = attribute.path().get_ident()
             && other == derive.misspelt()
         {
+            // What is said of all arguments together is said with this name.
+            if derive == Derive::Params
+                && let syn::Meta::List(list) = &attribute.meta
+                && list.tokens.to_string() == "allow_unknown"
+            {
+                attribute.parse_nested_meta(|meta| {
+                    once.check(&meta)?;
+                    read(meta, true)
+                })?;
+                continue;
+            }
             let message = format!("rigline has no attribute `{other}`; did you mean `{}`?", derive.attribute());
             return Err(syn::Error::new(other.span(), message));
         }

@@ -381,6 +381,40 @@ impl Methods {
         this
     }
 
+    /// The operations that an extension with a safe state has by itself, unless it has its own of these names.
+    fn own_operations(&self) -> Vec<(&'static str, TokenStream, TokenStream)> {
+        let Some(safe_state) = &self.safe_state else { return Vec::new() };
+        let has = |tool: &str| self.operations.iter().any(|operation| tool_name(&operation.name) == tool);
+        let off = safe_state.invocation(&quote!(), &quote!(), false);
+        let mut own = Vec::new();
+        if !has("state") {
+            let manifest = quote! {
+                __private::Operation::new("state", __private::Schema::OBJECT)
+                    .description("Tell whether something may be switched on: whether a tool that can change outputs has run since all were off")
+                    .effects(__private::Effects::READ_ONLY)
+            };
+            let code = quote! {{
+                let may_be_on = cx.may_be_on();
+                cx.output("may_be_on", &may_be_on)?;
+                cx.done(if may_be_on { "outputs may be on" } else { "no outputs were switched on" })
+            }};
+            own.push(("state", manifest, code));
+        }
+        if !has("all_off") {
+            let manifest = quote! {
+                __private::Operation::new("all-off", __private::Schema::OBJECT)
+                    .description("Switch all outputs off: the safe state")
+                    .effects(__private::Effects::changes(true, true))
+            };
+            let code = quote! {{
+                #off;
+                cx.done("all outputs are off")
+            }};
+            own.push(("all_off", manifest, code));
+        }
+        own
+    }
+
     fn implementation(&self, said: &Said, block: &ItemImpl) -> TokenStream {
         let (ty, generics) = (&block.self_ty, &block.generics);
         let (impl_generics, _, where_clause) = generics.split_for_impl();
@@ -504,7 +538,8 @@ impl Methods {
         let operations: Vec<(TokenStream, bool)> =
             self.operations.iter().map(|operation| operation.manifest(&is_generic)).collect();
         let all_concrete = operations.iter().all(|(_, concrete)| *concrete);
-        let operations = operations.into_iter().map(|(code, _)| code);
+        let own = self.own_operations().into_iter().map(|(_, code, _)| code);
+        let operations: Vec<_> = operations.into_iter().map(|(code, _)| code).chain(own).collect();
         let name = said.name.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), ToTokens::to_token_stream);
         let version =
             said.version.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), ToTokens::to_token_stream);
@@ -569,6 +604,9 @@ impl Methods {
             let result = quote_spanned!(span=> __private::Returned::result(#code));
             let end = quote_spanned!(span=> __private::Ending::end(value, cx));
             let failure = quote_spanned!(span=> ::core::convert::From::from(error));
+            let takes = |parameter: &Parameter| matches!(parameter, Parameter::Arguments(_) | Parameter::Whole);
+            let check = (!method.parameters.iter().any(takes)).then(|| quote!(__private::no_arguments(&mut call)?;));
+            let result = quote!({ #check #result });
             quote! {
                 #(#cfg)*
                 #place => match #result {
@@ -577,6 +615,18 @@ impl Methods {
                 },
             }
         });
+        let own = self.own_operations();
+        let own_places: Vec<_> =
+            own.iter().map(|(name, ..)| format_ident!("PLACE_OF_{}", name.to_uppercase())).collect();
+        let mut own_constants = Vec::new();
+        for place in &own_places {
+            own_constants.push(quote!(const #place: ::core::primitive::usize = #before;));
+            before = quote!(#place + 1);
+        }
+        let own_arms = own
+            .iter()
+            .zip(&own_places)
+            .map(|((.., code), place)| quote!(#place => { __private::no_arguments(&mut call)?; #code }));
         quote! {
             async fn call(
                 &mut self,
@@ -584,8 +634,10 @@ impl Methods {
                 cx: &mut __private::Context<'_>,
             ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
                 #(#constants)*
+                #(#own_constants)*
                 match call.index {
                     #(#arms)*
+                    #(#own_arms)*
                     _ => ::core::result::Result::Err(__private::Failure::UNKNOWN_OPERATION),
                 }
             }

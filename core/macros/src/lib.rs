@@ -52,7 +52,7 @@ mod text;
 /// let manifest = Greeter { greeted: 0 }.manifest();
 /// assert_eq!(manifest.operations[0].name, "greet");
 /// assert_eq!(manifest.operations[0].description, "Greet somebody.");
-/// assert_eq!(manifest.operations[1].params.to_string(), r#"{"type":"object"}"#);
+/// assert_eq!(manifest.operations[1].params.to_string(), r#"{"type":"object","properties":{}}"#);
 /// ```
 ///
 /// The macro writes an implementation of the trait [`Extension`] and nothing else; the `impl` block itself stays as it is.
@@ -175,7 +175,9 @@ method_attributes! { operation configure safe_state on_event run_task }
 ///
 /// On the struct or enum:
 /// - `rename_all = "camelCase"`: or any other of serde's cases.
-/// - `deny_unknown_fields`: unknown members are an error; without it they are ignored.
+/// - `allow_unknown`, also as `#[params(allow_unknown)]`: unknown members are ignored. Without it they are an error in a call's
+///   arguments, which names them and the known ones, and are ignored elsewhere, as in a configuration.
+/// - `deny_unknown_fields`: unknown members are an error everywhere, and the schema says so.
 /// - `default`: missing fields are those of `Default::default()`.
 ///
 /// On a field or variant:
@@ -186,6 +188,9 @@ method_attributes! { operation configure safe_state on_event run_task }
 ///   `default` alone is `Default::default()`. In `#[serde(default = "path")]` it is a function.
 /// - `minimum = 1`, `maximum = "3.135"`: bounds of a number, included. They are literals, or strings that hold one.
 /// - `min_length = 1`, `max_length = 8`: characters of a string, elements of an array, members of a map.
+/// - `one_of = RAILS`: the texts that it may be: a constant list of `&str`, or of
+///   [`Choice`](https://docs.rs/rigline/latest/rigline/params/struct.Choice.html), whose descriptions become part of the field's. The schema
+///   has them as `enum`, and others are refused.
 /// - `example = "3V3"`: a value to show; there can be many.
 /// - `schema = r#"{"type":"string"}"#`: the schema of a type that has none but implements serde's `Deserialize`. Whether the
 ///   two agree is then up to you.

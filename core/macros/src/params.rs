@@ -198,8 +198,11 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
     let all = container.default.then(|| quote!(let __default: #name #types = ::core::default::Default::default();));
     let known_names = known.iter().map(|(name, _)| name);
     let aliases = known.iter().skip(read.len()).map(|(_, owner)| Literal::usize_unsuffixed(*owner));
-    let otherwise = if closed { quote!(UnknownField(&[#(#primary),*])) } else { quote!(Ignored) };
-    let type_name = name.to_string();
+    let otherwise = match (closed, container.allow_unknown) {
+        (true, _) => quote!(UnknownField(&[#(#primary),*])),
+        (false, true) => quote!(Ignored),
+        (false, false) => quote!(RefusedInArguments(&[#(#primary),*])),
+    };
     let visitor_generics = &de_generics;
     let visitor_where = &de_generics.where_clause;
 
@@ -258,7 +261,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             ) -> ::core::result::Result<Self, __D::Error> {
                 __private::Deserializer::deserialize_struct(
                     deserializer,
-                    #type_name,
+                    __private::ARGUMENTS,
                     __NAMES.names,
                     __Visitor(::core::marker::PhantomData),
                 )
@@ -437,6 +440,9 @@ pub(crate) fn keywords(member: &Member) -> TokenStream {
             say(keyword, length.to_token_stream());
         }
     }
+    if let Some(list) = &member.one_of {
+        say("one_of", quote_spanned!(list.span()=> __private::List(#list).one_of()));
+    }
     if !member.default_json.is_empty() {
         say("default", member.default_json.to_token_stream());
     }
@@ -527,6 +533,17 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     if let Some(most) = &member.max_length {
         let test = quote_spanned!(most.span()=> <#ty as __private::Length>::length(value).is_some_and(|length| length > #most));
         rule(test, format!("is above the maximum {}", most.base10_digits()));
+    }
+    if let Some(list) = &member.one_of {
+        code.extend(quote_spanned! {list.span()=>
+            const NAMES: &[&::core::primitive::str] = &{
+                const ONE_OF: __private::OneOf = __private::List(#list).one_of();
+                ONE_OF.names::<{ __private::places(&ONE_OF) }>()
+            };
+            if __private::is_none_of(value, NAMES) {
+                return ::core::option::Option::Some(NAMES);
+            }
+        });
     }
     // The type's own error would name the type's bounds.
     let expected = match (&member.minimum, &member.maximum) {

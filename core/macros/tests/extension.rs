@@ -149,7 +149,12 @@ fn the_manifest_is_what_the_code_says() {
             ("measure-plainly", "The same, by its outputs only."),
             ("off", "Everything off"),
             ("from-context", ""),
-            ("port", "")
+            ("port", ""),
+            (
+                "state",
+                "Tell whether something may be switched on: whether a tool that can change outputs has run since all were off"
+            ),
+            ("all-off", "Switch all outputs off: the safe state"),
         ]
     );
     assert_eq!(
@@ -158,9 +163,9 @@ fn the_manifest_is_what_the_code_says() {
     );
     let outputs: Vec<_> =
         manifest.operations.iter().map(|operation| operation.outputs.map(|it| it.to_string())).collect();
-    let measured = r#"{"type":"object","properties":{"volts":{"type":"number","multipleOf":0.001,"minimum":-2147483.648,"maximum":2147483.647,"description":"The mean, in volts."},"note":{"type":"string"}},"required":["volts"]}"#;
-    assert_eq!(outputs, [None, Some(measured.into()), None, Some(measured.into()), None]);
-    assert_eq!(manifest.operations[2].params.to_string(), r#"{"type":"object"}"#);
+    let measured = r#"{"type":"object","properties":{"volts":{"type":"number","minimum":-2147483.648,"maximum":2147483.647,"description":"The mean, in volts. At most 3 digits behind the point."},"note":{"type":"string"}},"required":["volts"]}"#;
+    assert_eq!(outputs, [None, Some(measured.into()), None, Some(measured.into()), None, None, None]);
+    assert_eq!(manifest.operations[2].params.to_string(), r#"{"type":"object","properties":{}}"#);
 }
 
 #[derive(Params)]
@@ -204,7 +209,7 @@ fn schemas_of_generic_types_are_whole_too() {
     };
     assert_eq!(
         text(Generic::<u8, 3>(0).manifest()),
-        r#"{"type":"object","properties":{"size":{"type":"integer","minimum":0,"maximum":255,"description":"Größe – “q”","examples":[1]},"bounds":{"type":"array","items":{"type":"number","multipleOf":0.001,"minimum":-2147483.648,"maximum":2147483.647},"maxItems":3}},"required":["size","bounds"]}"#
+        r#"{"type":"object","properties":{"size":{"type":"integer","minimum":0,"maximum":255,"description":"Größe – “q”","examples":[1]},"bounds":{"type":"array","items":{"type":"number","minimum":-2147483.648,"maximum":2147483.647,"description":"at most 3 digits behind the point"},"maxItems":3}},"required":["size","bounds"]}"#
     );
     assert!(text(Generic::<bool, 40>(false).manifest()).contains(r#""size":{"type":"boolean""#));
     assert_eq!(Schema::of::<Window<u8, 3>>().to_string(), text(Generic::<u8, 3>(0).manifest()));
@@ -283,7 +288,7 @@ fn calls_reach_their_methods() {
         (execute("measure", r#"{"channel":"x","samples":0}"#), error(-32602, "args.samples: 0 is below the minimum 1")),
         (
             execute("measure", r#"{"samples":"x","channel":"x"}"#),
-            error(-32602, "args.samples: expected an integer from 1 to 1000"),
+            error(-32602, r#"args.samples: expected an integer from 1 to 1000; got the text \"x\""#),
         ),
         (
             execute("measure", r#"{"samples":1001,"channel":"x"}"#),
@@ -415,8 +420,11 @@ fn rules_are_enforced_and_named() {
         (r#"{"low":0}"#, "low: 0 is above the maximum -1"),
         (r#"{"low":-4}"#, "low: -4 is below the minimum -3"),
         (r#"{"low":-3}"#, ""),
-        (r#"{"low":[]}"#, "low: expected an integer from -3 to -1"),
-        (r#"{"volts":[]}"#, "volts: expected a number from -2147483.648 to 2147483.647 with at most 3 decimals"),
+        (r#"{"low":[]}"#, "low: expected an integer from -3 to -1; got an array"),
+        (
+            r#"{"volts":[]}"#,
+            "volts: expected a number from -2147483.648 to 2147483.647 with at most 3 decimals; got an array",
+        ),
         (r#"{"volts":3.134}"#, "volts: 3.134 is below the minimum 3.135"),
         (r#"{"volts":3.135}"#, ""),
         (r#"{"volts":34e-1}"#, ""),
@@ -433,7 +441,7 @@ fn rules_are_enforced_and_named() {
         ),
         (r#"{"tempo":"slow"}"#, "tempo: expected one of: fast, very-slow"),
         (r#"{"tempo":"fast","SPEED":"fast"}"#, "SPEED: given more than once"),
-        (r#"{"SPEED":{"fast":null}}"#, "SPEED: expected a string"),
+        (r#"{"SPEED":{"fast":null}}"#, "SPEED: expected a string; got an object"),
         (r#"{"label":"äöüß"}"#, ""),
         (r#"{"label":"äöüß!"}"#, "label: length 9 does not fit"),
         (r#"{"label":"12345"}"#, "label: length 5 is above the maximum 4"),
@@ -446,8 +454,8 @@ fn rules_are_enforced_and_named() {
         (r#"{"wait":"1m"}"#, ""),
         (r#"{"wait":"1"}"#, "wait: expected a duration such as \"1m30s\""),
         (r#"{"nested":{}}"#, "nested.inner: required, but missing"),
-        (r#"{"nested":[1]}"#, "nested: expected an object"),
-        (r#"{"nested":3}"#, "nested: expected an object"),
+        (r#"{"nested":[1]}"#, "nested: expected an object; got an array"),
+        (r#"{"nested":3}"#, "nested: expected an object; got 3"),
         (r#"{"address":"1.2.3.4"}"#, ""),
         (r#"{"percent":101}"#, "percent: 101 is above the maximum 100"),
         (
@@ -473,7 +481,10 @@ fn schemas_say_the_same() {
             r#"{"type":"integer","minimum":18446744073709551600,"maximum":18446744073709551615,"default":18446744073709551601}"#,
         ),
         ("low", r#"{"type":"integer","minimum":-3,"maximum":-1,"default":-2}"#),
-        ("volts", r#"{"type":"number","multipleOf":0.001,"minimum":3.135,"maximum":3.4,"default":3.3}"#),
+        (
+            "volts",
+            r#"{"type":"number","minimum":3.135,"maximum":3.4,"description":"at most 3 digits behind the point","default":3.3}"#,
+        ),
         ("ratio", r#"{"type":"number","minimum":0.1,"maximum":0.5,"default":0.25}"#),
         ("maybe", r#"{"type":["integer","null"],"minimum":1,"maximum":4294967295}"#),
         ("SPEED", r#"{"enum":["fast","very-slow"],"default":"fast"}"#),

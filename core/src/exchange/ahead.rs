@@ -169,6 +169,7 @@ fn answer_at_once(
             received: Some(*received),
             manifest: facts.manifest,
             error: Some(FailureKind::TooLarge),
+            code: None,
             outputs: (0, 0),
             has_message: false,
         };

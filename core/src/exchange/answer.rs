@@ -1,7 +1,6 @@
 //! Answers that are written at once.
 
-use super::Served;
-use super::state::Exchange;
+use super::state::Turn;
 use crate::definition::{Protocol, Respond};
 use crate::failure::Failure;
 use crate::json::check::{Span, Spans, SyntaxError};
@@ -20,40 +19,35 @@ pub(super) enum Answer<'t> {
     Service,
 }
 
-/// Writes an answer to the message at `message`.
-#[inline(never)]
-pub(super) fn write_answer(
-    x: &mut Exchange,
-    to: &Served<'_>,
-    line: &[u8],
-    memory: &mut [u8],
-    message: Span,
-    text: Answer<'_>,
-) -> usize {
-    let facts = to.facts(x.is_closed);
-    let protocol = x.reply.protocol();
-    let about = about(line, message, &x.spans, to.manifest);
-    if let Answer::Failure(failure) = text {
-        return x.reply.refuse(memory, failure, &about);
-    }
-    let service = to.service;
-    let Some(received) = &about.received else { return 0 };
-    let mut write = |out: &mut Writer<'_>| match text {
-        Answer::Respond(write) => write(out, received, &facts),
-        Answer::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
-        Answer::Service | Answer::Failure(_) => {
-            if let Some(service) = service
-                && let Some((method, params)) = rpc::method_and_params(received)
-            {
-                service.answer(method, params, out);
-            }
+impl Turn<'_, '_> {
+    /// Writes an answer to the message at `message`.
+    #[inline(never)]
+    pub(super) fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
+        let Self { to, x, line, out } = self;
+        let facts = to.facts(x.is_closed);
+        let protocol = x.reply.protocol();
+        let about = about(line, message, &x.spans, to.manifest);
+        if let Answer::Failure(failure) = text {
+            return x.reply.refuse(out, failure, &about);
         }
-    };
-    if matches!(text, Answer::Service) && x.reply.is_silent() {
-        // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
-        write(&mut Writer::new(&mut []));
+        let Some(received) = &about.received else { return 0 };
+        let mut write = |out: &mut Writer<'_>| match text {
+            Answer::Respond(write) => write(out, received, &facts),
+            Answer::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
+            Answer::Service | Answer::Failure(_) => {
+                if let Some(service) = to.service
+                    && let Some((method, params)) = rpc::method_and_params(received)
+                {
+                    service.answer(method, params, out);
+                }
+            }
+        };
+        if matches!(text, Answer::Service) && x.reply.is_silent() {
+            // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
+            write(&mut Writer::new(&mut []));
+        }
+        x.reply.answer(out, &about, &mut write)
     }
-    x.reply.answer(memory, &about, &mut write)
 }
 
 /// What is known of the current message when its reply ends.

@@ -37,7 +37,6 @@ impl Session {
     }
 
     /// Ends the current member, or takes the next.
-    #[inline(never)]
     pub(super) fn next_of_batch(&mut self, turn: &mut Turn<'_, '_>, done: Option<Done>) -> Done {
         match done {
             Some(done) => end_member(turn, done),

@@ -31,6 +31,7 @@ pub(super) fn detect(
 }
 
 /// Finds the protocol of a message whose members were found by the table of `current`.
+#[cfg_attr(target_pointer_width = "64", inline(always))]
 pub(super) fn classify(
     text: &[u8],
     spans: &mut Spans,
@@ -74,7 +75,8 @@ pub(super) fn classify(
 }
 
 /// Chooses one of the protocols with the marker of `found`.
-#[inline(never)]
+#[cfg_attr(target_pointer_width = "64", inline(always))]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn choose(
     received: &Received<'_>,
     current: &'static Protocol,

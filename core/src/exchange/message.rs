@@ -3,10 +3,10 @@
 #[allow(unused_imports, reason = "for the docs")]
 use super::Next;
 use super::Served;
-use super::answer::{Answer, about, parse_error, write_answer};
+use super::answer::{Answer, about, parse_error};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
-use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
+use super::state::{Asked, Done, Exchange, Kind, Notice, Opened, Stage, Turn};
 use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::ReplyBuffer;
 use crate::definition::{Action, Nanos, Protocol, Respond};
@@ -64,6 +64,8 @@ impl Exchange {
             is_deferred: false,
             is_cancelled: false,
             is_closed: false,
+            notice: Notice::None,
+            is_touched: false,
             least_log: Level::Debug,
             opened: Opened::NotAsked,
             running: Asked::NOTHING,
@@ -96,6 +98,30 @@ impl Exchange {
         self.is_cancelled = true;
     }
 
+    /// Whether what runs or waits for its turn can change what the extension has switched on: everything but an operation that is
+    /// declared to be [read-only](crate::manifest::Effects::read_only).
+    pub fn can_change(&self, to: &Served<'_>) -> bool {
+        let operation = self.operation().and_then(|index| to.manifest.operations.get(index));
+        let is_read_only = operation.and_then(|operation| operation.effects).is_some_and(|effects| effects.read_only);
+        !is_read_only || matches!(self.stage, Stage::OwnWork)
+    }
+
+    /// Whether something that [can change](Self::can_change) what the extension has switched on has run, by whomever, since the safe
+    /// state was brought about last. The handler sees it as [`Context::may_be_on`](crate::Context::may_be_on).
+    pub fn set_touched(&mut self, is_touched: bool) {
+        self.is_touched = is_touched;
+    }
+
+    /// The reply says that the safe state was brought about since the one before, where its protocol has a place for that.
+    pub fn set_notice(&mut self) {
+        self.notice = Notice::Owed;
+    }
+
+    /// Whether the reply has said so. An error has not.
+    pub fn has_given_notice(&self) -> bool {
+        self.notice == Notice::Given
+    }
+
     /// What [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
     /// one that the batch was received with. Returns none if nothing is to be run.
     pub fn run<'s>(&'s mut self, to: &Served<'s>, message: &'s mut [u8], out: &'s mut [u8]) -> Option<Running<'s>> {
@@ -108,6 +134,7 @@ impl Exchange {
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let Asked { kind, answer, message: span, .. } = self.running;
@@ -115,23 +142,25 @@ impl Exchange {
             let protocol = self.reply.protocol();
             self.reply.silent(0, protocol);
         }
-        let end = match (kind, answer, result) {
+        let text = match (kind, answer, result) {
             // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure, _, Err(failure)) => {
-                self.opened = Opened::No;
-                write_answer(self, to, message, out, span, Answer::Failure(failure))
+            (Kind::Configure, _, Err(failure)) => Some(Answer::Failure(failure)),
+            (_, Some(answer), _) => Some(Answer::Respond(answer)),
+            (_, None, _) => None,
+        };
+        let end = if let Some(text) = text {
+            let end = Turn { to, x: self, line: message, out }.answer(span, text);
+            if kind == Kind::Configure {
+                self.opened = if result.is_err() || self.reply.is_error() { Opened::No } else { Opened::Yes };
             }
-            (_, Some(answer), _) => {
-                let end = write_answer(self, to, message, out, span, Answer::Respond(answer));
-                if kind == Kind::Configure {
-                    self.opened = if self.reply.is_error() { Opened::No } else { Opened::Yes };
-                }
-                end
+            end
+        } else {
+            let about = about(message, span, &self.spans, to.manifest);
+            let end = self.reply.finish(out, result, &about);
+            if self.notice == Notice::Owed && !self.reply.is_error() && !self.reply.is_silent() {
+                self.notice = Notice::Given;
             }
-            (_, None, _) => {
-                let about = about(message, span, &self.spans, to.manifest);
-                self.reply.finish(out, result, &about)
-            }
+            end
         };
         self.stage = Stage::Completed(self.replied(end));
     }
@@ -142,6 +171,7 @@ impl Exchange {
         self.batch = None;
         self.is_deferred = false;
         self.is_cancelled = false;
+        self.notice = Notice::None;
         self.opened = Opened::NotAsked;
     }
 
@@ -191,6 +221,10 @@ impl Exchange {
                 // A notification gets no logs; what was acknowledged has its own.
                 let is_notification = self.reply.is_silent() && self.running.acknowledgement().is_none();
                 self.reply.least_log = if is_notification { None } else { Some(self.least_log) };
+                self.reply.is_touched = self.is_touched;
+                if self.notice == Notice::Owed && protocol.ends_safe {
+                    self.reply.notice(memory);
+                }
                 let work = match kind {
                     Kind::Call => {
                         let Some(operation) = to.manifest.operations.get(index) else { return nothing() };
@@ -218,18 +252,17 @@ impl Exchange {
     }
 }
 
-impl Turn<'_, '_> {
-    /// Writes an answer to the message at `message`.
-    #[inline(never)]
-    fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
-        write_answer(self.x, self.to, self.line, self.out, message, text)
-    }
-}
-
 impl Session {
     /// Takes the message at `message` of the line, whose members were found by the table of the protocol of the message before.
-    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    #[inline(never)]
     pub(crate) fn message(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
+        self.message_in_line(turn, message)
+    }
+
+    /// [`message`](Self::message), for the one place that most messages come through.
+    #[inline(always)]
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
+    pub(crate) fn message_in_line(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
         let in_batch = turn.x.batch.is_some();
         let text = message.of(turn.line);
         let (protocols, pinned) = (turn.to.protocols, turn.to.pinned);
@@ -291,6 +324,9 @@ impl Session {
             }
         }
         (turn.x.running.message, turn.x.running.id) = (message, id);
+        turn.x.is_touched = self.safety.is_touched;
+        self.safety.is_touched |= turn.x.can_change(turn.to);
+        turn.x.notice = if self.safety.owes_notice { Notice::Owed } else { Notice::None };
         if let Some(answer) = turn.x.running.acknowledgement()
             && !in_batch
             && !turn.x.reply.is_silent()

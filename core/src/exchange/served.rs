@@ -74,6 +74,11 @@ impl<'m> Served<'m> {
         self.limits
     }
 
+    /// The extension's manifest.
+    pub fn manifest(&self) -> &'static Manifest {
+        self.manifest
+    }
+
     /// Whether the extension has work of its own to do, which [`Session::own_work`](super::Session::own_work) begins.
     #[inline]
     pub fn is_own_work_due(&self) -> bool {

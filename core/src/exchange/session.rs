@@ -9,6 +9,8 @@ use crate::frame::TooLong;
 use crate::json::check::Span;
 use crate::json::write::Writer;
 use crate::level::Level;
+use crate::phrases::{Log, Logs};
+use crate::reply::MADE_SAFE;
 use crate::rpc;
 
 /// Who may start a session, where several connections lead to one extension.
@@ -35,6 +37,16 @@ pub struct Session {
     pub(super) state: State,
     /// The least level of logs that the peer wants.
     pub(super) least_log: Level,
+    pub(super) safety: Safety,
+}
+
+/// What is known of what the peer has switched on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Safety {
+    /// Something that can change it has run since the session began or the safe state was brought about.
+    pub(super) is_touched: bool,
+    /// The safe state was brought about, and no reply has said so.
+    pub(super) owes_notice: bool,
 }
 
 /// A session runs from its first request to `shutdown`.
@@ -74,7 +86,13 @@ pub enum Next {
 impl Session {
     /// A peer that has said nothing yet.
     pub fn new(to: &Served<'_>) -> Self {
-        Self { protocol: to.first, ahead: to.first, state: State::Fresh, least_log: Level::Debug }
+        Self {
+            protocol: to.first,
+            ahead: to.first,
+            state: State::Fresh,
+            least_log: Level::Debug,
+            safety: Safety::default(),
+        }
     }
 
     /// The protocol of the last message.
@@ -85,6 +103,34 @@ impl Session {
     /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Initialized | State::ShuttingDown { initialized: true })
+    }
+
+    /// Whether something that can change what the extension has switched on has run for this peer since the safe state was brought
+    /// about last: [`Exchange::can_change`]. If not, a call that is cancelled or out of time changes nothing.
+    pub fn is_touched(&self) -> bool {
+        self.safety.is_touched
+    }
+
+    /// The safe state was brought about. The peer's next reply says so, where its protocol has a place for that.
+    pub fn was_made_safe(&mut self) {
+        self.safety = Safety { is_touched: false, owes_notice: true };
+    }
+
+    /// Whether the peer wants logs at level warning.
+    pub fn wants_warnings(&self) -> bool {
+        self.least_log <= Level::Warn
+    }
+
+    /// Writes the log that tells a peer, outside of its calls, that the safe state was brought about; returns its length without a
+    /// newline, or 0 if the peer wants no such logs or its protocol has no place for them.
+    pub fn write_made_safe(&self, out: &mut [u8]) -> usize {
+        let Logs::Line(write) = self.protocol.phrases.logs else { return 0 };
+        if !self.wants_warnings() {
+            return 0;
+        }
+        let mut out = Writer::new(out);
+        write(&mut out, &Log { level: Level::Warn, message: &MADE_SAFE, data: None, received: None });
+        if out.fits() { out.len() } else { 0 }
     }
 
     /// Receives a message: one JSON text, which may have white space and a byte-order mark around it. `out` is the memory for what
@@ -125,6 +171,7 @@ impl Session {
             return Next::Nothing;
         }
         exchange.begin_own_work(to.json_rpc(self.protocol).unwrap_or(self.protocol));
+        self.safety.is_touched = true;
         Next::Run { owes_reply: false }
     }
 
@@ -136,10 +183,11 @@ impl Session {
     }
 
     /// The connection is gone, or a new one is here: what is known of the peer is forgotten. Returns whether a session was open
-    /// that had begun with `initialize`, so that [`safe_state`](crate::Extension::safe_state) must run. The configuration is
-    /// the extension's and survives.
+    /// that had begun with `initialize`, so that [`safe_state`](crate::Extension::safe_state) must run. The same goes for a peer
+    /// that [has changed something](Self::is_touched), if its protocol [says so](crate::protocol::Protocol::with_safe_end). The
+    /// configuration is the extension's and survives.
     pub fn lost(&mut self, to: &Served<'_>) -> bool {
-        let was_open = self.is_open();
+        let was_open = self.is_open() || self.protocol.ends_safe && self.safety.is_touched;
         *self = Self::new(to);
         if let Some(service) = to.service {
             service.disconnected();
@@ -239,6 +287,7 @@ impl Session {
     /// What was asked for has come to its end: a session has started, or has not.
     #[inline]
     pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
+        self.safety.owes_notice &= !exchange.has_given_notice();
         if exchange.opened != Opened::NotAsked {
             self.configured(to, exchange);
         }

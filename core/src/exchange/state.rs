@@ -19,6 +19,9 @@ pub struct Exchange {
     pub(crate) is_deferred: bool,
     /// The caller has cancelled it, and gets no reply.
     pub(super) is_cancelled: bool,
+    pub(super) notice: Notice,
+    /// Whether something may be switched on.
+    pub(super) is_touched: bool,
     /// Whether the session was shut down when the message came.
     pub(super) is_closed: bool,
     pub(super) least_log: Level,
@@ -57,6 +60,14 @@ pub(crate) struct Turn<'t, 'm> {
     pub(crate) x: &'t mut Exchange,
     pub(crate) line: &'t [u8],
     pub(crate) out: &'t mut [u8],
+}
+
+/// Whether a reply says that the safe state was brought about since the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notice {
+    None,
+    Owed,
+    Given,
 }
 
 /// Whether the configuration that ran has started a session.

@@ -75,23 +75,36 @@ pub const MAX_DEPTH: u8 = 128;
 /// How many segments of the path to a wrong value an error keeps: the innermost ones.
 pub const MAX_PATH: usize = 3;
 
+/// The name of a struct by `#[derive(Params)]`: by it the decoder knows that it is never an array.
+#[doc(hidden)]
+pub const ARGUMENTS: &str = "an object by rigline";
+
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
 /// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
-    from_checked_or(text, false, |error| error)
+    from_checked_or(text, Rules::default(), |error| error)
+}
+
+/// What is accepted beside what every type says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rules {
+    /// A string whose text is a number is one where a number is expected; the same for `true` and `false`.
+    pub(crate) numeric_strings: bool,
+    /// A member that a struct with `#[derive(Params)]` does not know is refused.
+    pub(crate) refuses_unknown: bool,
 }
 
 /// [`from_checked`] with an error made of its own: in one place, whatever the type. A handler's stack need not hold what
-/// decoding takes. With `numeric_strings`, a string whose text is a number is accepted where a number is expected.
+/// decoding takes.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     text: &'de mut [u8],
-    numeric_strings: bool,
+    rules: Rules,
     otherwise: fn(DecodeError) -> E,
 ) -> Result<T, E> {
-    let mut decoder = Decoder::new(text, numeric_strings);
+    let mut decoder = Decoder::new(text, rules);
     let fault = match T::deserialize(&mut decoder) {
         Ok(value) if decoder.is_at_end() => return Ok(value),
         Ok(_) => Kind::NotJson,

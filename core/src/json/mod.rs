@@ -15,7 +15,7 @@ pub mod raw;
 pub mod ser;
 #[cfg(feature = "serde-json-core")]
 pub mod serde_json_core;
-mod text;
+pub(crate) mod text;
 pub mod view;
 pub mod write;
 

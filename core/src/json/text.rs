@@ -251,6 +251,22 @@ pub(super) fn value_length(text: &[u8]) -> Option<usize> {
     None
 }
 
+/// Where a member of an object is: its name without quotes, and the end of its value.
+pub(crate) struct Member {
+    pub(crate) name: (usize, usize),
+    pub(crate) end: usize,
+}
+
+/// The next member of the object that is `text`, from `at` on, which is 0 for the first or the end of another; none if there is none.
+pub(crate) fn member(text: &[u8], at: usize) -> Option<Member> {
+    let quote = at + text.get(at..)?.iter().position(|byte| *byte == b'"')?;
+    let inside = text.get(quote + 1..)?;
+    let name_end = quote + 1 + string_length(inside, plain_length(inside))?;
+    let behind = text.get(name_end + 1..)?;
+    let value = name_end + 1 + behind.iter().position(|byte| !matches!(byte, b':' | b' ' | b'\t' | b'\r' | b'\n'))?;
+    Some(Member { name: (quote + 1, name_end), end: value + value_length(text.get(value..)?)? })
+}
+
 /// How many bytes come before the first quote or backslash.
 #[cfg(not(target_pointer_width = "64"))]
 pub(super) fn plain_length(text: &[u8]) -> usize {

@@ -22,7 +22,9 @@ pub struct Names {
 /// What a name that is not known comes to.
 pub enum Otherwise {
     Ignored,
-    /// The fields to name in the error, without aliases.
+    /// Refused in a call's arguments, and ignored elsewhere. These are the fields to name in the error, without aliases.
+    RefusedInArguments(&'static [&'static str]),
+    /// The same, refused everywhere.
     UnknownField(&'static [&'static str]),
     /// The same, of an enum.
     UnknownVariant(&'static [&'static str]),
@@ -47,10 +49,20 @@ impl Visitor<'_> for &Names {
         self.visit_bytes(name.as_bytes())
     }
 
+    /// The decoder of this crate gives names of a call's arguments in this way, and no others.
+    fn visit_borrowed_bytes<E: Error>(self, name: &[u8]) -> Result<usize, E> {
+        match (self.visit_bytes(name)?, &self.otherwise) {
+            (place, Otherwise::RefusedInArguments(known)) if place == self.names.len() => {
+                Err(E::unknown_field(str::from_utf8(name).unwrap_or_default(), known))
+            }
+            (place, _) => Ok(place),
+        }
+    }
+
     fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<usize, E> {
         match (self.names.iter().position(|known| known.as_bytes() == name), &self.otherwise) {
             (Some(place), _) => Ok(place),
-            (None, Otherwise::Ignored) => Ok(self.names.len()),
+            (None, Otherwise::Ignored | Otherwise::RefusedInArguments(_)) => Ok(self.names.len()),
             (None, Otherwise::UnknownField(known)) => {
                 Err(E::unknown_field(str::from_utf8(name).unwrap_or_default(), known))
             }
@@ -84,9 +96,41 @@ impl<T> Argument<T> {
     }
 }
 
+/// The value of an argument that may be omitted: null counts as omitted.
+struct OrNull<'s, T>(&'s Argument<T>);
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for OrNull<'_, T> {
+    type Value = Option<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OrNull<'_, T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        self.0.deserialize(deserializer).map(Some)
+    }
+}
+
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
     type Value = T;
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
         let value = match (T::deserialize(deserializer), self.expected) {
             (Err(_), Some(text)) => return Err(expected(text)),
@@ -126,7 +170,14 @@ impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> 
         if self.value.is_some() {
             return Err(A::Error::duplicate_field(name));
         }
-        self.value = Some(map.next_value_seed(self.argument)?);
+        if !(self.argument.absent)(&mut self.value) {
+            self.value = Some(map.next_value_seed(self.argument)?);
+            return Ok(());
+        }
+        // The default stays in the place of null.
+        if let Some(value) = map.next_value_seed(OrNull(self.argument))? {
+            self.value = Some(value);
+        }
         Ok(())
     }
 
@@ -160,6 +211,29 @@ pub fn members<'de, A: MapAccess<'de>>(
         }
     }
     Ok(())
+}
+
+/// The arguments of an operation that has none.
+pub(super) struct NoArguments;
+
+static NO_NAMES: Names = Names { names: &[], aliases: &[], otherwise: Otherwise::RefusedInArguments(&[]) };
+
+impl<'de> Deserialize<'de> for NoArguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct("NoArguments", NO_NAMES.names, Self)
+    }
+}
+
+impl<'de> Visitor<'de> for NoArguments {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        members(&mut map, &NO_NAMES, &mut []).map(|()| self)
+    }
 }
 
 /// The error where a struct is built without one of its fields, which [`members`] rules out.

@@ -10,15 +10,15 @@ pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use crate::apart::apart;
 pub use crate::event::Event;
-pub use crate::json::de::{expected, rule};
+pub use crate::json::de::{ARGUMENTS, expected, rule};
 pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
-pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
+pub use crate::params::{Ending, Field, Keywords, Node, OneOf, OutputValue, Outputs, Params};
 pub use crate::service::JobRun;
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 pub use decode::{Argument, Names, Otherwise, Rule, Slot, incomplete, members, missing_field};
 pub use number::{Limit, Number, NumberKind};
-pub use text::{FromBool, FromText, Length, Takes};
+pub use text::{Chosen, FromBool, FromText, Length, List, Takes, is_none_of, places};
 
 /// What an operation's arguments and a configuration are decoded into.
 #[diagnostic::on_unimplemented(
@@ -35,6 +35,12 @@ impl<'de, T: Deserialize<'de>> Arguments<'de> for T {}
 #[inline]
 pub fn arguments<'a, T: Arguments<'a>>(call: &mut Call<'a>) -> Result<T, Failure> {
     call.args()
+}
+
+/// Refuses arguments of an operation that has none.
+#[inline(never)]
+pub fn no_arguments(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.args::<decode::NoArguments>().map(|_| ())
 }
 
 /// [`Config::get`].

@@ -2,7 +2,7 @@
 
 use heapless::LenType;
 
-use crate::schema::has_name;
+use crate::schema::{Choice, OneOf, has_name};
 
 /// A type with a length.
 #[diagnostic::on_unimplemented(
@@ -45,6 +45,94 @@ lengths! {
     [] alloc::borrow::Cow<'_, str>, |self| Some(characters(self));
     [T] alloc::vec::Vec<T>, |self| Some(self.len());
     [K, V] alloc::collections::BTreeMap<K, V>, |self| Some(self.len());
+}
+
+/// A type that can be held against a list of texts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not text",
+    label = "no one_of here",
+    note = "texts are `&str`, `heapless::String`, `String`, `Cow<str>`, and an `Option` of these"
+)]
+pub trait Chosen {
+    /// The text; `None` where there is no value.
+    fn text(&self) -> Option<&str>;
+}
+
+impl Chosen for &str {
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+}
+
+impl<L: LenType, const N: usize> Chosen for heapless::String<N, L> {
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Chosen for alloc::string::String {
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Chosen for alloc::borrow::Cow<'_, str> {
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+}
+
+impl<T: Chosen> Chosen for Option<T> {
+    fn text(&self) -> Option<&str> {
+        self.as_ref().and_then(Chosen::text)
+    }
+}
+
+/// Whether a text is none of these.
+pub fn is_none_of(value: &dyn Chosen, names: &[&str]) -> bool {
+    value.text().is_some_and(|text| !names.iter().any(|name| *name == text))
+}
+
+/// The list that `one_of` names: of texts, or of texts with descriptions.
+pub struct List<T>(pub T);
+
+impl List<&'static [&'static str]> {
+    pub const fn one_of(&self) -> OneOf {
+        OneOf::Names(self.0)
+    }
+}
+
+impl<const N: usize> List<&'static [&'static str; N]> {
+    pub const fn one_of(&self) -> OneOf {
+        OneOf::Names(self.0)
+    }
+}
+
+impl List<&'static [Choice]> {
+    pub const fn one_of(&self) -> OneOf {
+        OneOf::Described(self.0)
+    }
+}
+
+impl<const N: usize> List<&'static [Choice; N]> {
+    pub const fn one_of(&self) -> OneOf {
+        OneOf::Described(self.0)
+    }
+}
+
+/// How many places the list of names has for the decoder: a single one stands there twice, as a list of one is a sentence.
+///
+/// # Panics
+/// If there are none: in a constant, where this stands, it does not compile.
+#[allow(clippy::panic, reason = "it is for constants, where it is a compile error")]
+pub const fn places(one_of: &OneOf) -> usize {
+    match one_of.len() {
+        0 => panic!("one_of names no text"),
+        1 => 2,
+        more => more,
+    }
 }
 
 /// A type with text as its default.

@@ -37,6 +37,7 @@ static PHRASES: Phrases = Phrases {
     content: None,
     failed: Some(Failed {
         success: b"\"ok\":false,\"error\":{\"details\":{",
+        outputs_start: b"",
         with_outputs_only: true,
         before_text: |out, _, kind, name| {
             out.raw(b"},\"code\":\"");

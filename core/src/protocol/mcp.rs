@@ -16,11 +16,27 @@
 //! accept no others: every other character of an operation's name becomes `_`, and both forms are accepted in calls. Outputs are
 //! the tool's `structuredContent`, and their JSON is repeated as text, as clients of older revisions need it.
 //!
+//! A failed call has no structured content, which clients would hold against the schema of outputs, or show in place of the reason: its outputs
+//! are `incompleteOutputs`, and their JSON a text behind that of the reason.
+//!
+//! Arguments may have members that clients add themselves: those that begin with `_`, `toolCallId`, `sessionKey`, `user_context` and
+//! `tool_call_description` are left out and logged, unless the operation has an argument of that name. Numbers and booleans may be text.
+//!
+//! What a client has switched on does not outlive it: the safe state is brought about when its connection ends, with or without `initialize`,
+//! if an operation ran that is not declared to be read-only. A client whose outputs were switched off hears that as a log at once, and in its
+//! next result as the output `outputs_switched_off`.
+//!
+//! What only other protocols have goes in `_meta`, under names of rigline's own: [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and
+//! [`CONTEXT_NAME`] in calls, [`KIND_NAME`] and [`CODE_NAME`] in results.
+//!
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
+use crate::call::CallContext;
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
+use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
+use crate::json::text::member;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
@@ -32,10 +48,17 @@ use crate::schema::Schema;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
-    Protocol { refuse, envelope, stays_open, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
-        .recognise(recognise)
-        .busy(busy);
+static PROTOCOL: Protocol = Protocol {
+    refuse,
+    envelope,
+    stays_open,
+    prepare: Some(leave_out_additions),
+    ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read)
+}
+.recognise(recognise)
+.busy(busy)
+.with_numeric_strings()
+.with_safe_end();
 
 /// The revision of the modern era that is spoken.
 pub const MODERN: &str = "2026-07-28";
@@ -56,6 +79,9 @@ const CURSOR: usize = NAME + 8;
 const VERSION: usize = NAME + 9;
 const REQUEST_ID: usize = NAME + 10;
 const LEVEL: usize = NAME + 11;
+const OWN_CONFIG: usize = NAME + 12;
+const OWN_TIMEOUT: usize = NAME + 13;
+const OWN_CONTEXT: usize = NAME + 14;
 
 static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS);
 
@@ -75,7 +101,23 @@ static META_MEMBERS: Members = Members::of(&[
     Member::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
     Member::new(CAPABILITIES_NAME, META_CAPABILITIES),
     Member::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
+    Member::new(CONFIG_NAME, OWN_CONFIG),
+    Member::new(TIMEOUT_NAME, OWN_TIMEOUT),
+    Member::new(CONTEXT_NAME, OWN_CONTEXT),
 ]);
+
+/// In `_meta` of `initialize`: the extension's configuration, an object, as gevals has it. The answer has [`CARRIES_NAME`].
+pub const CONFIG_NAME: &str = "rigline/config";
+/// In `_meta` of `tools/call`: the call's time limit in milliseconds, which the extension keeps; 0 is no limit.
+pub const TIMEOUT_NAME: &str = "rigline/timeoutMs";
+/// In `_meta` of `tools/call`: gevals's "Context Object" without the time limit. See [`context`].
+pub const CONTEXT_NAME: &str = "rigline/context";
+/// In `_meta` of the answer to `initialize`: whether what the members above say reaches the extension.
+pub const CARRIES_NAME: &str = "rigline/carries";
+/// In `_meta` of the result of a call that failed: the [kind](crate::FailureKind::name) of the failure.
+pub const KIND_NAME: &str = "rigline/kind";
+/// Beside it, if the operation has chosen one: its [own code](crate::Failure::with_code).
+pub const CODE_NAME: &str = "rigline/code";
 
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -209,6 +251,8 @@ static PHRASES: Phrases = Phrases {
     }),
     failed: Some(Failed {
         success: RESULT,
+        // Clients hold structured content against the schema of outputs, in failures too, and some show nothing else.
+        outputs_start: b"\"incompleteOutputs\":{",
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
             if has_outputs {
@@ -269,7 +313,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         }
     } else {
         if is("initialize") {
-            return Ok(Action::OpenSession { config: Span::default(), answer: write_initialized });
+            return Ok(Action::OpenSession { config: received.span(OWN_CONFIG), answer: write_initialized });
         }
         if is("ping") {
             return Ok(Action::Answer(|out, _, _| out.raw(b",\"result\":{}}")));
@@ -320,7 +364,53 @@ fn call(received: &Received<'_>, manifest: &Manifest) -> Result<Action, &'static
     if !matches!(received.first(ARGUMENTS), 0 | b'{' | b'n') {
         return Err(const { &invalid("arguments", OBJECT) });
     }
-    Ok(CallAction::new(received, index, received.span(ARGUMENTS), received.span(rpc::JSONRPC)).into())
+    let call = CallAction::new(received, index, received.span(ARGUMENTS), received.span(rpc::JSONRPC));
+    Ok(call.timeout_nanos(timeout(received)).into())
+}
+
+/// The time limit that the caller says in [`TIMEOUT_NAME`], in nanoseconds, if it is one.
+fn timeout(received: &Received<'_>) -> Option<u64> {
+    let digits = received.member(OWN_TIMEOUT);
+    let millis = digits.iter().try_fold(0_u64, |sum, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit & 0xf))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })?;
+    millis.checked_mul(1_000_000).filter(|nanos| *nanos > 0)
+}
+
+/// What a caller says of the task that a call is a part of: [`CONTEXT_NAME`].
+pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
+    call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
+}
+
+/// Members that clients add to the arguments of calls: n8n (n8n-io/n8n#21500), Neon's (neondatabase/mcp-server-neon#353), and others.
+const ADDED: [&[u8]; 4] = [b"toolCallId", b"sessionKey", b"user_context", b"tool_call_description"];
+
+/// Makes those arguments blank that a client adds itself, and tells their names. What the operation knows stays.
+fn leave_out_additions(args: &mut [u8], operation: &Operation, tell: &mut dyn FnMut(&str)) {
+    let mut at = 0;
+    while let Some(added) = member(args, at) {
+        let name = args.get(added.name.0..added.name.1).unwrap_or_default();
+        at = added.end;
+        let is_added = matches!(name, [b'_', ..]) || ADDED.contains(&name);
+        if !is_added || operation.params.has_name(name) {
+            continue;
+        }
+        tell(str::from_utf8(name).unwrap_or_default());
+        // With the comma behind it, or else the one before it.
+        let behind = args.get(added.end..).unwrap_or_default();
+        let blanks = behind.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let has_comma = behind.get(blanks) == Some(&b',');
+        let end = if has_comma { added.end + blanks + 1 } else { added.end };
+        let before = args.get(..added.name.0).unwrap_or_default();
+        let comma = before.iter().rposition(|byte| matches!(byte, b',' | b'{')).filter(|_| !has_comma);
+        let start = match comma {
+            Some(comma) if args.get(comma) == Some(&b',') => comma,
+            _ => added.name.0.saturating_sub(1),
+        };
+        args.get_mut(start..end).unwrap_or_default().iter_mut().for_each(|byte| *byte = b' ');
+        at = end;
+    }
 }
 
 /// The place of the operation that a request's tool is.
@@ -384,7 +474,7 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
         out.usize(next);
         out.byte(b'"');
     }
-    write_end(out, manifest, is_modern, true);
+    write_end(out, manifest, is_modern, true, None);
 }
 
 fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
@@ -428,9 +518,10 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     out.byte(b'}');
 }
 
-/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more.
+/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more. It has properties, if
+/// only empty ones: clients' interfaces refuse one without.
 fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
-    const OF_OBJECTS: &[u8] = b"{\"type\":\"object\"";
+    const OF_OBJECTS: &[u8] = b"{\"type\":\"object\",\"properties\":{";
     let start = out.len();
     if whole {
         schema.write(out);
@@ -445,16 +536,24 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
         if json.kind() == Kind::Object
             && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
         {
+            if json.get("properties").is_none() {
+                let end = out.len();
+                out.truncate(end.saturating_sub(1));
+                out.raw(b",\"properties\":{}}");
+            }
             return;
         }
         out.truncate(start);
     }
     out.raw(OF_OBJECTS);
-    out.byte(b'}');
+    out.raw(b"}}");
 }
 
+/// A failure as the end of a result says it: its kind, and a code of the operation's own.
+type Fault = (FailureKind, Option<&'static str>);
+
 /// Writes the end of a result, up to the end of the reply.
-fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cacheable: bool) {
+fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cacheable: bool, fault: Option<Fault>) {
     if is_modern {
         if is_cacheable {
             // It changes when the program or the firmware does.
@@ -463,6 +562,21 @@ fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cach
         out.raw(b",\"resultType\":\"complete\",");
         begin_meta(out, b"serverInfo");
         write_server(out, manifest);
+    }
+    if let Some((kind, code)) = fault {
+        out.raw(if is_modern { b",\"" } else { b",\"_meta\":{\"" });
+        out.raw(KIND_NAME.as_bytes());
+        out.raw(b"\":\"");
+        out.raw(kind.name().as_bytes());
+        out.byte(b'"');
+        if let Some(code) = code {
+            out.raw(b",\"");
+            out.raw(CODE_NAME.as_bytes());
+            out.raw(b"\":");
+            out.str(code);
+        }
+    }
+    if is_modern || fault.is_some() {
         out.byte(b'}');
     }
     out.raw(b"}}");
@@ -479,11 +593,58 @@ fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
 /// What the answers to `initialize` and `server/discover` have in common.
 fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
+    out.raw(b",\"instructions\":\"");
+    write_instructions(out, manifest);
+    out.byte(b'"');
+}
+
+/// What an agent has to know before its first call: a line each.
+fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
+    let find =
+        |tool: &[u8]| manifest.operations.iter().any(|operation| operation.identifier().eq(tool.iter().copied()));
+    let mut line = |text: &str| {
+        out.text_part(text);
+        out.raw(b"\\n");
+    };
     if !manifest.description.is_empty() {
-        out.raw(b",\"instructions\":");
-        out.str(manifest.description);
+        line(manifest.description);
+    }
+    if find(b"identify") {
+        line("Call identify first: it says what there is.");
+    }
+    line("Use the names and units of the tools' schemas. Unknown names and arguments are refused.");
+    line("Calls run one at a time, in order.");
+    if manifest.has_safe_state {
+        line(
+            "Cancelling a call, or its time limit, switches all outputs off if you have changed any since they were off.",
+        );
+        line("The same happens when the last session ends or is idle.");
+        line("A warning says so at once, and your next result has outputs_switched_off.");
+        if find(b"state") {
+            line("state says what is on.");
+        }
+        if find(b"all_off") {
+            line("Call all_off when you are done.");
+        }
+    }
+    for (lead, reads) in [("Tools that change nothing:", true), ("Tools that change something:", false)] {
+        let is_listed = |operation: &&Operation| operation.effects.is_some_and(|effects| effects.read_only) == reads;
+        let mut listed = manifest.operations.iter().filter(is_listed).peekable();
+        // Many make a line that nobody reads, and a reply too long for a board.
+        if listed.peek().is_none() || manifest.operations.len() > MOST_NAMED {
+            continue;
+        }
+        out.text_part(lead);
+        for operation in listed {
+            out.byte(b' ');
+            operation.identifier().for_each(|byte| out.byte(byte));
+        }
+        out.raw(b".\\n");
     }
 }
+
+/// The most tools that instructions name.
+const MOST_NAMED: usize = 24;
 
 /// Lifecycle, Version Negotiation: the client's version if it is known here, else the newest, and never an error.
 fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
@@ -495,14 +656,18 @@ fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Fact
     write_capabilities(out, facts.manifest);
     out.raw(b",\"serverInfo\":");
     write_server(out, facts.manifest);
-    out.raw(b"}}");
+    out.raw(b",\"_meta\":{\"");
+    out.raw(CARRIES_NAME.as_bytes());
+    out.raw(b"\":");
+    out.bool(!facts.manifest.is_elsewhere);
+    out.raw(b"}}}");
 }
 
 fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
     out.raw(b",\"result\":{\"supportedVersions\":");
     write_versions(out);
     write_capabilities(out, facts.manifest);
-    write_end(out, facts.manifest, true, true);
+    write_end(out, facts.manifest, true, true, None);
 }
 
 fn write_versions(out: &mut Writer<'_>) {
@@ -561,7 +726,8 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
         // Tools, Output Schema: a tool that has one must give structured content.
         out.raw(b",\"structuredContent\":{}");
     }
-    write_end(out, closing.manifest, received.is_some_and(is_modern), false);
+    let fault = closing.error.map(|kind| (kind, closing.code));
+    write_end(out, closing.manifest, received.is_some_and(is_modern), false, fault);
 }
 
 /// Writes a refusal behind the head of its reply.

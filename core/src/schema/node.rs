@@ -112,6 +112,61 @@ pub struct Keywords {
     pub(super) max_length: Option<usize>,
     pub(super) default: &'static str,
     pub(super) examples: &'static [&'static str],
+    pub(super) one_of: OneOf,
+}
+
+/// One of the texts that an argument may be, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The text.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub description: &'static str,
+}
+
+impl Choice {
+    /// A text, and what it is in a few words.
+    pub const fn new(name: &'static str, description: &'static str) -> Self {
+        Self { name, description }
+    }
+}
+
+/// The texts that an argument may be. None stands for any text.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum OneOf {
+    /// These.
+    Names(&'static [&'static str]),
+    /// These, with descriptions, which the argument's own description goes on with.
+    Described(&'static [Choice]),
+}
+
+impl OneOf {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty, reason = "none are any")]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Names(names) => names.len(),
+            Self::Described(choices) => choices.len(),
+        }
+    }
+
+    /// The texts. `N` is their number; a single one stands there twice.
+    #[doc(hidden)]
+    #[allow(clippy::indexing_slicing, reason = "it is for constants, where it is a compile error")]
+    pub const fn names<const N: usize>(&self) -> [&'static str; N] {
+        let mut names = [""; N];
+        let mut at = 0;
+        while at < N {
+            let place = if at < self.len() { at } else { self.len() - 1 };
+            names[at] = match self {
+                Self::Names(names) => names[place],
+                Self::Described(choices) => choices[place].name,
+            };
+            at += 1;
+        }
+        names
+    }
 }
 
 impl Keywords {
@@ -124,6 +179,7 @@ impl Keywords {
         max_length: None,
         default: "",
         examples: &[],
+        one_of: OneOf::Names(&[]),
     };
 
     /// What the value is.
@@ -168,6 +224,12 @@ impl Keywords {
         Self { examples, ..self }
     }
 
+    /// The texts that the value may be.
+    #[must_use]
+    pub const fn one_of(self, one_of: OneOf) -> Self {
+        Self { one_of, ..self }
+    }
+
     /// What is not said here is as `inner` has it.
     pub(super) const fn over(&self, inner: &Self) -> Self {
         const fn or(text: &'static str, otherwise: &'static str) -> &'static str {
@@ -181,6 +243,7 @@ impl Keywords {
             max_length: if self.max_length.is_some() { self.max_length } else { inner.max_length },
             default: or(self.default, inner.default),
             examples: if self.examples.is_empty() { inner.examples } else { self.examples },
+            one_of: if self.one_of.len() == 0 { inner.one_of } else { self.one_of },
         }
     }
 

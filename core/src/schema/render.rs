@@ -1,6 +1,6 @@
 //! The JSON text of a schema, made by the compiler.
 
-use super::node::{Field, Keywords, Node};
+use super::node::{Field, Keywords, Node, OneOf};
 
 impl Node {
     /// How many bytes of JSON the schema takes.
@@ -161,10 +161,32 @@ impl<const N: usize> Out<N> {
 
     /// What stands in every schema, up to its end. `own` is the type's own description.
     const fn annotations(&mut self, own: &str, said: &Keywords) {
+        self.annotations_with(own, said, 0);
+    }
+
+    /// The same of a number with at most so many digits behind its point; 0 where that is not said.
+    const fn annotations_with(&mut self, own: &str, said: &Keywords, digits: usize) {
         let description = if said.description.is_empty() { own } else { said.description };
-        if !description.is_empty() {
+        let is_described = matches!(said.one_of, OneOf::Described([_, ..]));
+        if !description.is_empty() || digits > 0 || is_described {
             self.name("description");
-            self.quoted(description);
+            self.byte(b'"');
+            self.escaped(description);
+            self.choices(said.one_of);
+            if digits > 0 {
+                let is_sentence = matches!(description.as_bytes(), [.., b'.']);
+                self.raw(match description.as_bytes() {
+                    [] => "at most ",
+                    _ if is_sentence => " At most ",
+                    _ => "; at most ",
+                });
+                self.integer(false, digits as u128);
+                self.raw(if digits == 1 { " digit behind the point" } else { " digits behind the point" });
+                if is_sentence {
+                    self.byte(b'.');
+                }
+            }
+            self.byte(b'"');
         }
         self.keyword("default", said.default);
         if let [first, rest @ ..] = said.examples {
@@ -214,13 +236,14 @@ impl<const N: usize> Out<N> {
             }
             Node::Number { multiple_of, minimum, maximum } => {
                 self.kind("number", nullable);
-                self.keyword("multipleOf", multiple_of);
                 self.keyword("minimum", if said.minimum.is_empty() { minimum } else { said.minimum });
                 self.keyword("maximum", if said.maximum.is_empty() { maximum } else { said.maximum });
-                self.annotations("", said);
+                // Not by `multipleOf`: readers that compute in floats refuse 3.3 as a multiple of 0.1, and others the keyword.
+                self.annotations_with("", said, multiple_of.len().saturating_sub("0.".len()));
             }
             Node::String { min_length, max_length, pattern } => {
                 self.kind("string", nullable);
+                self.one_of(said.one_of, nullable);
                 self.lengths(["minLength", "maxLength"], [*min_length, *max_length], said);
                 if !pattern.is_empty() {
                     self.raw(",\"pattern\":\"");
@@ -272,12 +295,48 @@ impl<const N: usize> Out<N> {
         }
     }
 
+    /// The texts that a string may be.
+    const fn one_of(&mut self, one_of: OneOf, nullable: bool) {
+        let mut at = 0;
+        while at < one_of.len() {
+            self.raw(if at == 0 { ",\"enum\":[" } else { "," });
+            self.quoted(match one_of {
+                OneOf::Names(names) => names[at],
+                OneOf::Described(choices) => choices[at].name,
+            });
+            at += 1;
+        }
+        if at > 0 {
+            self.raw(if nullable { ",null]" } else { "]" });
+        }
+    }
+
+    /// What those texts are: `: A (the first), B (the second)`.
+    const fn choices(&mut self, one_of: OneOf) {
+        let OneOf::Described(mut rest) = one_of else { return };
+        let mut lead = ": ";
+        while let [choice, tail @ ..] = rest {
+            self.raw(lead);
+            self.escaped(choice.name);
+            if !choice.description.is_empty() {
+                self.raw(" (");
+                self.escaped(choice.description);
+                self.byte(b')');
+            }
+            lead = ", ";
+            rest = tail;
+        }
+    }
+
     const fn properties(&mut self, fields: &[Field]) {
         let mut rest = fields;
         let mut required = false;
         let mut first = true;
+        self.raw(",\"properties\":{");
         while let [field, tail @ ..] = rest {
-            self.raw(if first { ",\"properties\":{" } else { "," });
+            if !first {
+                self.byte(b',');
+            }
             self.quoted(field.name);
             self.byte(b':');
             self.node(field.node, &field.keywords, false);
@@ -285,9 +344,7 @@ impl<const N: usize> Out<N> {
             first = false;
             rest = tail;
         }
-        if !first {
-            self.byte(b'}');
-        }
+        self.byte(b'}');
         if required {
             rest = fields;
             first = true;

@@ -5,6 +5,7 @@ use core::fmt;
 use core::future::{Future, Pending, pending, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
+use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
@@ -42,13 +43,25 @@ pub struct Server<'a, 'm, E, S = Pending<()>> {
     log_buffer: &'a mut [u8],
     stop: S,
     send_log: &'a dyn Fn(&[u8]) -> bool,
+    ends_calls: bool,
+    keeps_outputs: bool,
 }
 
 impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
     /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
     pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
         let transport = Transport::Stdio;
-        Self { extension, engine, clock, transport, log_buffer: &mut [], stop: pending(), send_log: &|_| false }
+        Self {
+            extension,
+            engine,
+            clock,
+            transport,
+            log_buffer: &mut [],
+            stop: pending(),
+            send_log: &|_| false,
+            ends_calls: true,
+            keeps_outputs: false,
+        }
     }
 }
 
@@ -70,8 +83,23 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
 
     /// Ends serving when `stop` is ready [default: never]: the call that runs is cancelled, and the safe state is brought about.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, 'm, E, N> {
-        let Self { extension, engine, clock, transport, log_buffer, send_log, .. } = self;
-        Server { extension, engine, clock, transport, log_buffer, stop, send_log }
+        let Self { extension, engine, clock, transport, log_buffer, send_log, ends_calls, keeps_outputs, .. } = self;
+        Server { extension, engine, clock, transport, log_buffer, stop, send_log, ends_calls, keeps_outputs }
+    }
+
+    /// Whether, on [`Transport::Stdio`], a call of a session that began with `initialize` is cut off four seconds after the end of
+    /// input [default: yes]. The safe state is brought about then, and serving ends with the call's reply. Calls in one-shot use end by
+    /// themselves.
+    #[must_use]
+    pub fn end_of_input_ends_calls(self, ends_calls: bool) -> Self {
+        Self { ends_calls, ..self }
+    }
+
+    /// Whether the end or the loss of a session leaves everything as it is [default: no]. A call that is cut off still has its safe
+    /// state.
+    #[must_use]
+    pub fn keep_outputs(self, keeps_outputs: bool) -> Self {
+        Self { keeps_outputs, ..self }
     }
 
     /// Gives each log line to this function first, newline included, while the handler still runs: for transports that can accept
@@ -97,7 +125,7 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
         reader: &mut R,
         writer: &mut W,
     ) -> Result<End, ServeError<R::Error>> {
-        let Self { extension, engine, clock, transport, log_buffer, stop, send_log } = self;
+        let Self { extension, engine, clock, transport, log_buffer, stop, send_log, ends_calls, keeps_outputs } = self;
         let stop = pin!(stop);
         let driver = Driver {
             kind: transport,
@@ -106,11 +134,13 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
             stop: Stop(Cell::new(Some(stop))),
             send_log,
             safety: Cell::new(SafeState::Idle),
+            ends_calls,
+            is_short_lived: Cell::new(false),
             carry: Cell::new(None),
         };
         let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
         let safety = driver.safety.get();
-        let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
+        let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown)) && !keeps_outputs;
         if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
             apart(pin!(extension.safe_state())).await;
         }
@@ -133,6 +163,10 @@ struct Driver<'a> {
     stop: Stop<'a>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
     safety: Cell<SafeState>,
+    /// The end of input ends a call of a session.
+    ends_calls: bool,
+    /// What runs ends soon after the end of input.
+    is_short_lived: Cell<bool>,
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
     carry: Cell<Option<u8>>,
@@ -222,7 +256,10 @@ impl Driver<'_> {
         writer: &mut W,
         fault: &mut Option<ServeError<R::Error>>,
     ) -> Option<bool> {
-        self.safety.set(SafeState::Required);
+        let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
+        self.safety.set(if is_touched { SafeState::Required } else { SafeState::Idle });
+        // A program that nobody hears any more has no time for what it was asked: one-shot use has.
+        self.is_short_lived.set(self.kind == Transport::Stdio && self.ends_calls && engine.is_session_open());
         let Some(Run { work, reply, background }) = engine.run() else { return Some(false) };
         let state = State::default();
         let mut result = Err(Failure::CANCELLED);
@@ -240,9 +277,14 @@ impl Driver<'_> {
                 poll_fn(|task| guard.poll_call(handler.as_mut(), outside.as_mut(), task)).await;
             }
             // At once: a transport whose other end does not read may hold back the reply for any time.
-            if !guard.lost && guard.ran != CallEnd::Ended {
-                let mut safe_state = pin!(extension.safe_state());
-                poll_fn(|task| guard.poll_safe_state(safe_state.as_mut(), outside.as_mut(), task)).await;
+            if !guard.lost && guard.ran != CallEnd::Ended && is_touched {
+                {
+                    let mut safe_state = pin!(extension.safe_state());
+                    poll_fn(|task| guard.poll_safe_state(safe_state.as_mut(), outside.as_mut(), task)).await;
+                }
+                if has_safe_state {
+                    cx.tell_made_safe();
+                }
             }
             state.over.set(true);
             if !guard.lost {
@@ -250,6 +292,7 @@ impl Driver<'_> {
             }
         }
         let stopped = guard.ran == CallEnd::Stopped;
+        let is_made_safe = is_touched && guard.ran != CallEnd::Ended;
         if fault.is_some() {
             return None;
         }
@@ -259,7 +302,10 @@ impl Driver<'_> {
             }
             engine.finish();
         }
-        self.safety.set(if stopped { SafeState::Done } else { SafeState::Idle });
+        self.safety.set(if stopped && is_touched { SafeState::Done } else { SafeState::Idle });
+        if is_made_safe {
+            engine.was_made_safe();
+        }
         engine.complete(&result);
         Some(stopped)
     }
@@ -280,9 +326,12 @@ impl<'d> Driver<'d> {
         self.queue.beats.set(None);
         let mut heart = Heart { received: reply.received, write: phrases.progress, next: None };
         heart.rest(self.clock);
-        Guard { driver: self, deadline, heart, state, result, ran: CallEnd::Stopped, lost: false }
+        Guard { driver: self, deadline, heart, state, result, last: None, ran: CallEnd::Stopped, lost: false }
     }
 }
+
+/// How long a call of a session goes on after the end of input.
+const AFTER_INPUT: Duration = Duration::from_secs(4);
 
 /// What is to be done with the transport.
 enum Io<'i> {
@@ -305,7 +354,10 @@ trait Source {
 /// every call. The blocking driver does without, as its image has no panic for a future that is polled after its end.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
-        Work::Call(call) => extension.call(call, cx).await,
+        Work::Call(mut call) => {
+            cx.prepare(&mut call);
+            extension.call(call, cx).await
+        }
         Work::Event(event) => {
             apart(pin!(extension.on_event(event, cx))).await;
             Ok(Outcome::DONE)
@@ -445,6 +497,8 @@ struct Guard<'g, 'd> {
     heart: Heart<'g>,
     state: &'g State,
     result: &'g mut Result<Outcome, Failure>,
+    /// When the call is cut off, since the input has ended.
+    last: Option<Instant>,
     ran: CallEnd,
     /// What goes on alongside has ended: the connection is lost.
     lost: bool,
@@ -478,6 +532,13 @@ impl Guard<'_, '_> {
             return Poll::Ready(());
         }
         let clock = self.driver.clock;
+        if self.state.ended.get() && self.driver.is_short_lived.get() {
+            let end = *self.last.get_or_insert_with(|| clock.now().after(AFTER_INPUT));
+            if clock.now() >= end {
+                return Poll::Ready(());
+            }
+            clock.wake_at(end, task.waker());
+        }
         if let Some(deadline) = self.deadline {
             clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
         }
@@ -614,6 +675,8 @@ impl Source for Alongside<'_, '_> {
             None => {}
             Some(0) => {
                 self.state.ended.set(true);
+                // When it ends now, is to be found out.
+                self.state.nudged.set(true);
                 self.background.finish();
             }
             Some(_) if self.is_full => self.driver.carry.set(self.extra.first().copied()),

@@ -8,7 +8,7 @@ use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
-use super::{End, ServeError, Transport, write_dropped};
+use super::{End, ServeError, Transport, write_dropped, write_made_safe};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -87,17 +87,26 @@ fn serve_connection<E: Extension, T: Read + Write>(
             },
             Next::Write(end) => write_line(transport, engine.line(end))?,
             Next::Run => {
+                let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
                 let lost = Cell::new(false);
                 let logs = step.reply.reply.phrases().logs;
                 let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
                 let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
                 sink.report_dropped();
-                *cut_off = !safe;
-                sink.result?;
-                if !safe {
+                // A call whose last log could not be written was cut off too.
+                *cut_off = is_touched && (!safe || sink.result.is_err());
+                let is_made_safe = *cut_off && sink.result.is_ok();
+                if is_made_safe {
                     block_on(extension.safe_state(), clock);
                     *cut_off = false;
+                    if has_safe_state {
+                        sink.report_made_safe(clock);
+                    }
+                }
+                sink.result?;
+                if is_made_safe {
+                    engine.was_made_safe();
                 }
                 engine.complete(&result);
             }
@@ -151,7 +160,10 @@ pub(super) async fn run_work<'a, E: Extension>(
     cx: &mut Context<'a>,
 ) -> Result<Outcome, Failure> {
     match work {
-        Work::Call(call) => extension.call(call, cx).await,
+        Work::Call(mut call) => {
+            cx.prepare(&mut call);
+            extension.call(call, cx).await
+        }
         Work::Event(event) => {
             extension.on_event(event, cx).await;
             Ok(Outcome::DONE)
@@ -210,6 +222,12 @@ impl<T: Write> LogSink for Sink<'_, T> {
 }
 
 impl<T: Write> Sink<'_, T> {
+    fn report_made_safe(&mut self, clock: &dyn Clock) {
+        if let Some(length) = write_made_safe(self.memory, self.logs, clock) {
+            self.commit(length);
+        }
+    }
+
     fn report_dropped(&mut self) {
         if self.dropped > 0
             && let Some(length) = write_dropped(self.memory, self.dropped, self.logs)

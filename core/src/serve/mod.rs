@@ -13,9 +13,11 @@ pub mod whole;
 use core::fmt;
 use core::time::Duration;
 
+use crate::clock::Clock;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
+use crate::reply::MADE_SAFE;
 
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
@@ -70,8 +72,20 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
-/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
-const HEARTBEAT: Duration = Duration::from_secs(20);
+/// After how long a caller that wants to hear of a call's progress hears that it goes on. It hears so every five seconds at least.
+const HEARTBEAT: Duration = Duration::from_secs(4);
+
+/// Writes the log line that says that the safe state was brought about; returns its length, or none if there is none.
+fn write_made_safe(memory: &mut [u8], logs: Logs, clock: &dyn Clock) -> Option<usize> {
+    let Logs::Line(write) = logs else {
+        clock.log_out_of_band(Level::Warn, MADE_SAFE);
+        return None;
+    };
+    let mut out = Writer::new(memory);
+    write(&mut out, &Log { level: Level::Warn, message: &MADE_SAFE, data: None, received: None });
+    out.byte(b'\n');
+    out.finish().ok().map(|line| line.len())
+}
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {

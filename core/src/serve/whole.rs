@@ -22,6 +22,7 @@ pub struct Runner<'a> {
     clock: &'a dyn Clock,
     send: &'a dyn Fn(&[u8]),
     memory: &'a mut [u8],
+    touched: Option<&'a Cell<bool>>,
 }
 
 /// How a run ended.
@@ -29,9 +30,9 @@ pub struct Runner<'a> {
 pub enum RunEnd {
     /// The handler has returned.
     Returned,
-    /// Its time was up. The safe state was brought about.
+    /// Its time was up. The safe state was brought about, see [`Runner::touched`].
     Late,
-    /// It was stopped. The safe state was brought about.
+    /// It was stopped. The safe state was brought about, see [`Runner::touched`].
     Stopped,
 }
 
@@ -39,13 +40,22 @@ impl<'a> Runner<'a> {
     /// `send` gets each line of a log or of progress, with its newline, while the handler runs. `memory` is where a line is written: a
     /// longer one than half of it is dropped, and the drop reported.
     pub fn new(clock: &'a dyn Clock, send: &'a dyn Fn(&[u8]), memory: &'a mut [u8]) -> Self {
-        Self { clock, send, memory }
+        Self { clock, send, memory, touched: None }
+    }
+
+    /// Whether something has run for the caller, since the safe state was brought about last, that
+    /// [can change](Exchange::can_change) what the extension has switched on [default: yes]. If not, and what runs cannot, a run that is
+    /// stopped or late changes nothing. What runs is added here, and a safe state that is brought about takes it away.
+    #[must_use]
+    pub fn touched(self, touched: &'a Cell<bool>) -> Self {
+        Self { touched: Some(touched), ..self }
     }
 
     /// Runs what `exchange` hands out until it ends, its time is up, or `stop` is ready, and gives the result to
     /// [`Exchange::complete`]. If `stop` says true, the caller of the operation has cancelled it and gets no reply.
     ///
-    /// A caller that asked for progress hears every 20 seconds that the handler goes on.
+    /// A caller that asked for progress hears every four seconds that the handler goes on. One whose outputs are switched off hears that
+    /// at once, as a log.
     pub async fn run<E: Extension>(
         self,
         extension: &mut E,
@@ -55,7 +65,11 @@ impl<'a> Runner<'a> {
         out: &mut [u8],
         stop: impl Future<Output = bool>,
     ) -> RunEnd {
-        let Self { clock, send, memory } = self;
+        let Self { clock, send, memory, touched } = self;
+        let is_touched = touched.is_none_or(Cell::get) || exchange.can_change(to);
+        if let Some(touched) = touched {
+            touched.set(is_touched);
+        }
         let (result, end, is_cancelled) = {
             let Some(run) = exchange.run(to, message, out) else { return RunEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
@@ -64,8 +78,8 @@ impl<'a> Runner<'a> {
             let done = Cell::new(None);
             let mut sink = Sink { memory: lines, send, done: &done, dropped: 0 };
             let mut next_beat = phrases.progress.map(|_| clock.now().after(HEARTBEAT));
+            let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
             let ended = {
-                let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
                 let mut handler = pin!(run_work(extension, run.work, &mut cx));
                 let mut stop = pin!(stop);
                 let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
@@ -105,6 +119,15 @@ impl<'a> Runner<'a> {
                 })
                 .await
             };
+            if ended.1 != RunEnd::Returned && is_touched {
+                extension.safe_state().await;
+                if let Some(touched) = touched {
+                    touched.set(false);
+                }
+                if to.manifest.has_safe_state {
+                    cx.tell_made_safe();
+                }
+            }
             if sink.dropped > 0
                 && let Some(length) = write_dropped(sink.memory, sink.dropped, phrases.logs)
             {
@@ -112,9 +135,6 @@ impl<'a> Runner<'a> {
             }
             ended
         };
-        if end != RunEnd::Returned {
-            extension.safe_state().await;
-        }
         if is_cancelled {
             exchange.cancel();
         }

@@ -14,7 +14,7 @@ use embedded_io::{ErrorKind, ErrorType};
 use embedded_io_async::{Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{End, ServeError, asynch};
-use rigline::{Clock, Instant};
+use rigline::{Clock, Instant, Manifest};
 
 use super::{FakeClock, MANIFEST, MS, PLAIN, Random, Rig, Setup};
 
@@ -219,22 +219,23 @@ pub struct Session {
     pub stop: Option<u64>,
     /// After how many bytes writing fails.
     pub fails: Option<usize>,
+    pub manifest: &'static Manifest,
 }
 
 impl Session {
     pub fn new(script: Vec<In>) -> Self {
-        Self { setup: PLAIN, script, stop: None, fails: None }
+        Self { setup: PLAIN, script, stop: None, fails: None, manifest: &MANIFEST }
     }
 
     pub fn serve(self) -> Outcome {
-        let Self { setup, script, stop, fails } = self;
+        let Self { setup, script, stop, fails, manifest } = self;
         let clock = Rc::new(FakeClock::with_tick(setup.tick * MS));
         let chance = setup.cuts.map(|(seed, longest)| RefCell::new((Random(seed | 1), longest)));
         let world = World { clock: clock.clone(), parked: RefCell::default(), chance };
         let mut rig = Rig::new(&clock);
         let (mut request, mut reply, mut log) = (vec![0; setup.request], vec![0; setup.reply], vec![0; setup.log]);
         let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(&MANIFEST, memory).unwrap().with_line_ends(setup.ends);
+        let mut engine = Engine::new(manifest, memory).unwrap().with_line_ends(setup.ends);
         let mut reader = Reader { world: &world, script: script.into() };
         let mut writer = Writer { world: &world, output: Vec::new(), lines: Vec::new(), fails };
         let stop = async {

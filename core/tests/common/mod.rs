@@ -21,6 +21,7 @@ use rigline::engine::{Engine, Memory};
 use rigline::exchange::{self, Exchange, Next, Session, Work};
 use rigline::frame::LineEnds;
 use rigline::json::RawJson;
+use rigline::manifest::Effects;
 use rigline::serve::{End, Transport, blocking};
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, LogSink, Manifest, Operation, Outcome,
@@ -43,6 +44,13 @@ pub const MANIFEST: Manifest = Manifest::new("test-rig", "1.2.3").description(AB
     Operation::new("stubborn", Schema::OBJECT),
     Operation::new("data", Schema::OBJECT),
     Operation::new("floats", Schema::OBJECT),
+]);
+
+/// The same with a safe state that switches something off, and with an operation that changes nothing.
+pub const WATCHED: Manifest = Manifest::new("test-rig", "1.2.3").safe_state(true).operations(&[
+    Operation::new("work", Schema::OBJECT),
+    Operation::new("watch", Schema::OBJECT).effects(Effects::READ_ONLY),
+    Operation::new("fail", Schema::OBJECT),
 ]);
 
 /// What happened to the rig, in order.
@@ -126,7 +134,7 @@ impl Extension for Rig {
         let text = args.text.repeat(args.times);
         let result = match operation {
             "say" => cx.done(text.as_str()),
-            "work" => {
+            "work" | "watch" => {
                 for i in 0..args.logs {
                     cx.log(Level::Info, format_args!("log {i} {text}"));
                     if !args.quiet {

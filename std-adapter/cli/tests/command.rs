@@ -23,7 +23,7 @@ fn exit_codes() {
     let error = |code| reply(&format!(r#"\"error\":{{\"code\":{code},\"message\":\"no\"}}"#));
     let table: &[(&[&str], i32, &str)] = &[
         (&["call", "sim", "measure", "channel=3V3"], 0, ""),
-        (&["call", "sim", "measure", "channel=9V9"], 2, "unknown channel `9V9`"),
+        (&["call", "sim", "measure", "channel=9V9"], 2, "is not one of \"3V3\""),
         (&["call", "sim", "measure"], 2, "\"channel\" is a required property"),
         (&["call", "sim", "measure", "channel=3V3", "samples=many"], 2, "samples: \"many\" is not of type \"integer\""),
         (&["call", "sim", "measure", "channel=3V3", "samples=0"], 2, "samples: 0 is less than the minimum of 1"),

@@ -131,7 +131,7 @@ fn tools_are_listed_while_a_call_runs() {
             json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
         server.wait_for_log("waiting for AUX");
-        assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9, "{target}");
+        assert!(names(&server.ask("tools/list", json!({})).0).contains(&"wait_for"), "{target}");
         assert_eq!(server.ask("ping", json!({})).0["result"], json!({}), "{target}");
     }
 }
@@ -140,7 +140,7 @@ fn tools_are_listed_while_a_call_runs() {
 fn i_03_only_what_is_allowed_is_there() {
     let mut server = Server::start(&["mcp", "sim", "--read-only"]);
     let (tools, _) = server.ask("tools/list", json!({}));
-    assert_eq!(names(&tools), ["identify", "measure", "gpio_read", "wait_for", "wait_pin"]);
+    assert_eq!(names(&tools), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"]);
     let (refused, _) = server.ask("tools/call", json!({"name": "power", "arguments": {"rail": "3V3", "on": true}}));
     assert_eq!(refused["error"]["code"], -32602);
     let mut server = Server::start(&["mcp", "sim", "--allow", "measure", "self_test"]);
@@ -541,7 +541,7 @@ fn i_03_an_error_of_the_rig_is_told_from_a_failure_of_the_board() {
     server.ask("ping", json!({}));
     std::fs::write(evals.path("denied"), "").unwrap();
     let (ran, _) = server.ask("tools/call", run_eval(json!({"id": "rails/eval.yaml"})));
-    let outputs = &result(&ran)["structuredContent"];
+    let outputs = &result(&ran)["incompleteOutputs"];
     assert_eq!((&outputs["verdict"], &outputs["status"]), (&json!("rig_error"), &json!("failed")), "{ran}");
     assert_eq!(ran["result"]["isError"], true);
     // The target is gone for calls, too, until it is there again.
@@ -594,7 +594,7 @@ fn i_06_the_end_of_input_and_a_signal_cancel_a_run() {
             while line.get("id").is_none() {
                 line = server.line();
             }
-            let outputs = &result(&line)["structuredContent"];
+            let outputs = &result(&line)["incompleteOutputs"];
             assert_eq!(
                 (&outputs["verdict"], &line["result"]["isError"]),
                 (&json!("cancelled"), &json!(true)),
@@ -612,7 +612,7 @@ fn i_03_evals_are_subject_to_what_is_allowed() {
     let evals = Evals::new();
     let mut server = evals.serve("sim", &["--read-only"]);
     let (tools, _) = server.ask("tools/list", json!({}));
-    assert_eq!(names(&tools), ["identify", "measure", "gpio_read", "wait_for", "wait_pin", "list_evals"]);
+    assert_eq!(names(&tools), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin", "list_evals"]);
     let (refused, _) = server.ask("tools/call", run_eval(json!({"id": "slow"})));
     assert_eq!(refused["error"]["code"], -32602);
     let mut server = evals.serve("sim", &["--allow", "run_eval", "identify"]);
@@ -627,7 +627,6 @@ fn i_03_evals_are_subject_to_what_is_allowed() {
     // Without evals the tools are not there.
     assert!(refusal(&["mcp", "sim", "--allow", "run_eval"]).contains("run_eval"));
     assert!(refusal(&["mcp", "sim", "--evals", "/nowhere/at/all"]).contains("--evals /nowhere/at/all"));
-    assert!(refusal(&["mcp", "http://127.0.0.1:1", "--evals", &evals.path("evals")]).contains("http"));
     // A target with a tool of that name: neither hides the other.
     let script = evals.path("clash.sh");
     let hello = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "clash", "version": "1.0.0"}}});
@@ -981,7 +980,7 @@ fn tools_of_a_server_of_lines_have_types_and_annotations() {
         let target = line.trim().rsplit(' ').next().unwrap().to_owned();
         let mut bridge = Server::start(&["mcp", &target, "--read-only"]);
         let (listed, _) = bridge.ask("tools/list", json!({}));
-        assert_eq!(names(&listed), ["identify", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
+        assert_eq!(names(&listed), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
         let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
         assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{words:?}: {measured}");
         drop(bridge);
@@ -1077,15 +1076,15 @@ fn i_03_clients_learn_what_there_is_while_a_call_runs() {
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(http.legacy("initialize", hello).json()["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 9);
+    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 11);
     assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
     let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
-    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 9);
+    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 11);
     for params in [json!({"name": "no_such"}), json!({"name": 5}), json!({})] {
         assert_eq!(http.legacy("tools/call", params.clone()).json()["error"]["code"], -32602, "{params}");
     }
     let batch = "[{\"jsonrpc\":\"2.0\",\"id\":1,\r\n\"method\":\"tools/list\"}]";
-    assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), 9);
+    assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), 11);
     assert!(started.elapsed() < PATIENCE / 2, "it waited for the call");
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
     assert_eq!(http.raw("POST", &[], &cancelled.to_string()).status, 202);

@@ -665,7 +665,7 @@ fn any_target_behind_both_protocols() {
     let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
     let board = format!("exec:{RIGLINE} rig");
     for (target, operation, is_typed) in
-        [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", false), (&old, "look", false)]
+        [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", true), (&old, "look", false)]
     {
         let argument = if operation == "measure" { "channel=3V3" } else { "x=1" };
         for protocol in ["amplifier", "namel3ss"] {
@@ -875,8 +875,9 @@ fn calls_and_their_exit_codes() {
         (&["call", &list, "go", "--protocol", "amplifier", "--expect-version", ">=2"], 3, "version 1.2.0 is not in"),
         (&["call", &list, "go", "--protocol", "amplifier"], 0, ""),
         (&["call", "http://127.0.0.1:9/", "go", "--protocol", "amplifier"], 3, "cannot connect"),
-        (&["call", "http://127.0.0.1:9/", "go"], 2, "--protocol amplifier"),
-        (&["describe", "http://127.0.0.1:9/"], 2, "--protocol amplifier"),
+        (&["call", "http://127.0.0.1:9/", "go", "--protocol", "gevals"], 2, "--protocol amplifier"),
+        (&["call", "http://127.0.0.1:9/", "go"], 3, "cannot connect"),
+        (&["describe", "http://127.0.0.1:9/"], 3, "cannot connect"),
         (&["call", "sim", "identify", "--protocol", "namel3ss"], 0, ""),
         (&["call", &tool, "go", "--protocol", "namel3ss"], 1, "KeyError: x"),
         (&["call", &crash, "go", "--protocol", "namel3ss"], 3, "boom"),
@@ -895,7 +896,7 @@ fn calls_and_their_exit_codes() {
         (&["describe", "sim", "--protocol", "namel3ss"], 2, "cannot describe itself"),
         (&["describe", &project, "--protocol", "namel3ss"], 0, ""),
         (&["call", &project, "T", "--protocol", "namel3ss"], 2, "there is \"t\""),
-        (&["call", "sim", "identify", "--events", &events], 2, "--events goes with --protocol amplifier"),
+        (&["call", "sim", "x", "--protocol", "gevals", "--events", &events], 2, "goes with --protocol amplifier"),
         (
             &["call", "sim", "identify", "--protocol", "amplifier", "--trace", "t"],
             2,
@@ -907,7 +908,7 @@ fn calls_and_their_exit_codes() {
             "--phase goes with --protocol gevals",
         ),
         (&["serve", "sim"], 2, "use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol"),
-        (&["serve", "sim", "--tcp", "0", "--protocol", "amplifier"], 2, "use --http"),
+        (&["serve", "exec:false", "--tcp", "0", "--protocol", "namel3ss"], 2, "use --http"),
         (
             &["serve", "sim", "--http", "0", "--protocol", "gevals"],
             2,

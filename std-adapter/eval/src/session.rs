@@ -7,15 +7,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rigline::{Level, Phase};
+use rigline::json::Json;
+use rigline::{FailureKind, Level, Phase};
+use tokio::sync::Mutex;
 
 use super::verdict::Cause;
 use rigline_host::by_schema::{Schema, spelled};
+use rigline_host::choose::{self, Chosen, Need};
+use rigline_host::client::{
+    self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description, Part,
+};
 use rigline_host::ports::Roots;
+use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::wire;
-use rigline_host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
+use rigline_host::{Agent, CallContext, EventKind, HostError, JsonObject, Listener, Manifest, Options};
 
 /// A future on the heap.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -62,7 +69,11 @@ pub trait Session: Send + Sync {
     fn schema(&self, operation: &str) -> Option<Schema>;
     /// All operations with their schemas; empty if the target has not described itself.
     fn operations(&self) -> Vec<(String, Schema)>;
-    /// Ends the running call at once, and opens a new session.
+    /// The title of the target's protocol, if that does not carry this part of a call or of a session.
+    fn lacks(&self, _part: Part) -> Option<&'static str> {
+        None
+    }
+    /// Ends the running call at once. The next one begins in a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Who answers.
     fn rig(&self) -> Rig;
@@ -118,7 +129,7 @@ pub struct Rig {
     pub serial_number: Option<String>,
 }
 
-/// Sessions of a [`Host`].
+/// Sessions with targets.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
     /// The program that `sim` starts: see [`Options::sim_program`].
@@ -153,15 +164,21 @@ impl Connect for Hosts {
             options.is_alone = true;
             options.working_dir = folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned);
             options.sim_program.clone_from(&self.sim_program);
-            let host = Host::connect(&target, options)
-                .await
-                .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
-            if let Some(recorder) = &self.recorder {
-                host.identify(recorder).await;
+            if self.recorder.is_some() && matches!(target, Target::Http(_)) {
+                return Err(Unreached::new("what passes over HTTP is not recorded"));
             }
-            Ok(Box::new(Open::new(host, &target)) as Box<dyn Session>)
+            let asked = choose::connect(&target, ClientOptions::new(options), None, Need::Context).await?;
+            let open = Open::new(asked, &target, self.recorder.as_deref()).await?;
+            Ok(Box::new(open) as Box<dyn Session>)
         })
     }
+}
+
+/// Opens a session with a target, without a folder and a recording.
+pub async fn open(target: &Target, settings: Option<JsonObject>, log: OnLog) -> Result<Box<dyn Session>, ClientError> {
+    let options = ClientOptions::new(session_options(settings, log));
+    let asked = choose::connect(target, options, None, Need::Context).await?;
+    Ok(Box::new(Open::new(asked, target, None).await?))
 }
 
 /// Opens a session over a connection of the caller's own.
@@ -171,9 +188,9 @@ pub async fn over(
     settings: Option<JsonObject>,
     log: OnLog,
 ) -> Result<Box<dyn Session>, Unreached> {
-    let host = Host::over(dialer, session_options(settings, log)).await;
-    let host = host.map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
-    Ok(Box::new(Open::new(host, target)) as Box<dyn Session>)
+    let options = ClientOptions::new(session_options(settings, log));
+    let asked = choose::over(dialer, target, options, Need::Context).await?;
+    Ok(Box::new(Open::new(asked, target, None).await?))
 }
 
 fn session_options(settings: Option<JsonObject>, log: OnLog) -> Options {
@@ -213,36 +230,46 @@ fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String 
     }
 }
 
-/// The operations that a target has, with their schemas.
-pub fn operations(host: &Host) -> Vec<(String, Schema)> {
-    let manifest = host.describe();
-    manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect()
-}
-
 struct Open {
-    host: Host,
+    /// Calls take turns.
+    client: Mutex<Box<dyn Client>>,
+    protocol: &'static Protocol,
+    lacks: Vec<Part>,
+    manifest: Manifest,
     rig: Rig,
 }
 
+impl From<ClientError> for Unreached {
+    fn from(error: ClientError) -> Self {
+        Self { text: error.to_string(), is_timeout: error.is_timeout() }
+    }
+}
+
 impl Open {
-    fn new(host: Host, target: &Target) -> Self {
-        let manifest = host.describe();
+    async fn new(chosen: Chosen, target: &Target, recorder: Option<&Recorder>) -> Result<Self, ClientError> {
+        let mut chosen = chosen;
+        let manifest = match chosen.client.describe(None, Options::default().start_timeout).await? {
+            Description::Manifest(described) => described.manifest,
+            Description::Page(_) => return Err(ClientError::usage(format!("{target} does not list its operations"))),
+        };
+        if let Some(recorder) = recorder {
+            client::identify(recorder, &mut *chosen.client, &manifest).await;
+        }
         let rig = Rig {
             name: manifest.name.clone(),
             version: manifest.version.clone(),
             serial_number: serial_number(target),
             target: target.to_string(),
         };
-        Self { host, rig }
+        let lacks = Part::ALL.into_iter().filter(|part| !chosen.carries(*part)).collect();
+        let Chosen { client, protocol } = chosen;
+        Ok(Self { client: Mutex::new(client), protocol, lacks, manifest, rig })
     }
-}
 
-impl Open {
     /// The operation's own name, in whichever spelling it was written.
-    fn named(&self, operation: &str) -> Option<String> {
-        let manifest = self.host.describe();
-        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        spelled(operation, &names).ok().flatten().map(str::to_owned)
+    fn named(&self, operation: &str) -> Option<&str> {
+        let names: Vec<&str> = self.manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        spelled(operation, &names).ok().flatten()
     }
 }
 
@@ -254,17 +281,31 @@ fn serial_number(target: &Target) -> Option<String> {
 }
 
 /// The cause of an operation's failure: the board, the rig or the eval.
-fn cause(outcome: &Outcome) -> Cause {
-    match outcome {
-        Outcome::Refused(error) => match error.code {
-            // An operation's own time limit: what it waited for did not come.
-            Some(-32001) => Cause::Board,
-            Some(-32602) => Cause::Eval,
-            _ => Cause::Rig,
-        },
-        Outcome::Invalid(_) => Cause::Rig,
-        _ => Cause::Board,
+fn cause(failure: &CallFailure, is_described: bool) -> Cause {
+    match failure.kind {
+        _ if failure.is_invalid => Cause::Rig,
+        // An operation's own time limit: what it waited for did not come.
+        FailureKind::Failed | FailureKind::Timeout => Cause::Board,
+        FailureKind::BadArguments => Cause::Eval,
+        // One that it describes and refuses is its own fault.
+        FailureKind::UnknownOperation if !is_described => Cause::Eval,
+        _ => Cause::Rig,
     }
+}
+
+/// The outputs as texts: strings as they are, and of everything else its JSON text, digits and all. What is there beside the outputs, such as
+/// images, is one more.
+fn texts(outcome: &CallOutcome) -> Vec<(String, String)> {
+    let plain = |json: String| match Json::parse(json.as_bytes()).ok().and_then(|json| json.text()) {
+        Some(text) => text.to_string(),
+        None => json,
+    };
+    let mut outputs: Vec<_> = outcome.members().into_iter().map(|(name, json)| (name, plain(json))).collect();
+    let blocks: Vec<&str> = outcome.blocks().collect();
+    if !blocks.is_empty() && outputs.iter().all(|(name, _)| name != "content") {
+        outputs.push(("content".to_owned(), format!("[{}]", blocks.join(","))));
+    }
+    outputs
 }
 
 impl Session for Open {
@@ -273,47 +314,54 @@ impl Session for Open {
             workdir: Some(call.workdir.to_owned()),
             phase: call.phase,
             env: call.env.clone(),
-            timeout: call.timeout,
+            timeout: None,
             agent: call.agent.map(|(prompt, output)| Agent { prompt: prompt.to_owned(), output: output.to_owned() }),
         };
         Box::pin(async move {
             let started = Instant::now();
-            let operation = self.named(call.operation).unwrap_or_else(|| call.operation.to_owned());
-            let called = self.host.call_json(&operation, &call.args, context).await;
-            let result = match called {
+            let named = self.named(call.operation);
+            let request = CallRequest {
+                operation: named.unwrap_or(call.operation).to_owned(),
+                args: call.args.clone(),
+                timeout: call.timeout,
+                session_id: None,
+                context: Some(Box::new(context)),
+            };
+            let outcome = match self.client.lock().await.call(&request).await {
+                Ok(outcome) => outcome,
                 // The call is over, so the session goes on.
-                Err(error @ HostError::Late { .. }) => {
+                Err(ClientError::Host(error @ HostError::Late { .. })) => {
                     let failure = Some(error.to_string());
                     return Ok(Answer { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
                 }
-                called => called.map_err(|error| why(&error, call.timeout, started.elapsed()))?,
+                Err(ClientError::Host(error)) => return Err(why(&error, call.timeout, started.elapsed())),
+                Err(error) => return Err(error.to_string()),
             };
-            let failure = match &result.outcome {
-                Outcome::Success => None,
-                _ => Some(result.to_string()),
-            };
-            let cause = match &result.outcome {
-                // One that it describes and refuses is its own fault.
-                Outcome::Refused(error) if error.code == Some(-32601) && self.schema(call.operation).is_none() => {
-                    Cause::Eval
-                }
-                outcome => cause(outcome),
-            };
-            Ok(Answer { failure, cause, message: result.message, outputs: result.outputs })
+            let cause = outcome.failure.as_ref().map(|failure| cause(failure, named.is_some())).unwrap_or_default();
+            let failure = outcome.failure.as_ref().map(ToString::to_string);
+            let outputs = texts(&outcome);
+            Ok(Answer { failure, cause, message: outcome.message, outputs })
         })
     }
 
     fn schema(&self, operation: &str) -> Option<Schema> {
-        let name = self.named(operation)?;
-        self.host.describe().operation(&name).map(|operation| Schema::read(&operation.params_text))
+        let operation = self.manifest.operation(self.named(operation)?)?;
+        Some(Schema::read(&operation.params_text))
     }
 
     fn operations(&self) -> Vec<(String, Schema)> {
-        operations(&self.host)
+        self.manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect()
+    }
+
+    fn lacks(&self, part: Part) -> Option<&'static str> {
+        self.lacks.contains(&part).then_some(self.protocol.title)
     }
 
     fn cancel(&self) -> Pending<'_, Result<(), String>> {
-        Box::pin(async move { self.host.cancel().await.map_err(|error| error.to_string()) })
+        Box::pin(async move {
+            self.client.lock().await.cancel().await;
+            Ok(())
+        })
     }
 
     fn rig(&self) -> Rig {
@@ -321,6 +369,6 @@ impl Session for Open {
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {
-        Box::pin(async move { drop(self.host.shutdown().await) })
+        Box::pin(async move { drop(self.client.into_inner().close().await) })
     }
 }

@@ -20,6 +20,7 @@ pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use rigline_host::by_schema::{Schema, fit};
+use rigline_host::client::Part;
 use rigline_std::sync::lock;
 
 /// The time limit of a cleanup step that sets none.
@@ -205,6 +206,12 @@ impl Worker {
         let (preflight, mut doubts) = of_tasks(spec, spec.health.as_slice(), &operations);
         let (tasks, more) = of_tasks(spec, &spec.tasks, &operations);
         doubts.extend(more);
+        let (mut preflight, tasks) = (preflight, tasks);
+        if let Some(session) = &self.session {
+            let (lacking, more) = lacking(spec, self.context.executor, |part| session.lacks(part));
+            preflight.extend(lacking);
+            doubts.extend(more);
+        }
         Mistakes { preflight, tasks, doubts }
     }
 
@@ -496,6 +503,29 @@ impl Worker {
         steps.push(record);
         why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
     }
+}
+
+/// What the eval has for the target, and the target's protocol does not carry: what was asked for, and what steps are called without.
+fn lacking(spec: &Spec, executor: Executor, lacks: impl Fn(Part) -> Option<&'static str>) -> (Vec<Fault>, Vec<Fault>) {
+    let config = &spec.config;
+    let has_phases = || spec.tasks.iter().flat_map(|task| &task.steps).any(|step| step.phase != Phase::default());
+    let is_for_calls = executor != Executor::Command;
+    let needs = [
+        (Part::Config, config.settings.is_some(), true),
+        // The agent's command has them, too.
+        (Part::Env, !config.env.is_empty(), is_for_calls),
+        (Part::Context, has_phases() || spec.tasks.iter().any(|task| task.prompt.is_some()), false),
+    ];
+    let (mut faults, mut doubts) = (Vec::new(), Vec::new());
+    for (part, _, is_asked_for) in needs.into_iter().filter(|(_, is_there, _)| *is_there) {
+        let Some(protocol) = lacks(part) else { continue };
+        let text = format!("the target is asked by {protocol}, which does not carry {}", part.name());
+        let text = if is_asked_for { text } else { format!("{text}: operations are called without") };
+        let file = spec.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let fault = Fault { text, path: spec.path.clone(), file, line: None };
+        if is_asked_for { faults.push(fault) } else { doubts.push(fault) }
+    }
+    (faults, doubts)
 }
 
 /// The answer of a mock agent: the prompt, and the texts that the graders search.

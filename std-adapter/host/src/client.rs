@@ -18,7 +18,8 @@ use rigline::manifest::Kind as ModuleKind;
 use serde_json::Value;
 
 use crate::files;
-use crate::host::{HostError, Manifest, Options};
+use crate::host::{CallContext, HostError, Manifest, Operation, Options};
+use crate::record::Recorder;
 use crate::target::Target;
 use rigline_std::sync::lock;
 
@@ -39,6 +40,11 @@ pub trait Client: Send {
 
     /// Runs an operation. The operation's own failure is in the [`CallOutcome`].
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>>;
+
+    /// What the other end carries in addition to what its protocol does: known once it has been described.
+    fn carries_more(&self) -> &'static [Part] {
+        &[]
+    }
 
     /// Why the record of the call that the caller asked for is not whole, if it is not.
     fn record_fault(&mut self) -> Option<String> {
@@ -63,12 +69,18 @@ pub trait Client: Send {
         self.cancel()
     }
 
+    /// Ends the session as a loss does, so that the extension brings about its safe state, and the connection.
+    fn abandon(self: Box<Self>) -> Pending<'static, ()> {
+        let closing = self.close();
+        Box::pin(async move { drop(closing.await) })
+    }
+
     /// Ends the session and the connection. Returns what was wrong about the end, in words.
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>>;
 }
 
 /// How a client is made.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
     /// The connection's options.
@@ -95,6 +107,66 @@ pub struct CallRequest {
     pub timeout: Option<Duration>,
     /// The session that the call belongs to, in protocols that have such.
     pub session_id: Option<String>,
+    /// The part of a task that the call is, in protocols that have such. Its own time limit does not count.
+    pub context: Option<Box<CallContext>>,
+}
+
+/// What only some protocols carry, to an extension or from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Settings of the extension's own, with which a session begins.
+    Config,
+    /// The part of a task that a call is, the task's directory, and the agent's prompt and answer.
+    Context,
+    /// Environment variables of a task.
+    Env,
+    /// The time limit of a call, which the extension keeps.
+    TimeLimit,
+    /// The session that a call belongs to.
+    Session,
+    /// Outputs of any type. Else each is a string.
+    Types,
+    /// Images, sounds and resources.
+    Blocks,
+    /// Logs while a call runs.
+    Logs,
+    /// What kind of failure it was.
+    FailureKinds,
+    /// Failure codes of an operation's own.
+    OwnCodes,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 10] = [
+        Self::Config,
+        Self::Context,
+        Self::Env,
+        Self::TimeLimit,
+        Self::Session,
+        Self::Types,
+        Self::Blocks,
+        Self::Logs,
+        Self::FailureKinds,
+        Self::OwnCodes,
+    ];
+
+    /// The words for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "the extension's configuration",
+            Self::Context => "the phase, the workdir and the agent's answer",
+            Self::Env => "environment variables",
+            Self::TimeLimit => "time limits",
+            Self::Session => "sessions of calls",
+            Self::Types => "the types of outputs",
+            Self::Blocks => "images, audio and resources",
+            Self::Logs => "logs",
+            Self::FailureKinds => "kinds of failures",
+            Self::OwnCodes => "codes of an operation's own",
+        }
+    }
 }
 
 /// What an extension says about itself.
@@ -315,6 +387,30 @@ impl From<HostError> for ClientError {
     fn from(error: HostError) -> Self {
         Self::Host(error)
     }
+}
+
+/// Adds the identity of an extension to a recording: its name and version, and the outputs of its operation `identify`, if it has one that
+/// needs no arguments. It has 2 s to answer that.
+pub async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
+    let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
+    if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
+        let request = CallRequest {
+            operation: "identify".to_owned(),
+            args: "{}".to_owned(),
+            timeout: Some(Duration::from_secs(2)),
+            ..CallRequest::default()
+        };
+        match client.call(&request).await {
+            Ok(answer) => {
+                rig["identity"] = serde_json::from_str(&answer.outputs).unwrap_or_default();
+                if let Some(failure) = &answer.failure {
+                    rig["error"] = failure.to_string().into();
+                }
+            }
+            Err(error) => rig["error"] = error.to_string().into(),
+        }
+    }
+    recorder.rig(rig);
 }
 
 /// A file to which the record of a call is appended. An error of the file is reported later, and does not replace the

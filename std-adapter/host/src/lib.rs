@@ -21,6 +21,8 @@ pub mod amplifier;
 pub mod by_schema;
 pub mod check;
 #[doc(hidden)]
+pub mod choose;
+#[doc(hidden)]
 pub mod client;
 #[doc(hidden)]
 pub mod files;

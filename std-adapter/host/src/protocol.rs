@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::client::{ClientFactory, ProtocolOption};
+use crate::client::{ClientFactory, Part, ProtocolOption};
 use crate::traffic::Reading;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
@@ -19,9 +19,9 @@ pub struct Protocol {
     pub lines: Option<&'static rigline::protocol::Protocol>,
     /// Whether all of standard input is one request, on however many lines.
     pub is_single_document: bool,
-    /// Whether a session begins with settings of the extension's own.
-    pub has_config: bool,
-    /// The request that begins such a session, with these settings, as a line without its end.
+    /// What it carries beside an operation's name, its arguments and its result.
+    pub carries: &'static [Part],
+    /// The request that begins a session with settings of the extension's own, as a line without its end.
     pub configuration: Option<fn(&str) -> String>,
     /// The session that a call belongs to, in protocols in which calls name one.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
@@ -29,8 +29,6 @@ pub struct Protocol {
     pub has_manifest: bool,
     /// Connects to an extension.
     pub client: Option<ClientFactory>,
-    /// Whether the relay may ask other programs by this protocol, and when.
-    pub relay: Relaying,
     /// Whether the proxy serves it to clients over TCP and on standard input and output.
     pub has_proxy: bool,
     /// How its lines are described to people.
@@ -43,18 +41,6 @@ pub struct Protocol {
     pub options: &'static [ProtocolOption],
 }
 
-/// Whether and when the relay asks by a protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Relaying {
-    /// Never.
-    No,
-    /// If the other end answers it: results keep their types. It is also the one for HTTP.
-    First,
-    /// If the other end does not answer the first one.
-    Fallback,
-}
-
 impl Protocol {
     /// A protocol of that name that has nothing yet.
     pub const fn new(name: &'static str, title: &'static str) -> Self {
@@ -63,18 +49,22 @@ impl Protocol {
             title,
             lines: None,
             is_single_document: false,
-            has_config: false,
+            carries: &[],
             configuration: None,
             session_id: None,
             has_manifest: false,
             client: None,
-            relay: Relaying::No,
             has_proxy: false,
             reading: None,
             http: None,
             check: None,
             options: &[],
         }
+    }
+
+    /// Whether it carries this.
+    pub fn carries(&self, part: Part) -> bool {
+        self.carries.contains(&part)
     }
 }
 

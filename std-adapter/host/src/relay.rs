@@ -1,9 +1,8 @@
 //! A remote extension as a local one, so that any protocol and any transport can serve it.
 //!
 //! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a device, a server. The other
-//! end is asked by Amplifier's protocol if it answers that, as rigline's own extensions do: then results keep their types, and
-//! failures their codes and details. Else it is asked by gevals, whose outputs are strings. An HTTP target is asked by
-//! Amplifier's protocol.
+//! end is asked as [`choose`] has it: for a server of MCP by MCP if it answers that, else by Amplifier's protocol if it answers that, as rigline's
+//! own extensions do: then results keep their types, and failures their codes. Else it is asked by gevals, whose outputs are strings.
 //!
 //! Arguments that break an operation's schema are refused here, and not sent. A decimal that namel3ss writes as a string is sent as a
 //! number where the schema wants one.
@@ -13,7 +12,8 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
-//! end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session properly,
+//! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
+//! the end, so is that at the other end, which then brings about its safe state. When a relay is dropped it ends its session properly,
 //! and waits for that.
 //!
 //! ```no_run
@@ -44,16 +44,14 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
-use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
+use crate::choose::{self, Need};
+use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Described, Description, Part};
 use crate::host::{Event, EventKind, Log, Options};
 use crate::lines::on_one_line;
-use crate::protocol::{Protocol, Relaying};
+use crate::protocol::Protocol;
 use crate::protocols;
 use crate::target::Target;
 use rigline_std::sync::lock;
-
-/// How long the first protocol is tried before the fallback.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a description may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -71,6 +69,8 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    /// A call did not end by itself.
+    was_cut_off: bool,
     /// Logs for the caller.
     logs: mpsc::UnboundedReceiver<Log>,
 }
@@ -105,6 +105,8 @@ enum Job {
     },
     /// To end the connection, until there is a call again.
     Release(oneshot::Sender<()>),
+    /// The same, as a loss does, so that the other end brings about its safe state.
+    Abandon(oneshot::Sender<()>),
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
@@ -245,7 +247,7 @@ impl Relay {
             runtime.shutdown_background();
         })?;
         told.recv().map_err(io::Error::other)??;
-        Ok(Self { known, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+        Ok(Self { known, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), was_cut_off: false, logs })
     }
 
     /// Why the other end is not there, if it is not: only of a relay that [watches](Self::watch).
@@ -455,11 +457,13 @@ impl Extension for Relay {
         let limit = left.map_or(Duration::ZERO, |left| {
             left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
         });
+        self.was_cut_off = true;
         let request = CallRequest {
             operation: call.operation().to_owned(),
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
+            context: None,
         };
         while self.logs.try_recv().is_ok() {
             // It was about a call that was given up.
@@ -481,6 +485,7 @@ impl Extension for Relay {
             }
             answer
         };
+        self.was_cut_off = false;
         for (name, value) in &outputs {
             // The other end may have written it on many lines.
             let mut value = value.clone().into_bytes();
@@ -504,12 +509,26 @@ impl Extension for Relay {
         }
     }
 
+    /// The other end has its own: a call that was cut off was cancelled there, and a session that ends here is lost there.
+    async fn safe_state(&mut self) {
+        if std::mem::take(&mut self.was_cut_off) {
+            return;
+        }
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = &self.jobs
+            && jobs.send(Job::Abandon(done)).await.is_ok()
+        {
+            let _ = told.await;
+        }
+    }
+
     async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
         let request = CallRequest {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
             timeout: Some(EVENT_TIMEOUT),
             session_id: event.session_id().value().map(|id| id.to_string()),
+            context: None,
         };
         if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
@@ -555,6 +574,13 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
                     let _ = upstream.close().await;
                 }
                 is_released = true;
+                let _ = done.send(());
+                continue;
+            }
+            Some(Job::Abandon(done)) => {
+                if let Some(upstream) = open.take() {
+                    upstream.abandon().await;
+                }
                 let _ = done.send(());
                 continue;
             }
@@ -660,47 +686,21 @@ async fn look_for<F: Future<Output = Result<(Box<dyn Client>, Described), RelayE
     }
 }
 
-/// Connects to the other end, by the protocol that it answers.
+/// Connects to the other end, by the protocol that it answers. `wanted` is what the relay serves.
 async fn connect(
     target: &Target,
     options: Options,
     wanted: Option<&'static Protocol>,
 ) -> Result<(Box<dyn Client>, Described), RelayError> {
-    let client_of = |protocol: Option<&'static Protocol>| protocol.and_then(|protocol| protocol.client);
-    let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying).copied();
-    let first = client_of(asking(Relaying::First));
-    let is_http = matches!(target, Target::Http(_));
-    // Only the fallback has a config.
-    let tried = if options.config.is_none() { [client_of(wanted), first.filter(|_| !is_http)] } else { [None; 2] };
-    for connect in tried.into_iter().flatten() {
-        if let Some(found) = try_first(connect, target, &options).await {
-            return Ok(found);
-        }
+    let need = if wanted.is_some() { Need::Types } else { Need::Session };
+    let has_config = options.config.is_some();
+    let mut chosen = choose::connect(target, ClientOptions::new(options), None, need).await?;
+    let described = described(&mut *chosen.client, DESCRIBE_TIMEOUT).await?;
+    if has_config && !chosen.carries(Part::Config) {
+        let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
+        return Err(ClientError::usage(text).into());
     }
-    let Some(connect) = first.filter(|_| is_http).or_else(|| client_of(asking(Relaying::Fallback))) else {
-        return Err(ClientError::usage("no protocol for targets is built in").into());
-    };
-    let mut client = connect(target, ClientOptions::new(options)).await?;
-    let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
-    Ok((client, described))
-}
-
-/// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
-/// for what can be waited for.
-async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Box<dyn Client>, Described)> {
-    let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
-    let limit = FIRST_TIMEOUT.min(options.start_timeout);
-    // A board may be booting when the first line comes.
-    let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
-    for _ in 0..tries {
-        match described(&mut *client, limit / tries).await {
-            Ok(described) => return Some((client, described)),
-            Err(error) if error.is_timeout() => {}
-            Err(_) => break,
-        }
-    }
-    client.cancel().await;
-    None
+    Ok((chosen.client, described))
 }
 
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
@@ -784,6 +784,7 @@ fn lasting(described: &Described) -> &'static Manifest {
     let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
     lasting.version = version;
     lasting.description = leak(manifest.description.clone());
+    lasting.is_elsewhere = true;
     lasting.has_safe_state = manifest.raw["safeState"] == true;
     Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
 }

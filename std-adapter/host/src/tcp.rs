@@ -174,7 +174,14 @@ impl Server {
         extension: E,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let settings = Settings { protocols, is_pinned: false, limits: (LINE, LINE), most: REQUESTS };
+        let settings = Settings {
+            protocols,
+            is_pinned: false,
+            limits: (LINE, LINE),
+            most: REQUESTS,
+            keeps_outputs: false,
+            idle: None,
+        };
         let (queue, working) = Queue::over(extension, settings, clock);
         let queue = Arc::new(queue);
         let mut working = pin!(working);
@@ -201,7 +208,8 @@ async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
     let request = protocols::ALL.iter().find_map(|protocol| protocol.configuration);
     let request = request.map(|request| request(config)).unwrap_or_default();
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    let asker = Asker { client: &Client::of_process(), session: None, cancels: true };
+    let asker =
+        Asker { client: &Client::of_process(), session: None, cancels: true, wants_logs: false, identity: None };
     let reply = match queue.receive(request.into_bytes(), &asker) {
         Received::Reply(reply) => reply,
         Received::Waits(mut incoming) => loop {

@@ -215,8 +215,14 @@ pub struct Options {
     read_timeout: Duration,
     stop_timeout: Duration,
     requires: bool,
+    pub(crate) keeps_outputs: bool,
+    pub(crate) idle: Option<Duration>,
     guard: Guard,
 }
+
+/// After how long without a request the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if
+/// nothing else is said: ten minutes.
+pub const IDLE: Duration = Duration::from_secs(600);
 
 impl Options {
     /// For the hosts of a protocol.
@@ -232,6 +238,8 @@ impl Options {
             read_timeout: Duration::from_secs(10),
             stop_timeout: Duration::from_secs(35),
             requires: true,
+            keeps_outputs: false,
+            idle: Some(IDLE),
             guard: Guard::default(),
         }
     }
@@ -285,6 +293,18 @@ impl Options {
     /// yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
+    }
+
+    /// Whether outputs stay on when the last session ends, when no client is heard of any more, and when the server stops
+    /// [default: no]. A call that is cancelled has its safe state all the same.
+    pub fn keep_outputs(self, keep: bool) -> Self {
+        Self { keeps_outputs: keep, ..self }
+    }
+
+    /// In MCP, the safe state is brought about when no request came for so long [default: [`IDLE`]]; never with none. The next reply to a
+    /// client that had switched something on says so.
+    pub fn idle(self, idle: Option<Duration>) -> Self {
+        Self { idle, ..self }
     }
 
     /// Only requests with `Authorization: Bearer TOKEN` are answered.
@@ -392,6 +412,8 @@ impl Server {
             is_pinned: true,
             limits: (options.request_limit, options.reply_limit),
             most: options.queue,
+            keeps_outputs: options.keeps_outputs,
+            idle: options.idle,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
         let state = Arc::new(Service {
@@ -413,6 +435,7 @@ impl Server {
             }
         };
         let (result, finish) = front.serve(listeners, router(&state), ending).await;
+        state.queue.end_listeners();
         let _ = tokio::time::timeout(options.stop_timeout, finish).await;
         state.queue.close();
         if result.is_ok() {
@@ -557,7 +580,7 @@ fn router(service: &Arc<Service>) -> Router {
         };
         let methods = match endpoint {
             // Only it knows what can be deleted.
-            Endpoint::Function(_) => post(answer).delete(answer),
+            Endpoint::Function(_) => post(answer).delete(answer).get(answer),
             _ => post(answer),
         };
         router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
@@ -648,7 +671,7 @@ impl Service {
     }
 
     async fn ask(&self, message: Vec<u8>, client: Client) -> Response {
-        let asker = Asker { client: &client, session: None, cancels: false };
+        let asker = Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None };
         let mut reply = match self.queue.receive(message, &asker) {
             Received::Reply(reply) | Received::StaysOpen(reply) => reply,
             Received::Full => return self.full(),

@@ -1,18 +1,24 @@
 //! Streamable HTTP, of both eras (Base Protocol, Transports).
 //!
-//! One path takes `POST`, and `DELETE` of a session; anything else is 405, since nothing here is sent without a request. A request is of the
+//! One path takes `POST`, and `GET` and `DELETE` of a session; anything else is 405. A request is of the
 //! modern era if its `_meta` or its header `MCP-Protocol-Version` says so, and `initialize` without such a `_meta` never is.
 //!
 //! In the legacy era, the answer to `initialize` names a session in `Mcp-Session-Id`. Requests that name one that is not known, as it has
 //! ended or [`SESSIONS`] others were heard of since, are answered with 404. `DELETE` ends a session, and cancels what runs of it. No request needs
 //! a session. The modern era has none.
 //!
+//! `GET` of a session is a stream of what concerns all clients: that the outputs were switched off, on another client's account or because
+//! no client was heard of for [`idle`](Options::idle). So is `subscriptions/listen` in the modern era, for clients that ask for logs.
+//! When the last session ends that has switched something on, the safe state is brought about.
+//!
 //! Requests that run no tool are answered at once, also while a tool runs for another client.
 //!
-//! A reply that nothing precedes is one JSON text. Where progress or a log comes first, the response is a stream of events that
-//! ends with the reply.
+//! A reply that nothing precedes is one JSON text. Where progress or a log comes first, or the reply is not there after a second, the response
+//! is a stream of events that ends with the reply, with a comment every 14 seconds. Clients that accept no events get the head of the response
+//! after a second too, and white space in place of comments.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,7 +36,8 @@ use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
 use rigline::rpc;
 use serde_json::{Value, json};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 #[cfg(doc)]
@@ -48,9 +55,10 @@ const HEADER_MISMATCH: i32 = -32020;
 
 /// How often a response looks for its client.
 const WATCH: Duration = Duration::from_millis(100);
-/// The number of such checks after which a silent stream gets a comment, which keeps the connection
-/// alive.
-const BEATS: u32 = 150;
+/// After how long a silent stream gets a comment, which keeps the connection alive: every 15 seconds at least.
+const SILENCE: Duration = Duration::from_secs(14);
+/// After how long the head of a response goes out that has no reply yet: middlemen and clients give up on those that have said nothing.
+const HEAD: Duration = Duration::from_secs(1);
 
 impl Options {
     /// For MCP's clients, at `/mcp`.
@@ -83,7 +91,10 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
         if request.method() == Method::DELETE {
             return end_session(&service, &headers);
         }
-        let (text, _permit) = match service.body(request).await {
+        if request.method() == Method::GET {
+            return listen(&service, &headers, client);
+        }
+        let (text, permit) = match service.body(request).await {
             Ok(body) => body,
             Err(fault) => return service.fault(&fault),
         };
@@ -94,7 +105,18 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
         };
         let is_unknown = session(&headers).is_some_and(|name| queue.session(name).is_none());
         if json.kind() == Kind::Array {
-            return if is_unknown { no_session(None) } else { batch(&service, &headers, &client, json).await };
+            if is_unknown {
+                return no_session(None);
+            }
+            let (service, headers) = (service.clone(), headers.clone());
+            return in_time(Box::pin(async move {
+                let _permit = permit;
+                match Json::parse(text.as_bytes()) {
+                    Ok(json) => batch(&service, &headers, &client, json).await,
+                    Err(_) => service.refuse(StatusCode::BAD_REQUEST, "the body is not JSON"),
+                }
+            }))
+            .await;
         }
         match Message::read(json, &headers) {
             Ok(Message::Request(request)) => {
@@ -110,13 +132,21 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
                         }
                         response
                     }
-                    // Nothing that could be subscribed to ever changes.
                     Received::StaysOpen(acknowledgement) => {
-                        events(Events { first: Some(event(&acknowledgement)), ..Events::silent(client) })
+                        let first = Some(event(&acknowledgement));
+                        let listener = request.wants_logs.then(|| queue.listen(None));
+                        events(Events { first, listener, ..Events::silent(client) })
+                    }
+                    Received::Waits(incoming) if accepts_events(&headers) => {
+                        respond(&service, incoming, client, request.is_modern, true).await
                     }
                     Received::Waits(incoming) => {
-                        let takes_events = accepts_events(&headers);
-                        respond(&service, incoming, client, request.is_modern, takes_events).await
+                        let (service, is_modern) = (service.clone(), request.is_modern);
+                        in_time(Box::pin(async move {
+                            let _permit = permit;
+                            respond(&service, incoming, client, is_modern, false).await
+                        }))
+                        .await
                     }
                     Received::Silent => StatusCode::ACCEPTED.into_response(),
                     Received::Full => service.full(),
@@ -151,11 +181,27 @@ fn no_session(id: Option<&str>) -> Response {
     Refused { status: StatusCode::NOT_FOUND, ..refused }.response()
 }
 
-fn end_session(service: &Service, headers: &HeaderMap) -> Response {
-    let is_modern =
-        headers.get("mcp-protocol-version").is_some_and(|version| version.as_bytes() > mcp::LEGACY[0].as_bytes());
+/// Whether a request without a body is of the modern era.
+fn is_modern(headers: &HeaderMap) -> bool {
+    headers.get("mcp-protocol-version").is_some_and(|version| version.as_bytes() > mcp::LEGACY[0].as_bytes())
+}
+
+/// Listening for Messages from the Server: a stream for what concerns all clients.
+fn listen(service: &Service, headers: &HeaderMap, client: Client) -> Response {
     match session(headers) {
-        Some(name) if !is_modern => {
+        _ if is_modern(headers) || !accepts_events(headers) => service.not_allowed(),
+        Some(name) if service.queue().session(name).is_none() => no_session(None),
+        Some(name) => {
+            let listener = Some(service.queue().listen(Some(name)));
+            events(Events { first: Some(Bytes::from_static(COMMENT)), listener, ..Events::silent(client) })
+        }
+        None => service.not_allowed(),
+    }
+}
+
+fn end_session(service: &Service, headers: &HeaderMap) -> Response {
+    match session(headers) {
+        Some(name) if !is_modern(headers) => {
             if service.queue().end_session(name) {
                 StatusCode::NO_CONTENT.into_response()
             } else {
@@ -250,7 +296,18 @@ impl<'t> Message<'t> {
                 format!("MCP-Protocol-Version: {version} is not supported; supported are {}", mcp::LEGACY.join(", "));
             return Err(Refused::new(Some(id), rpc::INVALID_REQUEST, text));
         }
-        Ok(Self::Request(Asked { json, id, is_modern, session: session(headers).filter(|_| !is_modern) }))
+        let level = own("logLevel").and_then(|level| level.text()).map(|level| level.to_string());
+        let wants_logs =
+            !is_modern || level.is_some_and(|level| ["debug", "info", "notice", "warning"].contains(&level.as_str()));
+        let identity = own("clientInfo").map(|client| client.as_str());
+        Ok(Self::Request(Asked {
+            json,
+            id,
+            is_modern,
+            wants_logs,
+            identity,
+            session: session(headers).filter(|_| !is_modern),
+        }))
     }
 }
 
@@ -260,6 +317,10 @@ struct Asked<'t> {
     /// Its id's JSON text.
     id: &'t str,
     is_modern: bool,
+    /// Its client hears of what is not its own.
+    wants_logs: bool,
+    /// What its client says of itself.
+    identity: Option<&'t str>,
     /// The session that it is of.
     session: Option<&'t str>,
 }
@@ -270,7 +331,13 @@ impl Asked<'_> {
     }
 
     fn asker<'a>(&'a self, client: &'a Client) -> Asker<'a> {
-        Asker { client, session: self.session, cancels: self.is_modern }
+        Asker {
+            client,
+            session: self.session,
+            cancels: self.is_modern,
+            wants_logs: self.wants_logs,
+            identity: Some(self.identity.unwrap_or_default()),
+        }
     }
 }
 
@@ -436,9 +503,13 @@ async fn respond(
     takes_events: bool,
 ) -> Response {
     let mut watch = ticks();
+    let begin = Instant::now() + HEAD;
     loop {
         let line = tokio::select! {
             line = incoming.line() => line,
+            () = tokio::time::sleep_until(begin), if takes_events => {
+                return events(Events { first: Some(Bytes::from_static(COMMENT)), ..Events::new(incoming, client, is_modern) });
+            }
             _ = watch.tick() => {
                 // Dropping what comes in cancels the request. In the legacy era a call that runs goes on, and one that waits for its turn
                 // is not begun.
@@ -458,6 +529,50 @@ async fn respond(
             None if service.queue().is_alive() => StatusCode::ACCEPTED.into_response(),
             None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
         };
+    }
+}
+
+/// The response, if it is there in a second; else its head, with what comes later as the body.
+async fn in_time(mut response: Pin<Box<dyn Future<Output = Response> + Send>>) -> Response {
+    if let Ok(response) = tokio::time::timeout(HEAD, response.as_mut()).await {
+        return response;
+    }
+    let response = async move {
+        let bytes = axum::body::to_bytes(response.await.into_body(), usize::MAX).await;
+        bytes.unwrap_or_default()
+    };
+    json_response(
+        StatusCode::OK,
+        Body::new(Later { response: Box::pin(response), next: Box::pin(sleep(SILENCE)), is_over: false }),
+    )
+}
+
+/// A body that is not there yet: white space, which JSON may begin with, until it is.
+struct Later {
+    response: Pin<Box<dyn Future<Output = Bytes> + Send>>,
+    next: Pin<Box<Sleep>>,
+    is_over: bool,
+}
+
+impl hyper::body::Body for Later {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(bytes) = this.response.as_mut().poll(task) {
+            this.is_over = true;
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if this.next.as_mut().poll(task).is_ready() {
+            this.next.as_mut().reset(Instant::now() + SILENCE);
+            let _ = this.next.as_mut().poll(task);
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b" ")))));
+        }
+        Poll::Pending
     }
 }
 
@@ -492,16 +607,22 @@ fn ticks() -> Interval {
     ticks
 }
 
+/// What keeps a stream of events alive.
+const COMMENT: &[u8] = b":\n\n";
+
 /// A stream of events that ends with the reply, or when the client of a modern request is gone.
 struct Events {
     first: Option<Bytes>,
     incoming: Option<Incoming>,
+    /// What concerns all clients, where no reply is waited for.
+    listener: Option<mpsc::UnboundedReceiver<Line>>,
     is_over: bool,
     /// Whether the end of the stream cancels the request.
     watches: bool,
     client: Client,
     ticks: Interval,
-    silent: u32,
+    /// When something was sent last.
+    spoke: Instant,
 }
 
 impl Events {
@@ -510,7 +631,17 @@ impl Events {
     }
 
     fn silent(client: Client) -> Self {
-        Self { first: None, incoming: None, is_over: false, watches: true, client, ticks: ticks(), silent: 0 }
+        let spoke = Instant::now();
+        Self {
+            first: None,
+            incoming: None,
+            listener: None,
+            is_over: false,
+            watches: true,
+            client,
+            ticks: ticks(),
+            spoke,
+        }
     }
 }
 
@@ -529,7 +660,7 @@ impl hyper::body::Body for Events {
         if let Some(incoming) = &mut this.incoming
             && let Poll::Ready(line) = incoming.poll_line(task)
         {
-            this.silent = 0;
+            this.spoke = Instant::now();
             return Poll::Ready(match line {
                 Some(Line::Notification(line)) => Some(Ok(Frame::data(event(&line)))),
                 Some(Line::Reply(line)) => {
@@ -539,16 +670,25 @@ impl hyper::body::Body for Events {
                 None => None,
             });
         }
+        if let Some(listener) = &mut this.listener
+            && let Poll::Ready(line) = listener.poll_recv(task)
+        {
+            this.spoke = Instant::now();
+            this.is_over = line.is_none();
+            return Poll::Ready(match line {
+                Some(Line::Notification(line) | Line::Reply(line)) => Some(Ok(Frame::data(event(&line)))),
+                None => None,
+            });
+        }
         while this.ticks.poll_tick(task).is_ready() {
             if this.watches && this.client.is_gone() {
                 this.is_over = true;
                 this.incoming = None;
                 return Poll::Ready(None);
             }
-            this.silent += 1;
-            if this.silent >= BEATS {
-                this.silent = 0;
-                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))));
+            if this.spoke.elapsed() >= SILENCE {
+                this.spoke = Instant::now();
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))));
             }
         }
         Poll::Pending

@@ -4,7 +4,7 @@ use rigline::{Outputs, Params};
 #[derive(Params)]
 struct Unknown {
     #[param(min = 1)]
-    //~^ [min] unknown attribute; did you mean `minimum`? Known here: rename, alias, skip, default, minimum, maximum, min_length, max_length, example, schema
+    //~^ [min] unknown attribute; did you mean `minimum`? Known here: rename, alias, skip, default, minimum, maximum, min_length, max_length, one_of, example, schema
     samples: u8,
 }
 

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess,
 use super::error::{DecodeError, Found, Kind, Segment, push_segment};
 use super::key::{Name, ONE_MEMBER};
 use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
-use super::{MAX_DEPTH, MAX_PATH};
+use super::{MAX_DEPTH, MAX_PATH, Rules};
 use crate::json::number;
 use crate::json::text::{
     NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain, plain_length, scalar_length, string_length,
@@ -19,7 +19,7 @@ use crate::json::text::{
 /// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
 pub(super) struct Decoder<'de> {
     rest: &'de mut [u8],
-    numeric_strings: bool,
+    rules: Rules,
     depth: u8,
     path: [Segment; MAX_PATH],
     segments: u8,
@@ -57,9 +57,9 @@ impl Last<'_> {
 impl<'de> Decoder<'de> {
     // Out of line on small processors, since each type of arguments has a copy of what calls it.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn new(text: &'de mut [u8], numeric_strings: bool) -> Self {
+    pub(super) fn new(text: &'de mut [u8], rules: Rules) -> Self {
         let path = [Segment::ANY_KEY; MAX_PATH];
-        Self { rest: text, numeric_strings, depth: MAX_DEPTH, path, segments: 0, cut: false, last: Last::None }
+        Self { rest: text, rules, depth: MAX_DEPTH, path, segments: 0, cut: false, last: Last::None }
     }
 
     /// The next byte that is not white space, or [`END`]; it is not consumed.
@@ -89,11 +89,41 @@ impl<'de> Decoder<'de> {
             segments: self.segments,
             cut: self.cut,
             found: match kind {
+                Kind::NotOneOf { .. } => match self.last {
+                    Last::String(text) => Found::new(text.as_bytes()),
+                    last => last.found(),
+                },
                 Kind::Rule(_) | Kind::UnknownField { .. } => self.last.found(),
                 Kind::Length(length @ 1..) => Found::length(length as usize),
+                // Behind a name is its value, which has no fault.
+                Kind::Expected(what) if !what.as_bytes().ends_with(b"name") => self.came(),
                 _ => Found::NONE,
             },
         })
+    }
+
+    /// The value of another type than the expected one, where it was not consumed.
+    #[cold]
+    pub(super) fn came(&self) -> Found {
+        let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
+        let rest = match (self.rest.get(blank..).unwrap_or_default(), self.last) {
+            // It was consumed as it is.
+            ([] | [b',' | b']' | b'}', ..], Last::Text(text))
+                if matches!(text, [b'"' | b'[' | b'{' | b'n' | b't' | b'f', ..]) =>
+            {
+                text
+            }
+            (rest, _) => rest,
+        };
+        match rest {
+            [b'"', inside @ ..] => {
+                let length = string_length(inside, plain_length(inside)).unwrap_or_default();
+                Found::quoted(inside.get(..length).unwrap_or_default())
+            }
+            [b'[', ..] => Found::new(b"an array"),
+            [b'{', ..] => Found::new(b"an object"),
+            _ => Found::new(rest.get(..scalar_length(rest)).unwrap_or_default()),
+        }
     }
 
     /// Nothing but white space may be left.
@@ -209,7 +239,7 @@ impl<'de> Decoder<'de> {
                 self.last = Last::Text(text);
                 Ok(text)
             }
-            b'"' if self.numeric_strings => self.number_in_string(what),
+            b'"' if self.rules.numeric_strings => self.number_in_string(what),
             _ => Err(Kind::Expected(what)),
         }
     }
@@ -350,13 +380,20 @@ impl<'de> Decoder<'de> {
         if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) }
     }
 
-    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
+    /// Arguments are never an array: each type of them has no code for one.
+    #[inline(always)]
+    fn structure<V: Visitor<'de>>(
+        &mut self,
+        are_arguments: bool,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Kind> {
         if let Some(fields) = self.fields(fields) {
             let value = visitor.visit_map(fields)?;
             return if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) };
         }
         match self.rest.first() {
-            Some(b'[') => self.sequence(visitor, elements(fields.len())),
+            Some(b'[') if !are_arguments => self.sequence(visitor, elements(fields.len())),
             _ => Err(self.no_object()),
         }
     }
@@ -369,6 +406,8 @@ impl<'de> Decoder<'de> {
         }
     }
 }
+
+const A_BOOLEAN: &str = "true or false";
 
 fn elements(count: usize) -> Kind {
     Kind::Elements(u32::try_from(count).unwrap_or(u32::MAX))
@@ -464,7 +503,16 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                 self.literal(b"false")?;
                 visitor.visit_bool(false)
             }
-            _ => Err(Kind::Expected("true or false")),
+            b'"' if self.rules.numeric_strings => {
+                let value = match &*self.rest {
+                    [b'"', b't', b'r', b'u', b'e', b'"', ..] => true,
+                    [b'"', b'f', b'a', b'l', b's', b'e', b'"', ..] => false,
+                    _ => return Err(Kind::Expected(A_BOOLEAN)),
+                };
+                let _ = self.string(A_BOOLEAN)?;
+                visitor.visit_bool(value)
+            }
+            _ => Err(Kind::Expected(A_BOOLEAN)),
         }
     }
 
@@ -523,7 +571,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
-            let text = if self.peek() == b'"' && self.numeric_strings {
+            let text = if self.peek() == b'"' && self.rules.numeric_strings {
                 self.number("a number")?
             } else {
                 self.raw().ok_or(Kind::NotJson)?
@@ -566,11 +614,11 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Kind> {
-        self.structure(fields, visitor)
+        self.structure(name == super::ARGUMENTS, fields, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -581,7 +629,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     ) -> Result<V::Value, Kind> {
         match self.peek() {
             END => Err(Kind::NotJson),
-            b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
+            b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true, is_strict: false }),
             b'{' => {
                 if !self.enter() {
                     return Err(Kind::Depth);
@@ -655,7 +703,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
             None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.key()?,
             None => return Ok(None),
         };
-        let key = seed.deserialize(Name { text: name, as_bytes: false });
+        let key = seed.deserialize(Name { text: name, as_bytes: false, is_strict: false });
         if key.is_err() {
             self.decoder.last = Last::Text(name);
             self.decoder.came_by(Segment::ANY_KEY);
@@ -690,7 +738,8 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
             None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.field()?,
             None => return Ok(None),
         };
-        let key = seed.deserialize(Name { text: self.key, as_bytes: true });
+        let is_strict = self.decoder.rules.refuses_unknown;
+        let key = seed.deserialize(Name { text: self.key, as_bytes: true, is_strict });
         if key.is_err() {
             self.decoder.last = Last::Text(self.key);
         }
@@ -723,7 +772,7 @@ impl<'de> EnumAccess<'de> for Tagged<'_, 'de> {
     type Variant = Self;
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Kind> {
-        Ok((seed.deserialize(Name { text: self.name, as_bytes: true })?, self))
+        Ok((seed.deserialize(Name { text: self.name, as_bytes: true, is_strict: false })?, self))
     }
 }
 
@@ -746,6 +795,6 @@ impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
     }
 
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
-        self.decoder.structure(fields, visitor)
+        self.decoder.structure(false, fields, visitor)
     }
 }

@@ -20,28 +20,45 @@ pub struct DecodeError {
     pub(super) found: Found,
 }
 
-/// How many bytes of the value that breaks a rule, or of an unknown member's name, an error keeps; of a longer one none.
-pub const MAX_FOUND: usize = 20;
+/// How many bytes of the value that breaks a rule, or of an unknown member's name, an error keeps. A longer one is cut, and ends
+/// with three dots.
+pub const MAX_FOUND: usize = 32;
 
 /// A text of up to [`MAX_FOUND`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     text: [u8; MAX_FOUND],
     length: u8,
+    /// It is the text of a JSON string, between its quotes.
+    is_string: bool,
 }
 
 impl Found {
-    pub(super) const NONE: Self = Self { text: [0; MAX_FOUND], length: 0 };
+    pub(super) const NONE: Self = Self { text: [0; MAX_FOUND], length: 0, is_string: false };
 
     #[cold]
     pub(super) fn new(text: &[u8]) -> Self {
         let mut found = Self::NONE;
         let mut out = Writer::new(&mut found.text);
-        out.raw(text);
-        if out.fits() {
-            found.length = u8::try_from(text.len()).unwrap_or_default();
+        let mut most = text.len();
+        if most > MAX_FOUND {
+            most = MAX_FOUND - 3;
+            // Not within a character.
+            while text.get(most).is_some_and(|byte| byte & 0xC0 == 0x80) {
+                most = most.saturating_sub(1);
+            }
         }
+        out.raw(text.get(..most).unwrap_or_default());
+        if most < text.len() {
+            out.raw(b"...");
+        }
+        found.length = u8::try_from(out.len()).unwrap_or_default();
         found
+    }
+
+    #[cold]
+    pub(super) fn quoted(text: &[u8]) -> Self {
+        Self { is_string: true, ..Self::new(text) }
     }
 
     /// `length 12`.
@@ -85,6 +102,11 @@ pub enum Kind {
         /// The variants it has.
         expected: &'static [&'static str],
     },
+    /// The text is none of those that its field may have. [`DecodeError::found`] has it.
+    NotOneOf {
+        /// The texts that there are. A single one stands here twice.
+        expected: &'static [&'static str],
+    },
     /// A field is given more than once.
     DuplicateField(&'static str),
     /// A string has half of a surrogate pair, which is not a character.
@@ -122,7 +144,7 @@ impl DecodeError {
     }
 
     /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
-    /// `found` is the value as text, or `length 3`; one longer than [`MAX_FOUND`] bytes is not shown.
+    /// `found` is the value as text, or `length 3`; one longer than [`MAX_FOUND`] bytes is cut.
     pub fn rule(rule: &'static str, found: &str) -> Self {
         Self { found: Found::new(found.as_bytes()), ..Self::new(Kind::Rule(rule)) }
     }
@@ -139,7 +161,8 @@ impl DecodeError {
         self.kind
     }
 
-    /// The value that breaks a rule, or the name of the unknown member; empty where it is longer than [`MAX_FOUND`] bytes.
+    /// The value that breaks a rule or is not of the expected type, or the name of the unknown member, as JSON without quotes. It is
+    /// cut to [`MAX_FOUND`] bytes.
     pub fn found(&self) -> &str {
         self.found.as_str()
     }
@@ -261,6 +284,16 @@ impl DecodeError {
                 put(found);
                 put(" ");
             }
+            (Kind::NotOneOf { .. }, found) => {
+                put("unknown ");
+                if let (Some(Segment::Field(name)), true) = (self.path.first(), self.segments > 0) {
+                    put(name);
+                    put(" ");
+                }
+                put("`");
+                put(found);
+                put("`: ");
+            }
             (Kind::UnknownField { .. }, found) if !found.is_empty() => {
                 put(found);
                 put(" is an ");
@@ -268,6 +301,13 @@ impl DecodeError {
             _ => {}
         }
         self.kind.pieces(put);
+        if matches!(self.kind, Kind::Expected(_)) && (self.found.is_string || self.found.length > 0) {
+            put(if self.found.is_string { "; got the text \"" } else { "; got " });
+            put(self.found());
+            if self.found.is_string {
+                put("\"");
+            }
+        }
     }
 }
 
@@ -288,6 +328,8 @@ impl Kind {
             Self::UnknownField { expected: [] } => put("unknown member; none are expected here"),
             Self::UnknownField { expected } => list(put, "unknown member; known: ", expected),
             Self::UnknownVariant { expected } => list(put, "expected one of: ", expected),
+            Self::NotOneOf { expected: [one, other] } if one == other => list(put, "expected ", &[one]),
+            Self::NotOneOf { expected } => list(put, "expected one of ", expected),
             Self::DuplicateField(_) => put("given more than once"),
             Self::LoneSurrogate => put("a lone surrogate"),
             Self::Elements(count) => {
@@ -363,6 +405,7 @@ impl de::Error for Kind {
         match expected {
             [what] if name == THIS_VALUE => Self::Expected(what),
             [rule] if name == THIS_RULE => Self::Rule(rule),
+            _ if name == THIS_RULE => Self::NotOneOf { expected },
             _ => Self::UnknownVariant { expected },
         }
     }

@@ -14,6 +14,8 @@ pub(super) struct Name<'de> {
     pub(super) text: &'de [u8],
     /// Whether an identifier is handed out as bytes. Not in a map: serde's `flatten` keeps the keys that it sees.
     pub(super) as_bytes: bool,
+    /// It is of a struct that refuses those it does not know, which its visitor is told by getting it as borrowed bytes.
+    pub(super) is_strict: bool,
 }
 
 impl<'de> Name<'de> {
@@ -111,7 +113,13 @@ impl<'de> Deserializer<'de> for Name<'de> {
     }
 
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        if self.as_bytes { visitor.visit_borrowed_bytes(self.text) } else { self.deserialize_any(visitor) }
+        if self.is_strict {
+            visitor.visit_borrowed_bytes(self.text)
+        } else if self.as_bytes {
+            visitor.visit_bytes(self.text)
+        } else {
+            self.deserialize_any(visitor)
+        }
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {

@@ -262,8 +262,19 @@ macro_rules! width {
         // No bound of a type ends in 9.
         let beyond = |text: String| format!("{}{}", &text[..text.len() - 1], text[text.len() - 1..].parse::<u8>().unwrap() + 1);
         let low = if $int::MIN == 0 { "-1".to_owned() } else { beyond($int::MIN.to_string()) };
-        for text in [low, beyond($int::MAX.to_string()), "1e999999999999".into(), "1.5".into(), "\"1\"".into(), "null".into(), "true".into()] {
+        for text in [low, beyond($int::MAX.to_string()), "1e999999999999".into(), "1.5".into()] {
             assert_eq!(decode::<$int>(&text).unwrap_err().to_string(), named, "{text}");
+        }
+        for (text, came) in [
+            ("\"1\"", "the text \"1\""),
+            ("null", "null"),
+            ("true", "true"),
+            ("[1]", "an array"),
+            ("{}", "an object"),
+            (" \"0123456789012345678901234567890123456789\"", "the text \"01234567890123456789012345678...\""),
+            ("\"0123456789012345678901234567µµµ\"", "the text \"0123456789012345678901234567...\""),
+        ] {
+            assert_eq!(decode::<$int>(text).unwrap_err().to_string(), format!("{named}; got {came}"), "{text}");
         }
     )*};
 }
@@ -304,12 +315,12 @@ fn errors_name_the_place_and_what_is_expected_there() {
     for (text, error) in [
         (r#"{"samples":65536}"#, "args.samples: expected an integer from 0 to 65535"),
         (r#"{"samples":0}"#, "args.samples: this value is not accepted here"),
-        (r#"{"\u0073amples":"1"}"#, "args.samples: expected an integer from 0 to 65535"),
+        (r#"{"\u0073amples":"1"}"#, r#"args.samples: expected an integer from 0 to 65535; got the text "1""#),
         (r#"{"a":[{"b":1},{"b":2},{"b":200}]}"#, "args.a[2].b: expected an integer from -128 to 127"),
-        (r#"{"a":[{"b":1,"name":null}]}"#, "args.a[0].name: expected a string"),
+        (r#"{"a":[{"b":1,"name":null}]}"#, "args.a[0].name: expected a string; got null"),
         (r#"{"a":[{}]}"#, "args.a[0].b: required, but missing"),
-        (r#"{"a":[3]}"#, "args.a[0]: expected an object"),
-        (r#"{"a":{}}"#, "args.a: expected an array"),
+        (r#"{"a":[3]}"#, "args.a[0]: expected an object; got 3"),
+        (r#"{"a":{}}"#, "args.a: expected an array; got an object"),
         (r#"{"a":[],"a":[]}"#, "args.a: given more than once"),
         (r#"{"a":[[1,"x",3]]}"#, "args.a[0]: expected an array of 2 elements"),
         (r#"{"m":{"x":[1,256]}}"#, "args.m.*[1]: expected an integer from 0 to 255"),
@@ -322,21 +333,21 @@ fn errors_name_the_place_and_what_is_expected_there() {
         (r#"{"mode":{}}"#, "args.mode: expected an object of one member"),
         (r#"{"three":[1,2]}"#, "args.three: expected an array of 3 elements"),
         (r#"{"three":[1,2,3,4]}"#, "args.three: expected an array of 3 elements"),
-        (r#"{"three":[1,2,[]]}"#, "args.three[2]: expected an integer from 0 to 255"),
+        (r#"{"three":[1,2,[]]}"#, "args.three[2]: expected an integer from 0 to 255; got an array"),
         (r#"{"strict":{"x":1,"y":1}}"#, "args.strict: y is an unknown member; known: x"),
-        (r#"{"flag":1}"#, "args.flag: expected true or false"),
-        (r#"{"unit":1}"#, "args.unit: expected null"),
+        (r#"{"flag":1}"#, "args.flag: expected true or false; got 1"),
+        (r#"{"unit":1}"#, "args.unit: expected null; got 1"),
         (r#"{"letter":"ab"}"#, "args.letter: expected a string of one character"),
         (r#"{"small":1e39}"#, "args.small: expected a number from -3.4028235e38 to 3.4028235e38"),
         (r#"{"a":[{"b":1,"name":"\ud800"}]}"#, "args.a[0].name: a lone surrogate"),
-        ("3", "args: expected an object"),
-        ("null", "args: expected an object"),
+        ("3", "args: expected an object; got 3"),
+        ("null", "args: expected an object; got null"),
         (r#"{"flag":tru}"#, "args.flag: the text is not JSON"),
     ] {
         assert_eq!(decode::<Args>(text).unwrap_err().display_in("args").to_string(), error, "{text}");
     }
-    assert_eq!(decode::<Args>("3").unwrap_err().to_string(), "expected an object");
-    assert_eq!(decode::<Args>(r#"{"a":[7]}"#).unwrap_err().to_string(), "a[0]: expected an object");
+    assert_eq!(decode::<Args>("3").unwrap_err().to_string(), "expected an object; got 3");
+    assert_eq!(decode::<Args>(r#"{"a":[7]}"#).unwrap_err().to_string(), "a[0]: expected an object; got 7");
     assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
     assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
     assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
@@ -358,7 +369,10 @@ fn what_was_not_given_is_empty() {
 #[test]
 fn a_long_path_keeps_its_inner_end() {
     let error = decode::<Vec<Vec<Vec<Vec<Vec<Vec<Vec<u8>>>>>>>>("[[],[[[[[[0,\"\"]]]]]]]").unwrap_err();
-    assert_eq!(error.display_in("args").to_string(), "args...[0][0][1]: expected an integer from 0 to 255");
+    assert_eq!(
+        error.display_in("args").to_string(),
+        "args...[0][0][1]: expected an integer from 0 to 255; got the text \"\""
+    );
     assert_eq!(error.path().count(), MAX_PATH);
 }
 
@@ -379,7 +393,7 @@ fn rules_name_the_value_and_the_bound() {
         (broken::<i16>("-0"), "*: -0 is wrong"),
         (broken::<u64>("18446744073709551615"), "*: 18446744073709551615 is wrong"),
         (broken::<i64>("-9223372036854775808"), "*: -9223372036854775808 is wrong"),
-        (broken::<u128>("340282366920938463463374607431768211455"), "*: the value is wrong"),
+        (broken::<u128>("340282366920938463463374607431768211455"), "*: 34028236692093846346337460743... is wrong"),
         (broken::<f64>("0.10"), "*: 0.10 is wrong"),
         (broken::<super::super::decimal::Decimal<3>>("3.3"), "*: 3.3 is wrong"),
         (broken::<String>("\"\\u00e9x\""), "*: length 2 is wrong"),

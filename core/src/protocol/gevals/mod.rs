@@ -20,7 +20,7 @@ use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
-use crate::json::view::{self, Json, Text, has_escapes};
+use crate::json::view::{self, Json, Kind, Text, has_escapes};
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
 use crate::phrases::{Failed, Log, Logs, MessagePlace, Outputs, Phrases, close_two};
@@ -110,6 +110,7 @@ static PHRASES: Phrases = Phrases {
     content: None,
     failed: Some(Failed {
         success: b",\"result\":{\"success\":false",
+        outputs_start: b"",
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
             out.raw(if has_outputs { b"},\"error\":\"" } else { b",\"error\":\"" });
@@ -275,15 +276,33 @@ pub struct TaskContext<'a> {
 }
 
 impl<'a> TaskContext<'a> {
-    /// Reads it; it is empty where the call came by another protocol.
+    /// Reads it, also where it [came by MCP](super::mcp::CONTEXT_NAME). It is empty where the call came by another protocol.
     pub fn of(context: &CallContext<'a>) -> Self {
-        let Some(received) = context.received_by(GEVALS) else { return Self::default() };
+        let Some(received) = context.received_by(GEVALS) else {
+            return super::mcp::context(context).map(Self::of_json).unwrap_or_default();
+        };
         Self {
             workdir: received.string(WORKDIR),
             phase: phase(&received),
             agent: (received.first(AGENT) == b'{')
                 .then(|| Agent { prompt: received.string(PROMPT), output: received.string(OUTPUT) }),
             env: received.json(ENV),
+        }
+    }
+
+    fn of_json(json: Json<'a>) -> Self {
+        let text = |json: Json<'a>, name: &str| json.get(name).and_then(|value| value.text());
+        let agent = json.get("agent").filter(|agent| agent.kind() == Kind::Object);
+        Self {
+            workdir: text(json, "workdir"),
+            phase: match text(json, "phase") {
+                Some(phase) if phase == *"setup" => Phase::Setup,
+                Some(phase) if phase == *"verify" => Phase::Verify,
+                Some(phase) if phase == *"cleanup" => Phase::Cleanup,
+                _ => Phase::Unknown,
+            },
+            agent: agent.map(|agent| Agent { prompt: text(agent, "prompt"), output: text(agent, "output") }),
+            env: json.get("env").filter(|env| env.kind() == Kind::Object),
         }
     }
 

@@ -207,10 +207,13 @@ impl EvalService for &Evals {
         let free = self.oldest(|entry| entry.number == 0 || entry.stage.has_ended());
         let entry = free.ok_or(Error::RunFailed("too many runs wait their turn"))?;
         let number = self.next.get();
-        self.next.set(number.checked_add(1).unwrap_or(1));
-        let total = u32::try_from(found.tasks.len()).unwrap_or(u32::MAX);
-        entry.set(Entry { number, eval, stage: Stage::Queued, summary: Summary { total, ..Summary::default() } });
         started(number, RunState::Running, reply);
+        // A run that nobody hears the name of is not begun: its error says so.
+        if reply.fits() {
+            self.next.set(number.checked_add(1).unwrap_or(1));
+            let total = u32::try_from(found.tasks.len()).unwrap_or(u32::MAX);
+            entry.set(Entry { number, eval, stage: Stage::Queued, summary: Summary { total, ..Summary::default() } });
+        }
         Ok(())
     }
 

@@ -274,6 +274,11 @@ impl Reply<'_, '_> {
         self.send_written(&|out| write_or(out, &|out| ser::put(result, out), b"null"));
     }
 
+    /// Whether what was written has room, with the end of the reply. A notification has no reply, and nothing to fit.
+    fn fits(&self) -> bool {
+        self.out.capacity() == 0 || self.out.fits()
+    }
+
     fn send_written(&mut self, write: &dyn Fn(&mut Writer<'_>)) {
         self.out.raw(b",\"result\":");
         write(self.out);

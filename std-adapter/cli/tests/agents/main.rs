@@ -3,6 +3,7 @@
 
 use rigline_test_support as _;
 
+mod checks;
 mod choice;
 mod credentials;
 mod policy;

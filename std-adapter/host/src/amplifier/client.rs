@@ -12,6 +12,7 @@ use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
     Record,
 };
+use crate::host::wire::Connect;
 use crate::host::{Manifest, NO_LIMIT};
 use crate::target::Target;
 
@@ -21,13 +22,23 @@ struct AmplifierClient {
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
-    Box::pin(async move {
-        let mut host = Host::new(target, &options.host)?;
-        let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
-        host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
-        host.session_id = options.own.one("session").map(str::to_owned);
-        Ok(Box::new(AmplifierClient { host, events }) as Box<dyn Client>)
-    })
+    Box::pin(async move { client(Host::new(target, &options.host)?, &options) })
+}
+
+/// A client over what `dialer` opens, which leads to `target`.
+pub(crate) fn client_of(
+    dialer: Box<dyn Connect>,
+    target: &Target,
+    options: &ClientOptions,
+) -> Result<Box<dyn Client>, ClientError> {
+    client(Host::over(dialer, target, &options.host), options)
+}
+
+fn client(mut host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
+    let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
+    host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
+    host.session_id = options.own.one("session").map(str::to_owned);
+    Ok(Box::new(AmplifierClient { host, events }))
 }
 
 impl Client for AmplifierClient {

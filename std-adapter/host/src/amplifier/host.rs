@@ -13,7 +13,7 @@ use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
 use crate::host as rigline_host;
-use crate::host::wire;
+use crate::host::wire::{self, Connect};
 use crate::http_client::{self, Bounds, Credentials, HttpError};
 use crate::target::Target;
 use rigline_std::clock::millis;
@@ -85,20 +85,24 @@ pub type Invocation = Result<String, ModuleError>;
 impl Host {
     /// A host of the module at `target`. Nothing is opened before the first call.
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
-        let place = match target {
+        match target {
             // The address with the path of a call, which is what servers print and documents show, means the same server.
             Target::Http(url) => {
                 let base = url.trim_end_matches('/');
                 let url = base.strip_suffix("/invoke").unwrap_or(base).to_owned();
-                Place::Http { url, credentials: options.credentials.clone() }
+                Ok(Self::at(Place::Http { url, credentials: options.credentials.clone() }))
             }
             target => {
                 let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
-                Place::Lines(Lines::new(dialer).with_options(options))
+                Ok(Self::over(dialer, target, options))
             }
-        };
+        }
+    }
+
+    /// A host over what `dialer` opens, which leads to `target`.
+    pub(crate) fn over(dialer: Box<dyn Connect>, target: &Target, options: &rigline_host::Options) -> Self {
         let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
-        Ok(Self { is_device, ..Self::at(place) })
+        Self { is_device, ..Self::at(Place::Lines(Lines::new(dialer).with_options(options))) }
     }
 
     /// A host of the module at a place.

@@ -12,7 +12,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rigline::frame::LineEnds;
 use rigline::json::{Json, Kind};
@@ -22,7 +22,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
 use crate::host::wire::{self, Connect, Control, Reader, Writer};
-use crate::host::{Child, DTR_LOW, Options, TERMINATION, also_open, deadline, random};
+use crate::host::{
+    Child, DTR_LOW, Event, EventKind, Listener, Options, SHOWN_SKIPPED, TERMINATION, also_open, deadline, random, shown,
+};
 use rigline_std::sync::lock;
 
 /// How much of standard error is kept, from its end.
@@ -165,6 +167,51 @@ struct Open {
     /// The first line in the exchange that was not a reply.
     odd: Option<String>,
     said: Arc<std::sync::Mutex<Vec<u8>>>,
+    teller: Teller,
+}
+
+/// Tells the listener what is skipped, a bounded number of lines between two replies, and what is written to standard error.
+#[derive(Clone)]
+struct Teller {
+    listener: Option<Listener>,
+    name: Arc<str>,
+    budget: u32,
+    more: u64,
+}
+
+impl Teller {
+    fn tell(&self, kind: EventKind) {
+        if let Some(listener) = &self.listener {
+            listener(&Event { time: SystemTime::now(), extension: Arc::clone(&self.name), kind });
+        }
+    }
+
+    fn skip(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        let Some(budget) = self.budget.checked_sub(1) else {
+            self.more += 1;
+            return;
+        };
+        self.budget = budget;
+        let why = match Json::parse(line) {
+            Ok(json) if json.kind() == Kind::Object => "not a reply that is waited for".to_owned(),
+            Ok(_) => "JSON, but not an object".to_owned(),
+            Err(error) => format!("not JSON: {error}"),
+        };
+        self.tell(EventKind::Skipped { text: shown(line), why });
+    }
+
+    /// There was a reply: what follows is counted anew.
+    fn replied(&mut self) {
+        self.budget = SHOWN_SKIPPED;
+        let more = std::mem::take(&mut self.more);
+        if more > 0 {
+            self.tell(EventKind::MoreSkipped(more));
+        }
+    }
 }
 
 impl Drop for Open {
@@ -247,7 +294,9 @@ impl Lines {
     async fn dial(&mut self) -> Result<(), crate::host::HostError> {
         let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
         let said = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
+        let name = self.dialer.name().into();
+        let teller = Teller { listener: self.options.listener.clone(), name, budget: SHOWN_SKIPPED, more: 0 };
+        let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone(), teller.clone())));
         let is_shared = wire.traits.shared;
         if !is_shared {
             self.owed.clear();
@@ -268,6 +317,7 @@ impl Lines {
             old: 0,
             odd: None,
             said,
+            teller,
         }));
         Ok(())
     }
@@ -388,6 +438,9 @@ impl Lines {
             }
             return None;
         };
+        if let Some(open) = &mut self.open {
+            open.teller.replied();
+        }
         let is_last = at + 1 == self.owed.len();
         let form = self.owed.drain(..=at).next_back()?.form;
         Some((form, is_last))
@@ -536,6 +589,7 @@ impl Open {
 
     /// Keeps the most informative of the lines that are not replies.
     fn note(&mut self, line: &[u8]) {
+        self.teller.skip(line);
         // Most likely the beginning of a reply on several lines, if one is an opening brace.
         let has_brace = |odd: &String| odd.starts_with('{');
         let is_telling = self.odd.is_none() || line.starts_with(b"{") && !self.odd.as_ref().is_some_and(has_brace);
@@ -548,7 +602,7 @@ impl Open {
     async fn drain(&mut self, most: usize) -> Result<(), CallError> {
         for _ in 0..NOISE {
             match timeout(Duration::ZERO, self.line(most)).await {
-                Ok(Ok(Some(_))) => {}
+                Ok(Ok(Some((line, _)))) => self.teller.skip(&line),
                 Ok(Ok(None)) => return Err(self.gone().await),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
@@ -603,18 +657,33 @@ impl Open {
     }
 }
 
-async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>) {
+async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>, teller: Teller) {
     let mut piece = vec![0; 4096];
+    let mut line = Vec::new();
     loop {
         let count = match stderr.read(&mut piece).await {
             Ok(count @ 1..) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            _ => return,
+            _ => break,
         };
+        let piece = piece.get(..count).unwrap_or_default();
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            // What is longer is cut where it is shown.
+            line.extend_from_slice(
+                part.get(..STDERR_KEPT.saturating_sub(line.len()).min(part.len())).unwrap_or_default(),
+            );
+            if part.ends_with(b"\n") {
+                teller.tell(EventKind::Stderr(shown(line.trim_ascii_end())));
+                line.clear();
+            }
+        }
         let mut said = lock(&said);
-        said.extend_from_slice(piece.get(..count).unwrap_or_default());
+        said.extend_from_slice(piece);
         let over = said.len().saturating_sub(STDERR_KEPT);
         said.drain(..over);
+    }
+    if !line.is_empty() {
+        teller.tell(EventKind::Stderr(shown(line.trim_ascii_end())));
     }
 }
 

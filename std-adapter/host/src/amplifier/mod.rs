@@ -11,6 +11,7 @@ mod plan;
 mod traffic;
 
 pub use crate::http_client::HttpError;
+pub(crate) use client::client_of;
 pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
 pub use error::{CallError, ModuleError, RESERVED_CODES};
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
@@ -18,16 +19,16 @@ pub use host::{Description, Host, Invocation, Place};
 pub use lines::Lines;
 pub use plan::Plan;
 
-use crate::client::{Form, ProtocolOption};
-use crate::protocol::{Protocol, Relaying};
+use crate::client::{Form, Part, ProtocolOption};
+use crate::protocol::Protocol;
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::AMPLIFIER),
     session_id: Some(|call| rigline::protocol::amplifier::session_id(call).map(|id| id.to_string())),
     has_manifest: true,
+    carries: &[Part::Session, Part::Types, Part::FailureKinds, Part::OwnCodes],
     client: Some(client::connect),
-    relay: Relaying::First,
     reading: Some(&traffic::READING),
     http: Some(&rigline_std::amplifier::ROUTES),
     check: Some(&check::SUITE),

@@ -22,17 +22,28 @@ struct GevalsClient {
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
-        let context = context(&options.own)?;
+        // Its mistakes are told before anything is started.
+        context(&options.own)?;
         let has_config = options.host.config.is_some();
-        let host = Host::connect(target, options.host).await.map_err(|error| match &error {
-            // The settings are arguments of the command.
-            HostError::Refused { error: why, .. } if has_config && why.code == Some(-32602) => {
-                ClientError::usage(error.to_string())
-            }
-            _ => error.into(),
-        })?;
-        Ok(Box::new(GevalsClient { host, context }) as Box<dyn Client>)
+        let host = Host::connect(target, options.host.clone()).await;
+        client_of(host.map_err(|error| connect_error(error, has_config))?, &options)
     })
+}
+
+/// The client of a session that has begun.
+pub(crate) fn client_of(host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
+    Ok(Box::new(GevalsClient { host, context: context(&options.own)? }))
+}
+
+/// Why there is no session.
+pub(crate) fn connect_error(error: HostError, has_config: bool) -> ClientError {
+    match &error {
+        // The settings are arguments of the command.
+        HostError::Refused { error: why, .. } if has_config && why.code == Some(-32602) => {
+            ClientError::usage(error.to_string())
+        }
+        _ => error.into(),
+    }
 }
 
 /// gevals "Context Object".
@@ -77,7 +88,8 @@ impl Client for GevalsClient {
     }
 
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
-        let context = CallContext { timeout: request.timeout, ..self.context.clone() };
+        let context = request.context.as_deref().unwrap_or(&self.context).clone();
+        let context = CallContext { timeout: request.timeout, ..context };
         Box::pin(async move {
             let result = self.host.call_json(&request.operation, &request.args, context).await?;
             Ok(answer(result))
@@ -99,6 +111,13 @@ impl Client for GevalsClient {
             if let Some(child) = self.host.child() {
                 child.end(INTERRUPT_TIMEOUT).await;
             }
+        })
+    }
+
+    fn abandon(mut self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(async move {
+            self.interrupt().await;
+            drop(self);
         })
     }
 

@@ -6,9 +6,10 @@ mod client;
 
 pub mod proxy;
 
-use crate::client::{Form, ProtocolOption};
-use crate::protocol::{Protocol, Relaying};
+use crate::client::{Form, Part, ProtocolOption};
+use crate::protocol::Protocol;
 use crate::traffic::JSON_RPC;
+pub(crate) use client::{client_of, connect_error};
 
 fn configuration(config: &str) -> String {
     let version = rigline::protocol::gevals::VERSION;
@@ -20,11 +21,10 @@ fn configuration(config: &str) -> String {
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
-    has_config: true,
     configuration: Some(configuration),
     has_manifest: true,
+    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
     client: Some(client::connect),
-    relay: Relaying::Fallback,
     has_proxy: true,
     reading: Some(&JSON_RPC),
     check: Some(&check::SUITE),

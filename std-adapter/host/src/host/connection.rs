@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::receive::SHOWN_SKIPPED;
+pub(crate) use self::receive::SHOWN_SKIPPED;
 use self::refusals::{Refusal, write_refusals};
 use self::send::watch_deadlines;
 use self::streams::{read_errors, read_output, watch_child};
@@ -254,11 +254,7 @@ impl Connection {
     /// Opens a session of gevals.
     pub(super) async fn initialize(&self, request: &Request<'_>, deadline: Instant) -> Result<Manifest, HostError> {
         let result = self.begin(request, deadline).await?;
-        let manifest = Manifest::read(&result).map_err(|why| HostError::BadReply {
-            extension: self.name(),
-            why,
-            details: self.details(None),
-        })?;
+        let manifest = Manifest::read(&result).map_err(|why| self.bad_reply(why))?;
         if !manifest.name.is_empty() {
             *lock(&self.shared.name) = manifest.name.as_str().into();
         }
@@ -398,6 +394,11 @@ impl Connection {
             stderr: state.stderr.iter().cloned().collect(),
             skipped: state.skipped.iter().cloned().collect(),
         })
+    }
+
+    /// A reply that cannot be used.
+    pub(crate) fn bad_reply(&self, why: impl Into<String>) -> HostError {
+        HostError::BadReply { extension: self.name(), why: why.into(), details: self.details(None) }
     }
 
     fn start_error(&self, error: RequestError, after: Duration) -> HostError {

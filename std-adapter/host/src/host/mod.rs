@@ -105,7 +105,7 @@ pub use crate::record::Direction;
 use crate::http_client::Credentials;
 use crate::record::Recorder;
 use crate::target::Target;
-pub(crate) use connection::{Completion, Connection, End, RequestError};
+pub(crate) use connection::{Completion, Connection, End, RequestError, SHOWN_SKIPPED};
 use ports::Roots;
 pub(crate) use result::Answer;
 use rigline_std::sync::lock;
@@ -116,8 +116,6 @@ pub(crate) const TEXT_LIMIT: usize = 1024;
 
 /// How long DTR stays low to end what a board does.
 pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
-/// The time limit for starting an extension and reading its manifest.
-const IDENTIFY: Duration = Duration::from_secs(2);
 /// How long a process that was asked to end has before it is killed.
 pub(crate) const TERMINATION: Duration = Duration::from_millis(500);
 
@@ -288,14 +286,24 @@ impl Host {
     pub async fn over(dialer: Box<dyn Connect>, options: Options) -> Result<Self, HostError> {
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
-        Ok(Self {
+        Ok(Self::on(dialer, options, connection, manifest))
+    }
+
+    /// With a session that has begun.
+    pub(crate) fn on(
+        dialer: Box<dyn Connect>,
+        options: Arc<Options>,
+        connection: Connection,
+        manifest: Manifest,
+    ) -> Self {
+        Self {
             dialer,
             options,
             current: Mutex::new(Arc::new(connection)),
             manifest: Mutex::new(Arc::new(manifest)),
             workdir: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
             renewal: tokio::sync::Mutex::new(()),
-        })
+        }
     }
 
     /// What the extension says about itself.
@@ -441,27 +449,6 @@ impl Host {
         }
     }
 
-    /// Adds the identity of the extension to a recording: its manifest's name and version, and the outputs of its
-    /// operation `identify`, if it has one that needs no arguments. It has 2 s to answer that.
-    pub async fn identify(&self, recorder: &Recorder) {
-        let manifest = self.describe();
-        let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
-        if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
-            let context = CallContext { timeout: Some(IDENTIFY), ..CallContext::default() };
-            match self.call("identify", &Value::Object(serde_json::Map::new()), context).await {
-                Ok(result) => {
-                    let outputs = result.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-                    rig["identity"] = Value::Object(outputs.collect());
-                    if let Some(failure) = result.failure() {
-                        rig["error"] = failure.into();
-                    }
-                }
-                Err(error) => rig["error"] = error.to_string().into(),
-            }
-        }
-        recorder.rig(rig);
-    }
-
     /// Cancels the pending calls. The protocol has no message for this: a program's process group is ended and the
     /// program is started again, a board's DTR drops and rises, a TCP connection is opened again. Then a new session
     /// begins.
@@ -600,6 +587,18 @@ async fn open(
     options: &Arc<Options>,
     wait: Duration,
 ) -> Result<(Connection, Manifest), HostError> {
+    let connection = dial_within(dialer, options, wait).await?;
+    let start = deadline(Instant::now(), options.start_timeout);
+    let manifest = begin(&connection, options, start).await?;
+    Ok((connection, manifest))
+}
+
+/// Opens a connection, on which no session has begun.
+pub(crate) async fn dial(dialer: &dyn Connect, options: &Arc<Options>) -> Result<Connection, HostError> {
+    dial_within(dialer, options, options.wait).await
+}
+
+async fn dial_within(dialer: &dyn Connect, options: &Arc<Options>, wait: Duration) -> Result<Connection, HostError> {
     let wire = wire::open(dialer, options, wait).await?;
     let connection = Connection::open(wire, &dialer.name(), options);
     let others = connection.control().map(|control| control.others()).unwrap_or_default();
@@ -609,10 +608,30 @@ async fn open(
     if !options.boot_delay.is_zero() {
         sleep(options.boot_delay).await;
     }
+    Ok(connection)
+}
+
+/// Opens a session.
+pub(crate) async fn begin(connection: &Connection, options: &Options, until: Instant) -> Result<Manifest, HostError> {
     let config = options.config.as_ref().and_then(|config| RawJson::from_checked_str(config.as_str()).ok());
-    let start = deadline(Instant::now(), options.start_timeout);
-    let manifest = connection.initialize(&Request::Initialize { config }, start).await?;
-    Ok((connection, manifest))
+    connection.initialize(&Request::Initialize { config }, until).await
+}
+
+/// Ends a connection without a session: a program is asked to end, a device's DTR drops.
+pub(crate) async fn hang_up(connection: Connection) {
+    if let Some(control) = connection.control() {
+        let _ = control.set_dtr(false);
+        sleep(DTR_LOW).await;
+        let _ = control.discard();
+        let _ = control.set_dtr(true);
+    }
+    connection.close_input().await;
+    if let Some(child) = connection.child()
+        && tokio::time::timeout(TERMINATION, child.ended()).await.is_err()
+    {
+        child.end(TERMINATION).await;
+    }
+    connection.close(End::ShutDown);
 }
 
 /// A number that another session on the same port will not have.
@@ -636,7 +655,7 @@ fn go_duration(duration: Duration) -> GoDuration {
 }
 
 /// A text of the peer's as it is shown: cut, and what is not UTF-8 replaced.
-fn shown(text: &[u8]) -> String {
+pub(crate) fn shown(text: &[u8]) -> String {
     let cut = text.get(..TEXT_LIMIT).unwrap_or(text);
     let mut shown = String::from_utf8_lossy(cut).into_owned();
     if cut.len() < text.len() {

@@ -87,8 +87,8 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
             let mut connection = Connection {
                 out: out.clone(),
                 client: Client::of_lines(stream.clone()),
+                seat: Seat { queue: Arc::clone(queue), client: Client::of_lines(stream.clone()), session },
                 stream,
-                seat: Seat { queue: Arc::clone(queue), session },
                 waiting: VecDeque::new(),
                 open: Vec::new(),
                 batch: None,
@@ -117,6 +117,7 @@ enum End {
 /// A connection's session, which is lost if it is open when this is dropped.
 struct Seat {
     queue: Arc<Queue>,
+    client: Client,
     session: Session,
 }
 
@@ -136,6 +137,7 @@ impl Drop for Seat {
         if self.session.is_open() {
             self.queue.session_closed(true);
         }
+        self.queue.connection_ended(&self.client, self.session.protocol());
     }
 }
 
@@ -280,7 +282,7 @@ impl Connection {
             }
             let bytes = line.len();
             let mut session = self.seat.session;
-            let asker = Asker { client: &self.client, session: None, cancels: true };
+            let asker = Asker { client: &self.client, session: None, cancels: true, wants_logs: true, identity: None };
             match self.seat.queue.receive_in(&mut session, line, &asker, is_alone) {
                 Ok(Received::Reply(reply) | Received::StaysOpen(reply)) => self.send(reply),
                 Ok(Received::Silent | Received::Full) => {}
@@ -391,7 +393,7 @@ async fn batch(
             }
             continue;
         }
-        let asker = Asker { client: &client, session: None, cancels: true };
+        let asker = Asker { client: &client, session: None, cancels: true, wants_logs: true, identity: None };
         let mut message = member;
         let received = loop {
             match queue.receive_in(&mut session, message, &asker, true) {

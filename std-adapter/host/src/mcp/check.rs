@@ -45,6 +45,7 @@ pub const CASES: &[Case] = cases! {
     "notification.silence", "MCP 2025-11-25: Base Protocol, Notifications", Host, notifications;
     "cancelled.unknown", "MCP 2025-11-25: Cancellation, Error Handling", Host, cancelled;
     "bad-json", "JSON-RPC 2.0 §5.1", Host, bad_json;
+    "bad-json.reply", "JSON-RPC 2.0 §5.1", Standard, bad_json_reply;
     "line.crlf", "MCP 2025-11-25: Transports, stdio", Standard, crlf;
     "end-of-input", "MCP 2025-11-25: Lifecycle, Shutdown", Host, end_of_input;
     "http.origin", "MCP 2026-07-28: Streamable HTTP, Security & Endpoint", Standard, http::origin;
@@ -65,7 +66,7 @@ pub const CASES: &[Case] = cases! {
 };
 
 /// Cases that only apply to streams of bytes. HTTP has separate cases.
-const OF_LINES: &[&str] = &["bad-json", "line.crlf", "end-of-input"];
+const OF_LINES: &[&str] = &["bad-json", "bad-json.reply", "line.crlf", "end-of-input"];
 
 /// The suite, for the registry of protocols.
 pub(super) const SUITE: Suite =
@@ -105,9 +106,10 @@ async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
     bench.calls = calls_of(&settings.plan);
     bench.timeout = settings.timeout;
     bench.credentials.clone_from(&settings.options.credentials);
+    bench.left_out = other_era(&bench).await;
     if !bench.calls.is_empty()
         && let Ok(mut peer) = session(&bench).await
-        && let Ok(tools) = tools(&mut peer, false).await
+        && let Ok(tools) = tools(&mut peer, is_modern_only(&bench)).await
     {
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
         // The suite asks for what it found.
@@ -116,12 +118,66 @@ async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
     bench
 }
 
-/// A connection with a session of the legacy era.
+/// The cases of the era that a server does not speak: one is enough. A server that speaks neither fails the cases of both.
+async fn other_era(bench: &Bench) -> Vec<(&'static str, &'static str)> {
+    let asked = |method: &'static str, params: String| async move {
+        let Ok(mut peer) = bench.connect().await else { return None };
+        peer.ask(method, &params).await.ok()?.result()
+    };
+    let is_legacy = asked("initialize", hello(LEGACY[0]).to_string())
+        .await
+        .is_some_and(|result| result["protocolVersion"].is_string());
+    let is_modern =
+        asked("server/discover", modern(json!({}))).await.is_some_and(|result| result["supportedVersions"].is_array());
+    match (is_legacy, is_modern) {
+        (true, false) => {
+            ["modern.", "http.modern."].map(|cases| (cases, "the server does not speak 2026-07-28")).to_vec()
+        }
+        (false, true) => {
+            OF_LEGACY.iter().map(|cases| (*cases, "the server speaks none of the revisions up to 2025-11-25")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The cases of the legacy era. The last ones are about sessions and streams over HTTP, which the modern era does not have.
+const OF_LEGACY: &[&str] = &[
+    "legacy.",
+    "modern.both-eras",
+    "id.null",
+    "http.notification",
+    "http.bad-json",
+    "http.answer",
+    "http.get",
+    "http.version",
+    "http.session",
+];
+
+/// Whether only the modern era is spoken.
+fn is_modern_only(bench: &Bench) -> bool {
+    bench.left_out.iter().any(|(cases, _)| *cases == "legacy.")
+}
+
+/// A connection with a session of the legacy era, or one on which the modern era is spoken, which has none.
 async fn session(bench: &Bench) -> Result<Peer, CaseFailure> {
     let mut peer = bench.connect().await?;
+    if is_modern_only(bench) {
+        return Ok(peer);
+    }
     result(&peer.ask("initialize", &hello(LEGACY[0]).to_string()).await?)?;
     peer.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
     Ok(peer)
+}
+
+/// Parameters as the era of a [`session`] has them.
+fn of_era(bench: &Bench, params: Value) -> String {
+    if is_modern_only(bench) { modern(params) } else { params.to_string() }
+}
+
+/// That a server still answers. `ping` went with the legacy era.
+async fn is_alive(bench: &Bench, peer: &mut Peer) -> Result<(), CaseFailure> {
+    let method = if is_modern_only(bench) { "server/discover" } else { "ping" };
+    result(&peer.ask(method, &of_era(bench, json!({}))).await?).map(|_| ())
 }
 
 fn hello(version: &str) -> Value {
@@ -188,7 +244,7 @@ async fn succeeds(bench: &mut Bench, method: &str, params: Value) -> Verdict {
 
 async fn refused(bench: &mut Bench, method: &str, params: Value, codes: &[i64]) -> Verdict {
     let mut peer = session(bench).await?;
-    peer.ask(method, &params.to_string()).await?.expect_error(codes)?;
+    peer.ask(method, &of_era(bench, params)).await?.expect_error(codes)?;
     Ok(None)
 }
 
@@ -301,7 +357,7 @@ async fn both_eras(bench: &mut Bench) -> Verdict {
 
 async fn unknown_tool(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
-    let params = json!({ "name": "rigline_no_such_tool", "arguments": {} }).to_string();
+    let params = of_era(bench, json!({ "name": "rigline_no_such_tool", "arguments": {} }));
     let reply = peer.ask("tools/call", &params).await?;
     match reply.result() {
         Some(result) if result["isError"] == true => {
@@ -316,11 +372,11 @@ async fn calls(bench: &mut Bench) -> Verdict {
         return bench.skip("no tool may run: name one by --call");
     }
     let mut peer = session(bench).await?;
-    let tools = tools(&mut peer, false).await?;
+    let tools = tools(&mut peer, is_modern_only(bench)).await?;
     bench.ensure_known(&tools.iter().filter_map(|tool| tool["name"].as_str()).collect::<Vec<_>>())?;
     for (name, arguments) in bench.calls.clone() {
         let result =
-            result(&peer.ask("tools/call", &json!({ "name": name, "arguments": arguments }).to_string()).await?)?;
+            result(&peer.ask("tools/call", &of_era(bench, json!({ "name": name, "arguments": arguments }))).await?)?;
         if !result["content"].is_array() {
             return bench.fail(format!("{name}: content must be a list, and is {}", result["content"]));
         }
@@ -334,13 +390,13 @@ async fn calls(bench: &mut Bench) -> Verdict {
 
 async fn bad_arguments(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
-    let tools = tools(&mut peer, false).await?;
+    let tools = tools(&mut peer, is_modern_only(bench)).await?;
     let Some(tool) =
         tools.iter().find(|tool| tool["inputSchema"]["required"].as_array().is_some_and(|names| !names.is_empty()))
     else {
         return bench.skip("no tool requires an argument");
     };
-    let reply = peer.ask("tools/call", &json!({ "name": tool["name"], "arguments": {} }).to_string()).await?;
+    let reply = peer.ask("tools/call", &of_era(bench, json!({ "name": tool["name"], "arguments": {} }))).await?;
     match reply.result() {
         Some(result) if result["isError"] == true => Ok(None),
         Some(_) => bench.fail(format!("{} runs without an argument that it requires", tool["name"])),
@@ -351,7 +407,7 @@ async fn bad_arguments(bench: &mut Bench) -> Verdict {
 async fn ids(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     for id in ["0", "-5", "2147483648", "\"abc\"", "\"7\"", "\"a\\\"b\""] {
-        peer.ask_as(id, "rigline/no-such-method", "{}").await?.expect_error(&[-32601])?;
+        peer.ask_as(id, "rigline/no-such-method", &of_era(bench, json!({}))).await?.expect_error(&[-32601])?;
     }
     Ok(None)
 }
@@ -370,7 +426,7 @@ async fn null_id(bench: &mut Bench) -> Verdict {
 async fn notifications(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     peer.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/rigline/nobody/knows\"}\n").await?;
-    result(&peer.ask("ping", "{}").await?)?;
+    is_alive(bench, &mut peer).await?;
     Ok(None)
 }
 
@@ -380,23 +436,48 @@ async fn cancelled(bench: &mut Bench) -> Verdict {
         let line = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
         peer.send_line(line).await?;
     }
-    result(&peer.ask("ping", "{}").await?)?;
+    is_alive(bench, &mut peer).await?;
     Ok(None)
 }
 
+/// What no client needs is an answer to such a line, and both official kits give none; but the next request has to be answered.
 async fn bad_json(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
-    peer.send(b"{\"jsonrpc\":\"2.0\",\"id\":\n").await?;
-    let reply = peer.any_reply().await?;
-    reply.expect_error(&[-32700])?;
-    result(&peer.ask("ping", "{}").await?)?;
+    let first = after_bad_json(bench, &mut peer).await?;
+    if first.result().is_none() {
+        // It was about the line.
+        result(&peer.any_reply().await?)?;
+    }
     Ok(None)
+}
+
+async fn bad_json_reply(bench: &mut Bench) -> Verdict {
+    let mut peer = session(bench).await?;
+    let first = after_bad_json(bench, &mut peer).await?;
+    if first.result().is_some() {
+        return bench.fail("a line that is not JSON is not answered");
+    }
+    first.expect_error(&[-32700])?;
+    Ok(None)
+}
+
+/// The first reply after a line that is not JSON and a request.
+async fn after_bad_json(bench: &Bench, peer: &mut Peer) -> Result<Reply, CaseFailure> {
+    peer.send(b"{\"jsonrpc\":\"2.0\",\"id\":\n").await?;
+    let (id, method) = (peer.next_id(), if is_modern_only(bench) { "server/discover" } else { "ping" });
+    let params = of_era(bench, json!({}));
+    let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
+    peer.send(line.as_bytes()).await?;
+    peer.any_reply().await
 }
 
 async fn crlf(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     let id = peer.next_id();
-    peer.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\r\n").as_bytes()).await?;
+    let method = if is_modern_only(bench) { "server/discover" } else { "ping" };
+    let params = of_era(bench, json!({}));
+    let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\r\n");
+    peer.send(line.as_bytes()).await?;
     result(&peer.reply(&id).await?)?;
     Ok(None)
 }

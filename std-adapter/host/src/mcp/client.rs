@@ -14,20 +14,22 @@ use std::time::Duration;
 use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::mcp;
-use rigline::{FailureKind, Level};
+use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
+    Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
-    self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
-    NO_LIMIT, Options, RequestError, TERMINATION, deadline,
+    self, Completion, Connection, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options,
+    RequestError, deadline,
 };
 use crate::lines::on_one_line;
 use crate::target::Target;
+use rigline_std::clock::millis;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
 const MAX_PAGES: usize = 1000;
@@ -72,7 +74,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
 }
 
 /// A listener that gets what MCP's servers say in notifications as logs.
-fn with_logs(listener: Listener, has_changed: Arc<AtomicBool>) -> Listener {
+pub(crate) fn with_logs(listener: Listener, has_changed: Arc<AtomicBool>) -> Listener {
     Arc::new(move |event: &Event| {
         let EventKind::Notification { method, params } = &event.kind else { return listener(event) };
         match log_of(method, params) {
@@ -132,26 +134,16 @@ impl McpClient {
         self.hang_up().await;
         let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
         let connection = Connection::open(wire, &self.dialer.name(), &self.options);
-        connection.answer_ping();
         let open = self.open.insert(Open { connection, server: None, pending: None });
-        let params = json!({
-            "protocolVersion": mcp::LEGACY[0],
-            "capabilities": {},
-            "clientInfo": { "name": "rigline", "version": env!("CARGO_PKG_VERSION") },
-        })
-        .to_string();
-        let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
-        let request = Request::Other { method: "initialize", params };
-        let started = open.connection.begin(&request, deadline(Instant::now(), limit)).await;
-        let server = match started {
-            Ok(server) if string(view(&server).get("protocolVersion")).len() == 10 => server,
-            Ok(_) => {
-                self.hang_up().await;
-                return Err(no_answer("the answer to initialize is not valid MCP"));
-            }
+        let server = match begin(&open.connection, &self.options, deadline(Instant::now(), limit)).await {
+            Ok(server) => server,
             Err(error) => {
                 self.hang_up().await;
                 return Err(match error {
+                    // The settings are arguments of the command.
+                    HostError::Refused { error, .. } if self.options.config.is_some() && error.code == Some(-32602) => {
+                        ClientError::usage(error.message)
+                    }
                     HostError::Refused { error, .. } => no_answer(format!("initialize was refused: {}", error.message)),
                     error => error.into(),
                 });
@@ -211,6 +203,13 @@ impl McpClient {
         Ok(())
     }
 
+    /// Whether the server reads what only other protocols have from `_meta`.
+    fn is_own(&self) -> bool {
+        let server = self.open.as_ref().and_then(|open| open.server.as_deref());
+        let carries = |server| view(server).get("_meta")?.get(mcp::CARRIES_NAME)?.bool();
+        server.and_then(carries).unwrap_or_default()
+    }
+
     /// All tools, of all pages.
     async fn tools(&mut self, limit: Duration) -> Result<Vec<String>, ClientError> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
@@ -232,21 +231,43 @@ impl McpClient {
 
     /// Ends the connection: a program is asked to end, a device's DTR drops.
     async fn hang_up(&mut self) {
-        let Some(Open { connection, .. }) = self.open.take() else { return };
-        if let Some(control) = connection.control() {
-            let _ = control.set_dtr(false);
-            sleep(DTR_LOW).await;
-            let _ = control.discard();
-            let _ = control.set_dtr(true);
+        if let Some(Open { connection, .. }) = self.open.take() {
+            host::hang_up(connection).await;
         }
-        connection.close_input().await;
-        if let Some(child) = connection.child()
-            && timeout(TERMINATION, child.ended()).await.is_err()
-        {
-            child.end(TERMINATION).await;
-        }
-        connection.close(End::ShutDown);
     }
+}
+
+/// Opens a session. Returns what the server says of itself, as JSON text.
+pub(crate) async fn begin(connection: &Connection, options: &Options, until: Instant) -> Result<String, HostError> {
+    connection.answer_ping();
+    let meta =
+        options.config.as_ref().map(|config| format!(",\"_meta\":{{\"{}\":{}}}", mcp::CONFIG_NAME, config.as_str()));
+    let params = format!(
+        "{{\"protocolVersion\":\"{}\",\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"rigline\",\"version\":\"{}\"}}{}}}",
+        mcp::LEGACY[0],
+        env!("CARGO_PKG_VERSION"),
+        meta.unwrap_or_default(),
+    );
+    let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
+    let server = connection.begin(&Request::Other { method: "initialize", params }, until).await?;
+    match string(view(&server).get("protocolVersion")).len() {
+        10 => Ok(server),
+        _ => Err(connection.bad_reply("the answer to initialize is not valid MCP")),
+    }
+}
+
+/// The client of a session that has begun. Its listener must be one [with logs](with_logs).
+pub(crate) async fn client_of(
+    dialer: Box<dyn Connect>,
+    options: Arc<Options>,
+    connection: Connection,
+    server: String,
+    has_changed: Arc<AtomicBool>,
+) -> Result<Box<dyn Client>, ClientError> {
+    let open = Some(Open { connection, server: Some(server), pending: None });
+    let mut client = McpClient { dialer, options, open, next: 1, has_changed };
+    client.notify("notifications/initialized", None).await?;
+    Ok(Box::new(client))
 }
 
 impl Client for McpClient {
@@ -298,28 +319,53 @@ impl Client for McpClient {
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>> {
         Box::pin(async move {
             self.open(self.options.start_timeout).await?;
+            let is_own = self.is_own();
             let limit = match request.timeout {
                 Some(Duration::ZERO) => NO_LIMIT,
-                // The protocol has no time limit that the server could tell about by itself.
+                // Its own error comes first.
+                Some(limit) if is_own => limit.saturating_add(self.options.grace),
                 Some(limit) => limit,
                 None => self.options.call_timeout,
             };
             let token = self.next;
             self.next += 1;
+            let mut meta = format!("\"progressToken\":{token}");
+            if is_own {
+                meta += &own_meta(request);
+            }
             // The arguments go as they are, with all their digits.
             let params = format!(
-                "{{\"name\":{},\"arguments\":{},\"_meta\":{{\"progressToken\":{token}}}}}",
+                "{{\"name\":{},\"arguments\":{},\"_meta\":{{{meta}}}}}",
                 json!(request.operation),
                 if request.args.trim().is_empty() { "{}" } else { &request.args },
             );
-            match self.ask("tools/call", &params, limit).await? {
+            let sent = Instant::now();
+            let outcome = match self.ask("tools/call", &params, limit).await? {
                 Ok(result) if view(&result).kind() != Kind::Object => {
-                    Err(no_answer(format!("the result of tools/call is not an object: {}", cut(&result))))
+                    return Err(no_answer(format!("the result of tools/call is not an object: {}", cut(&result))));
                 }
-                Ok(result) => Ok(answer(&result)),
-                Err(error) => Ok(refused(&error)),
+                Ok(result) => answer(&result),
+                Err(error) => refused(&error),
+            };
+            let (took, said) = (sent.elapsed(), outcome.failure.as_ref().map(|failure| failure.kind));
+            match request.timeout.filter(|limit| is_own && !limit.is_zero() && took > *limit) {
+                Some(limit) if said != Some(FailureKind::Timeout) => Err(ClientError::Host(HostError::Late {
+                    extension: self.dialer.name(),
+                    request: request.operation.clone(),
+                    took,
+                    limit,
+                    answer: cut(outcome.failure.map_or(outcome.outputs, |failure| failure.message).as_str()).to_owned(),
+                })),
+                _ => Ok(outcome),
             }
         })
+    }
+
+    fn carries_more(&self) -> &'static [Part] {
+        match self.is_own() {
+            true => &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::FailureKinds, Part::OwnCodes],
+            false => &[],
+        }
     }
 
     fn is_lost(&self) -> bool {
@@ -348,6 +394,26 @@ impl Client for McpClient {
             Ok(None)
         })
     }
+}
+
+/// What a call has that the protocol has no place for, as members of `_meta`.
+fn own_meta(request: &CallRequest) -> String {
+    let mut meta = String::new();
+    if let Some(limit) = request.timeout {
+        meta += &format!(",\"{}\":{}", mcp::TIMEOUT_NAME, millis(limit));
+    }
+    if let Some(context) = &request.context {
+        let phase = match context.phase {
+            Phase::Setup => Some("setup"),
+            Phase::Verify => Some("verify"),
+            Phase::Cleanup => Some("cleanup"),
+            _ => None,
+        };
+        let agent = context.agent.as_ref().map(|agent| json!({ "prompt": agent.prompt, "output": agent.output }));
+        let context = json!({ "workdir": context.workdir, "phase": phase, "env": context.env, "agent": agent });
+        meta += &format!(",\"{}\":{context}", mcp::CONTEXT_NAME);
+    }
+    meta
 }
 
 /// The beginning of a text that is shown.
@@ -388,12 +454,17 @@ fn answer(result: &str) -> CallOutcome {
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
     let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
     let content = blocks.iter().map(|block| on_one_line(block.as_str()).into_owned()).collect();
-    let failure = is_error.then(|| CallFailure {
-        kind: FailureKind::Failed,
-        code: None,
-        custom_code: None,
-        message: text.clone(),
-        is_invalid: false,
+    let meta = |name: &str| Some(result.get("_meta")?.get(name)?.text()?.to_string());
+    let kind = meta(mcp::KIND_NAME).and_then(|name| FailureKind::ALL.into_iter().find(|kind| kind.name() == name));
+    let failure = is_error.then(|| {
+        let custom_code = meta(mcp::CODE_NAME);
+        CallFailure {
+            kind: kind.unwrap_or(FailureKind::Failed),
+            code: custom_code.clone().map(Value::from),
+            custom_code,
+            message: text.clone(),
+            is_invalid: false,
+        }
     });
     let message = (!is_error && !text.is_empty()).then_some(text);
     CallOutcome { message, outputs, content, failure, ..CallOutcome::default() }

@@ -5,12 +5,15 @@ mod client;
 pub mod config;
 mod stream;
 
+use crate::client::Part;
 use crate::protocol::Protocol;
+pub(crate) use client::{begin, client_of, with_logs};
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::MCP),
     has_manifest: true,
+    carries: &[Part::Types, Part::Blocks, Part::Logs],
     client: Some(client::connect),
     reading: Some(&crate::traffic::JSON_RPC),
     http: Some(&rigline_std::mcp::ROUTES),

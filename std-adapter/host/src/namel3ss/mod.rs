@@ -2,7 +2,7 @@
 
 use rigline::protocol::NAMEL3SS;
 
-use crate::client::{Command, Form, ProtocolOption};
+use crate::client::{Command, Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
 
 mod bindings;
@@ -28,6 +28,7 @@ pub use trace::Trace;
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(NAMEL3SS),
     is_single_document: true,
+    carries: &[Part::TimeLimit, Part::Types, Part::FailureKinds, Part::OwnCodes],
     client: Some(client::connect),
     reading: Some(&traffic::READING),
     http: Some(&rigline_std::namel3ss::ROUTES),

@@ -7,7 +7,9 @@ use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
 use rigline_host::by_schema::{Schema, operation_named};
-use rigline_host::client::{CallFailure, CallOutcome, CallRequest, Client, Command, Described, Description};
+use rigline_host::choose::Chosen;
+use rigline_host::client::{self, CallFailure, CallOutcome, CallRequest, Command, Described, Description};
+use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use semver::{Version, VersionReq};
@@ -18,7 +20,7 @@ use crate::complete;
 use crate::connect::{self, Connection, Failure};
 use crate::describe;
 use crate::out::{self, Table};
-use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
+use crate::protocol::{HasOptions, OwnOptions, PeerArguments};
 use crate::record::{self, RecordArguments};
 
 /// `call`'s options of single protocols.
@@ -95,7 +97,8 @@ impl Arguments {
 
     fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
         let target = &self.connection.target;
-        let has_session = !self.peer.protocol.is_single_document && !matches!(target, Target::Http(_));
+        let is_single_document = self.peer.protocol.is_some_and(|protocol| protocol.is_single_document);
+        let has_session = !is_single_document && !matches!(target, Target::Http(_));
         if self.record.is_wanted() && !has_session {
             let text = "--record: what passes over HTTP, and what a program gets that is started for one call, is not recorded";
             return Err(Failure::usage(text));
@@ -109,17 +112,9 @@ impl Arguments {
     }
 
     async fn call(mut self, evidence: &mut Evidence) -> Result<u8, Failure> {
-        let protocol = self.peer.protocol;
-        self.own.check(protocol)?;
-        if self.connection.config.is_some() && !protocol.has_config {
-            let names = protocol::names(|protocol| protocol.has_config);
-            return Err(Failure::usage(format!("--config goes with --protocol {names}")));
-        }
-        if self.expect_version.is_some() && !protocol.has_manifest {
-            return Err(Failure::usage(format!(
-                "--expect-version: with {} an extension has no version",
-                protocol.title
-            )));
+        let wanted = self.peer.wanted(&self.connection, &self.own)?;
+        if let Some(protocol) = wanted {
+            self.can_expect(protocol)?;
         }
         let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
         let mut options = self.connection.options();
@@ -130,19 +125,20 @@ impl Arguments {
         let own = std::mem::take(&mut self.own.values);
         // Made once: a signal between two steps must not be lost.
         let mut interrupted = pin!(connect::interrupted());
-        let mut client = tokio::select! {
+        let mut chosen = tokio::select! {
             biased;
             interruption = &mut interrupted => return Err(interruption),
-            client = self.peer.client(&self.connection, options, own) => client?,
+            chosen = self.peer.client(&self.connection, options, own, wanted) => chosen?,
         };
         let prepared = tokio::select! {
             biased;
             interruption = &mut interrupted => {
-                client.interrupt().await;
+                chosen.client.interrupt().await;
                 return Err(interruption);
             }
-            prepared = self.prepare(&mut *client) => prepared,
+            prepared = self.prepare(&mut chosen) => prepared,
         };
+        let Chosen { mut client, .. } = chosen;
         let args = match prepared {
             Ok((operation, args)) => {
                 self.operation = operation;
@@ -205,18 +201,20 @@ impl Arguments {
     }
 
     /// The operation's own name and the arguments, checked against the extension's description.
-    async fn prepare(&self, client: &mut dyn Client) -> Result<(String, String), Failure> {
-        if !self.peer.protocol.has_manifest {
+    async fn prepare(&self, chosen: &mut Chosen) -> Result<(String, String), Failure> {
+        self.can_expect(chosen.protocol)?;
+        if !chosen.protocol.has_manifest {
             // The program that calls knows what the operation takes.
             return Ok((self.operation.clone(), self.arguments(&Schema::any())?));
         }
-        let described = client.describe(None, self.connection.start_timeout).await?;
+        let described = chosen.client.describe(None, self.connection.start_timeout).await?;
+        PeerArguments::check_carried(&self.connection, chosen)?;
         let Description::Manifest(described) = described else {
             return Err(Failure::usage(format!("{} does not list its operations", self.connection.target)));
         };
         let Described { manifest, .. } = &*described;
         if let Some(recorder) = &self.connection.recorder {
-            record::identify(recorder, client, manifest).await;
+            client::identify(recorder, &mut *chosen.client, manifest).await;
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
@@ -224,6 +222,14 @@ impl Arguments {
         let schema =
             manifest.operation(name).map_or_else(Schema::any, |operation| Schema::read(&operation.params_text));
         Ok((name.to_owned(), self.arguments(&schema)?))
+    }
+
+    /// Whether an extension says its version, where one is expected.
+    fn can_expect(&self, protocol: &Protocol) -> Result<(), Failure> {
+        if self.expect_version.is_none() || protocol.has_manifest {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("--expect-version: with {} an extension has no version", protocol.title)))
     }
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
@@ -242,7 +248,7 @@ impl Arguments {
             args: self.args.as_deref(),
             values: &self.values,
             is_quiet: self.connection.quiet,
-            help: out::command_line(&words) + &protocol::option_of(self.peer.protocol),
+            help: out::command_line(&words) + &self.peer.option(),
         };
         given.arguments(schema)
     }

@@ -91,7 +91,7 @@ impl Arguments {
             &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
             self.json.then_some("--json"),
         )?;
-        self.own.check(self.protocol)?;
+        self.own.check(Some(self.protocol))?;
         let Some(suite) = self.protocol.check else {
             return Err(Failure::usage(format!("--protocol {}: there are no cases for it", self.protocol.name)));
         };

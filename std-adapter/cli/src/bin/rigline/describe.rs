@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use rigline::json::{Json, Kind};
 use rigline_host::by_schema::{Draft, Place, Schema, operation_named, settle};
+use rigline_host::choose::Chosen;
 use rigline_host::client::{Command, Description, Page};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::{HostError, Manifest, Operation};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::complete;
 use crate::connect::{self, Connection, Failure};
 use crate::out::{self, Table};
-use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
+use crate::protocol::{HasOptions, OwnOptions, PeerArguments};
 
 /// `describe`'s options of single protocols.
 #[derive(Debug)]
@@ -45,17 +46,22 @@ impl Arguments {
 
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         connect::run(async move {
-            self.own.check(self.peer.protocol)?;
+            let wanted = self.peer.wanted(&self.connection, &self.own)?;
             let (options, own) = (self.connection.options(), self.own.values.clone());
-            let mut client = self.peer.client(&self.connection, options, own).await?;
-            let described = client.describe(self.operation.as_deref(), self.connection.start_timeout).await;
+            let mut chosen = self.peer.client(&self.connection, options, own, wanted).await?;
+            let described = chosen.client.describe(self.operation.as_deref(), self.connection.start_timeout).await;
+            let described = match PeerArguments::check_carried(&self.connection, &chosen) {
+                Err(failure) if described.is_ok() => Err(failure),
+                _ => described.map_err(Failure::from),
+            };
+            let Chosen { client, .. } = chosen;
             let shown = match described {
                 Ok(Description::Manifest(described)) => self.show(&described.text, &described.manifest),
                 Ok(Description::Page(page)) => {
                     self.show_page(page);
                     Ok(())
                 }
-                Err(error) => Err(error.into()),
+                Err(failure) => Err(failure),
             };
             let closed = client.close().await.map_err(Failure::from);
             shown.and(closed.map(drop))?;
@@ -90,7 +96,7 @@ impl Arguments {
         };
         let text = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
         let outputs = outputs(text, name);
-        let protocol = protocol::option_of(self.peer.protocol);
+        let protocol = self.peer.option();
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
             let value = format!(

@@ -19,7 +19,6 @@ use rigline_eval::runs::StartError;
 use rigline_eval::{Fault, Spec, owner_of, session};
 use rigline_host::by_schema::Schema;
 use rigline_host::target::Target;
-use rigline_host::{Host, Options};
 
 use crate::connect::{self, Failure};
 use crate::out::complain;
@@ -111,9 +110,9 @@ fn placed(fault: &Fault, kind: &str) -> String {
 /// The operations that a target has, with their schemas.
 fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
     connect::on_threads(async {
-        let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
-        let operations = session::operations(&host);
-        let _ = host.shutdown().await;
+        let session = session::open(target, None, Arc::new(|_, _| {})).await?;
+        let operations = session.operations();
+        session.close().await;
         Ok(operations)
     })
 }

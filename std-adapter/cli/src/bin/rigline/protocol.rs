@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
-use rigline_host::client::{Client, ClientError, ClientOptions, Command, Form, OptionValues, ProtocolOption};
+use rigline_host::choose::{self, Chosen, Need};
+use rigline_host::client::{ClientError, ClientOptions, Command, Form, OptionValues, Part, ProtocolOption};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::target::Target;
@@ -40,37 +41,67 @@ pub(crate) fn names(has: fn(&Protocol) -> bool) -> String {
 }
 
 /// The protocol that is used with an extension.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct PeerArguments {
-    /// The protocol of the target. A namel3ss target may also be the folder of a project, whose tools.yaml, packs and
-    /// settings are then used
-    #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()), default_value = DEFAULT)]
-    pub(crate) protocol: &'static Protocol,
+    /// The protocol of the target [default: the one that it answers; over HTTP the route decides]. A namel3ss target may also be the folder of a
+    /// project, whose tools.yaml, packs and settings are then used
+    #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()))]
+    pub(crate) protocol: Option<&'static Protocol>,
     #[command(flatten)]
     pub(crate) credentials: Credentials,
 }
 
-impl Default for PeerArguments {
-    fn default() -> Self {
-        Self { protocol: protocols::ALL[0], credentials: Credentials::default() }
-    }
-}
-
 impl PeerArguments {
-    /// Connects to the target.
+    /// The option that names the protocol in another command line, if it was named in this one.
+    pub(crate) fn option(&self) -> String {
+        self.protocol.map(option_of).unwrap_or_default()
+    }
+
+    /// The protocol that is named, or else the one that has what was asked for, if only one has.
+    pub(crate) fn wanted<C: HasOptions>(
+        &self,
+        connection: &Connection,
+        own: &OwnOptions<C>,
+    ) -> Result<Option<&'static Protocol>, Failure> {
+        let wanted = own.check(self.protocol)?;
+        match wanted {
+            // The other end may take it all the same: it says so in its description.
+            Some(protocol) if connection.config.is_some() && !protocol.has_manifest => {
+                Err(Self::cannot_carry(protocol, "--config", Part::Config))
+            }
+            wanted => Ok(wanted),
+        }
+    }
+
+    /// Refuses what was asked for and the other end, which has been described, does not take.
+    pub(crate) fn check_carried(connection: &Connection, chosen: &Chosen) -> Result<(), Failure> {
+        match connection.config {
+            Some(_) if !chosen.carries(Part::Config) => {
+                Err(Self::cannot_carry(chosen.protocol, "--config", Part::Config))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cannot_carry(protocol: &Protocol, option: &str, part: Part) -> Failure {
+        let names: Vec<&str> =
+            protocols::ALL.iter().filter(|protocol| protocol.carries(part)).map(|protocol| protocol.name).collect();
+        let (title, part) = (protocol.title, part.name());
+        Failure::usage(format!("{option} goes with --protocol {}: {title} does not carry {part}", names.join(" or ")))
+    }
+
+    /// Connects to the target by the protocol that is wanted, or else by the one that it answers.
     pub(crate) async fn client(
         &self,
         connection: &Connection,
         options: Options,
         own: OptionValues,
-    ) -> Result<Box<dyn Client>, Failure> {
-        let Some(connect) = self.protocol.client else {
-            return Err(Failure::usage(format!("--protocol {}: not supported by this command", self.protocol.name)));
-        };
+        wanted: Option<&'static Protocol>,
+    ) -> Result<Chosen, Failure> {
         let mut client = ClientOptions::new(options);
         client.host.credentials = self.credentials.read(&connection.target)?;
         client.own = own;
-        connect(&connection.target, client).await.map_err(|error| match &error {
+        choose::connect(&connection.target, client, wanted, Need::Context).await.map_err(|error| match &error {
             ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
                 let others = names(|protocol| protocol.http.is_some());
                 Failure::usage(format!("{error}: use --protocol {others}"))
@@ -97,16 +128,24 @@ impl<C: HasOptions> OwnOptions<C> {
         Self { values: OptionValues::default(), command: PhantomData }
     }
 
-    /// Refuses options of other protocols.
-    pub(crate) fn check(&self, protocol: &Protocol) -> Result<(), Failure> {
-        for name in self.values.names() {
-            let mut owners = owners::<C>(name);
-            if !owners.any(|owner| owner == protocol) {
-                let names: Vec<&str> = self::owners::<C>(name).map(|owner| owner.name).collect();
-                return Err(Failure::usage(format!("--{name} goes with --protocol {}", names.join(" or "))));
-            }
+    /// Refuses options of other protocols than the one that is named. If none is named, the options do so.
+    pub(crate) fn check(&self, named: Option<&'static Protocol>) -> Result<Option<&'static Protocol>, Failure> {
+        let goes_with = |name: &str| {
+            let names: Vec<&str> = owners::<C>(name).map(|owner| owner.name).collect();
+            format!("--{name} goes with --protocol {}", names.join(" or "))
+        };
+        let has = |protocol: &Protocol, name: &str| owners::<C>(name).any(|owner| owner == protocol);
+        let Some(protocol) = named else {
+            let Some(first) = self.values.names().next() else { return Ok(None) };
+            let mut candidates = owners::<C>(first);
+            let fit = candidates.find(|owner| self.values.names().all(|name| has(owner, name)));
+            let all = || self.values.names().map(goes_with).collect::<Vec<_>>().join(", ");
+            return fit.map(Some).ok_or_else(|| Failure::usage(all()));
+        };
+        match self.values.names().find(|name| !has(protocol, name)) {
+            Some(name) => Err(Failure::usage(goes_with(name))),
+            None => Ok(Some(protocol)),
         }
-        Ok(())
     }
 }
 

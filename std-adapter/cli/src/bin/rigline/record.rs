@@ -3,16 +3,13 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rigline_eval::report::Hashed;
-use rigline_host::client::{CallRequest, Client};
 use rigline_host::files;
 use rigline_host::process;
 use rigline_host::record::{FolderError, Recorder};
 use rigline_host::target::Target;
 use rigline_host::terminal;
-use rigline_host::{Manifest, Operation};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -72,30 +69,6 @@ pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) ->
             if code == exit::SUCCESS { exit::FAILED } else { code }
         }
     }
-}
-
-/// Records the identity of an extension: its name and version, and the outputs of its operation `identify`, if it has
-/// one that needs no arguments.
-pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
-    let mut rig = json!({ "name": manifest.name, "version": manifest.version });
-    if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
-        let request = CallRequest {
-            operation: "identify".to_owned(),
-            args: "{}".to_owned(),
-            timeout: Some(Duration::from_secs(2)),
-            ..CallRequest::default()
-        };
-        match client.call(&request).await {
-            Ok(answer) => {
-                rig["identity"] = serde_json::from_str(&answer.outputs).unwrap_or_default();
-                if let Some(failure) = &answer.failure {
-                    rig["error"] = failure.to_string().into();
-                }
-            }
-            Err(error) => rig["error"] = error.to_string().into(),
-        }
-    }
-    recorder.rig(rig);
 }
 
 /// The files that an eval is made of, with their hashes.

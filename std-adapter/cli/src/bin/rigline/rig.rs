@@ -54,6 +54,12 @@ pub(crate) struct HttpArguments {
     /// Also answer requests to this host name, such as `rig.example.org`
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
+    /// Leave the outputs on when an MCP client's last session ends or is idle, and when a session is lost. They are switched off by default
+    #[arg(long)]
+    pub(crate) keep_outputs: bool,
+    /// Over HTTP in MCP: switch the outputs off when no request came for so long, such as 90s or 1h [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, requires = "http", conflicts_with = "keep_outputs")]
+    idle: Option<std::time::Duration>,
     /// Also answer web pages of this origin, such as `https://bench.example.org`
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
@@ -79,6 +85,10 @@ impl HttpArguments {
         }
         if self.any_user {
             options = options.any_user();
+        }
+        options = options.keep_outputs(self.keep_outputs);
+        if let Some(idle) = self.idle {
+            options = options.idle(Some(idle));
         }
         options = self.allow_host.iter().fold(options, Options::allow_host);
         options = self.allow_origin.iter().fold(options, Options::allow_origin);
@@ -113,7 +123,7 @@ impl Arguments {
             return Err(Failure::usage("--token-file and --any-user go with --http"));
         }
         let clock = TokioClock::new();
-        let mut stdio = Stdio::new().clock(clock.clone());
+        let mut stdio = Stdio::new().clock(clock.clone()).keep_outputs(self.http.keep_outputs);
         if let Some(lines) = self.protocol.and_then(|protocol| protocol.lines) {
             stdio = stdio.protocol(lines);
         }

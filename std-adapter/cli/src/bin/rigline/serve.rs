@@ -105,7 +105,8 @@ impl Arguments {
     /// Connects to the target, for clients of this protocol.
     fn relay(&self, protocol: &'static Protocol) -> Result<Selected<Relay>, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
-        let first = Some(protocol).filter(|protocol| protocol.lines.is_some_and(|lines| lines.has_content()));
+        let first =
+            Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
         // A part is chosen by what the target says of each operation.
         let first = if self.choice.is_all() { first } else { protocols::of_agents() };
         let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
@@ -158,6 +159,11 @@ impl Arguments {
     }
 
     async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
+        if self.http.keep_outputs {
+            return Err(Failure::usage(
+                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
+            ));
+        }
         let mut access = Access::same_user();
         if self.http.any_user {
             access = access.with_any_user();

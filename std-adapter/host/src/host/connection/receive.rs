@@ -15,7 +15,7 @@ use crate::host::result::Answer;
 use crate::host::{Direction, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.
-pub(super) const SHOWN_SKIPPED: u32 = 100;
+pub(crate) const SHOWN_SKIPPED: u32 = 100;
 /// How many skipped lines an error shows.
 const KEPT_SKIPPED: usize = 5;
 

@@ -72,6 +72,9 @@ pub(crate) struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
+    /// Leave the outputs on when the client goes. They are switched off by default
+    #[arg(long)]
+    keep_outputs: bool,
 }
 
 /// What are tools.
@@ -129,12 +132,12 @@ impl Arguments {
             let is_there = relay.absence().is_none();
             let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
             let limited = limited(evals, is_there, selection, policy)?;
-            return Ok(Stdio::new().input_end(input_end).between(gate).serve(limited));
+            return Ok(self.stdio().input_end(input_end).between(gate).serve(limited));
         }
         let is_own = self.connection.target == Target::Sim && self.connection.config.is_none();
         if is_own && self.connection.recorder.is_none() {
             let clock = TokioClock::new();
-            let stdio = Stdio::new().clock(clock.clone());
+            let stdio = self.stdio().clock(clock.clone());
             let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
             parts.can_change = false;
             let limited = limited(rig, true, selection, policy)?;
@@ -144,7 +147,11 @@ impl Arguments {
         let relay = self.relay(&gate)?;
         let is_there = relay.absence().is_none();
         let limited = limited(relay, is_there, selection, policy)?;
-        Ok(Stdio::new().between(gate).serve(limited))
+        Ok(self.stdio().between(gate).serve(limited))
+    }
+
+    fn stdio(&self) -> Stdio {
+        Stdio::new().keep_outputs(self.keep_outputs)
     }
 
     /// Reaches the target, or waits for it. The gate learns when it comes and goes.
@@ -175,7 +182,9 @@ impl Arguments {
         let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
         let store = jsonrpc::store(self.selected.runs.clone())?;
         // Of a target that steps cannot be sent to, the user learns at once.
-        wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+        if !matches!(self.connection.target, Target::Http(_)) {
+            wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+        }
         let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
