@@ -62,4 +62,18 @@ for program in qemu-system-arm:qemu-system-arm qemu-system-riscv32:qemu-system-m
 done
 if [ "$ready" = 1 ] && [ "${#built[@]}" = "${#images[@]}" ]; then export RIGLINE_REQUIRE_BOARDS=1; fi
 cargo test -q -p rigline-tests --test boards
+
+# What `rigline new` writes for each chip. Its dependencies have other features in part: not in the gate.
+if [ -n "${RIGLINE_BOARDS_LONG:-}" ]; then
+  folder=$(mktemp -d)
+  for chip in rp2350 stm32f072 stm32f411 nrf52840; do
+    mkdir "$folder/$chip"
+    cargo run -q -p rigline-cli --bin rigline -- new --help >/dev/null
+    rigline=$(realpath "$out/debug/rigline")
+    (cd "$folder/$chip" && "$rigline" new my-meter --firmware "$chip" >/dev/null)
+    cp Cargo.lock "$folder/$chip/my-meter"
+    (export CARGO_TARGET_DIR; CARGO_TARGET_DIR=$(realpath "$out"); cd "$folder/$chip/my-meter" && cargo firmware -q && echo "a new project for $chip: linked")
+  done
+  rm -rf "$folder"
+fi
 finish

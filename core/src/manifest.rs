@@ -55,7 +55,23 @@ impl Manifest {
         if has_escapes(raw) {
             return self.operations.iter().position(|known| name == *known.name);
         }
-        self.operations.iter().position(|known| known.name.as_bytes() == raw)
+        let exact = self.operations.iter().position(|known| known.name.as_bytes() == raw);
+        if cfg!(feature = "std") { exact.or_else(|| self.spelled(raw)) } else { exact }
+    }
+
+    /// The position of the only operation of this name with `-` and `_` taken for the same: people and models mistake one for the other.
+    fn spelled(&self, raw: &[u8]) -> Option<usize> {
+        let is_dash = |byte: u8| matches!(byte, b'-' | b'_');
+        let is_alike = |(one, other): (&u8, u8)| *one == other || is_dash(*one) && is_dash(other);
+        let mut alike = self
+            .operations
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.name.len() == raw.len() && raw.iter().zip(known.name.bytes()).all(is_alike));
+        match (alike.next(), alike.next()) {
+            (Some((place, _)), None) => Some(place),
+            _ => None,
+        }
     }
 
     /// A manifest without operations.
@@ -422,6 +438,23 @@ const fn identifiers(text: &[u8], strict: bool) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn operations_are_found_in_either_spelling_on_a_desktop() {
+        const MANIFEST: Manifest = Manifest::new("m", "1.0.0").operations(&[
+            Operation::new("set-target", Schema::OBJECT),
+            Operation::new("a-b_c", Schema::OBJECT),
+            Operation::new("a_b-c", Schema::OBJECT),
+        ]);
+        let found = |raw: &'static str| MANIFEST.position(crate::json::Text::of_checked(raw.as_bytes()));
+        assert_eq!([found("set-target"), found("set_target")], [Some(0); 2]);
+        // The exact one first, and none where two may be meant.
+        assert_eq!(
+            [found("a-b_c"), found("a_b-c"), found("a_b_c"), found("settarget")],
+            [Some(1), Some(2), None, None]
+        );
+    }
 
     #[test]
     fn operations_are_found_by_their_text() {

@@ -10,6 +10,7 @@
 //! | [`safe_state`] | What happens to the hardware when the host disconnects? |
 //! | [`serving`] | How is it served on stdio, over TCP and over HTTP? |
 //! | [`board`] | How does it run on a microcontroller? |
+//! | [`port`] | What changes for another chip, and what does not? |
 //!
 //! The package `rigline-host` has three more, on calling extensions, on testing them, and on tests without the rig.
 //!
@@ -32,3 +33,5 @@ pub mod safe_state {}
 pub mod serving {}
 #[doc = include_str!("guide/board.md")]
 pub mod board {}
+#[doc = include_str!("guide/port.md")]
+pub mod port {}

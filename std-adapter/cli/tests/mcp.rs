@@ -131,7 +131,7 @@ fn tools_are_listed_while_a_call_runs() {
             json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
         server.wait_for_log("waiting for AUX");
-        assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 11, "{target}");
+        assert!(names(&server.ask("tools/list", json!({})).0).contains(&"wait_for"), "{target}");
         assert_eq!(server.ask("ping", json!({})).0["result"], json!({}), "{target}");
     }
 }

@@ -229,6 +229,46 @@ fn names_that_the_program_or_yaml_use_otherwise_will_do() {
     }
 }
 
+/// The chips with a firmware of their own kind, each with its target.
+const CHIPS: &[(&str, &str)] = &[
+    ("rp2350", "thumbv8m.main-none-eabi"),
+    ("stm32f072", "thumbv6m-none-eabi"),
+    ("stm32f411", "thumbv7em-none-eabi"),
+    ("nrf52840", "thumbv7em-none-eabi"),
+];
+
+/// What `.ci/boards.sh` links is what is written, with the project's extension in the place of its own.
+#[test]
+fn the_firmware_of_each_chip_is_the_one_that_the_gate_links() {
+    let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware-example/boards");
+    let folder = empty_folder("new-chips");
+    let squeezed = |text: &str| text.split_whitespace().collect::<String>().replace(",)", ")").replace(",}", "}");
+    for (chip, target) in CHIPS {
+        let place = folder.join(chip);
+        std::fs::create_dir(&place).unwrap();
+        let made = new(&place, &["power-meter", "--firmware", chip]);
+        assert!(made.status.success(), "{}", said(&made));
+        let file = |name: &str| std::fs::read_to_string(place.join("power-meter").join(name)).unwrap();
+        let hello = std::fs::read_to_string(boards.join(format!("src/bin/hello-{chip}.rs"))).unwrap();
+        let program = file("firmware/src/main.rs");
+        assert!(!program.contains("ello") && program.contains("PowerMeter { lamp }"), "{program}");
+        // But for the order of the imports, which the names decide.
+        let body = |text: &str| squeezed(text.split_once("bind_interrupts!(struct").unwrap().1);
+        assert_eq!(body(&program).replace("PowerMeter", "Hello").replace("power-meter", "hello"), body(&hello));
+        let memory = std::fs::read_to_string(boards.join(format!("memory/hello-{chip}.x"))).unwrap();
+        assert_eq!(file("firmware/memory.x"), memory);
+        assert!(file(".cargo/config.toml").contains(&format!("--target {target}\"\n")), "{chip}");
+        let readme = file("README.md");
+        assert!(readme.contains(&format!("rustup target add {target}")) && !readme.contains("{{"), "{readme}");
+        // Its HAL is the version that the gate links with.
+        let ours = std::fs::read_to_string(boards.join("Cargo.toml")).unwrap();
+        let manifest = file("firmware/Cargo.toml");
+        let hal = manifest.lines().find(|line| line.starts_with("embassy-") && !line.contains("executor")).unwrap();
+        let version = hal.split(", features").next().unwrap();
+        assert!(ours.contains(version), "{chip}: {hal}");
+    }
+}
+
 /// Whatever the name's letters and length.
 #[test]
 fn what_is_written_is_formatted() {
@@ -240,7 +280,9 @@ fn what_is_written_is_formatted() {
     for name in
         ["a", "blinky", "x9", "a-power-supply-controller", "an-extension-that-has-a-rather-long-name-for-a-folder"]
     {
-        for (place, arguments) in [("desktop", &[][..]), ("firmware", &["--firmware", "rp2040"])] {
+        let places = [("desktop", &[][..]), ("firmware", &["--firmware", "rp2040"])];
+        let chips: Vec<_> = CHIPS.iter().map(|(chip, _)| (*chip, ["--firmware", *chip])).collect();
+        for (place, arguments) in places.into_iter().chain(chips.iter().map(|(chip, words)| (*chip, &words[..]))) {
             let place = folder.join(place);
             std::fs::create_dir_all(&place).unwrap();
             assert!(new(&place, &[&[name], arguments].concat()).status.success(), "{name}");

@@ -15,7 +15,8 @@ const LIMIT: f64 = 20.0;
 pub(super) fn operations(attack: &Attack) -> Outcome {
     let mut all = Vec::new();
     let large = attack.operations.max(FACTOR);
-    let paths: [(&str, &str, fn(&str) -> Vec<String>); 5] = [
+    type Words = fn(&str) -> Vec<String>;
+    let paths: [(&str, &str, Words); 5] = [
         ("describe", "many", |target| words(&["describe", target, "--protocol", "gevals"])),
         ("describe --json", "many", |target| words(&["describe", target, "--protocol", "gevals", "--json"])),
         ("call", "many", |target| words(&["call", target, "op-0", "--protocol", "gevals"])),

@@ -183,11 +183,11 @@ pub(super) fn websocket(attack: &Attack) -> Outcome {
     // RFC 6455 §5.2: a frame of a client's is masked; with zeros it is as it was.
     let frame = |first: u8, text: &[u8]| {
         let length = u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes();
-        [&[first, 0x80 | 126][..], &length, &[0; 4], text].concat()
+        [&[first, 0xfe][..], &length, &[0; 4], text].concat()
     };
     let _first = open()?;
     let before = program.peak()?;
-    let piece = frame(0x00, &[b'['; 60_000]);
+    let piece = frame(0x00, &vec![b'['; 60_000]);
     let mut stream = open()?;
     stream.write_all(&frame(0x01, b"[")).map_err(|error| error.to_string())?;
     let mut sent = 0;

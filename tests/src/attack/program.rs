@@ -85,7 +85,7 @@ impl Program {
                     }
                     return;
                 }
-                let mut sink = [0; 64 * 1024];
+                let mut sink = vec![0; 64 * 1024];
                 while matches!(stderr.read(&mut sink), Ok(1..)) {}
             });
         }

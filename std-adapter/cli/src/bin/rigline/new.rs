@@ -28,7 +28,114 @@ pub(crate) struct Arguments {
 enum Board {
     /// Raspberry Pi Pico, with embassy
     Rp2040,
+    /// Raspberry Pi Pico 2, with embassy; linked, not run
+    Rp2350,
+    /// STM32F072 (128 KB of flash, 16 KB of RAM), with embassy; linked, not run
+    Stm32f072,
+    /// STM32F411 "Black Pill", with embassy; linked, not run
+    Stm32f411,
+    /// nRF52840-DK, with embassy; linked, not run
+    Nrf52840,
 }
+
+/// What differs from chip to chip in the files of [`chip_files`].
+struct Chip {
+    board: &'static str,
+    target: &'static str,
+    /// probe-rs's name.
+    probe: &'static str,
+    /// The line in the firmware's `Cargo.toml`.
+    hal: &'static str,
+    /// Whether the HAL leaves critical sections to `cortex-m`.
+    critical_section: bool,
+}
+
+impl Board {
+    /// None for the board that has files of its own.
+    fn chip(self) -> Option<Chip> {
+        Some(match self {
+            Self::Rp2040 => return None,
+            Self::Rp2350 => Chip {
+                board: "Raspberry Pi Pico 2 (RP2350)",
+                target: "thumbv8m.main-none-eabi",
+                probe: "RP235x",
+                hal: r#"embassy-rp = { version = "0.10", features = ["rp235xa", "time-driver", "critical-section-impl"] }"#,
+                critical_section: false,
+            },
+            Self::Stm32f072 => Chip {
+                board: "STM32F072RB",
+                target: "thumbv6m-none-eabi",
+                probe: "STM32F072RB",
+                hal: r#"embassy-stm32 = { version = "0.6", features = ["stm32f072rb", "time-driver-any"] }"#,
+                critical_section: true,
+            },
+            Self::Stm32f411 => Chip {
+                board: "STM32F411CE (Black Pill)",
+                target: "thumbv7em-none-eabi",
+                probe: "STM32F411CE",
+                hal: r#"embassy-stm32 = { version = "0.6", features = ["stm32f411ce", "time-driver-any"] }"#,
+                critical_section: true,
+            },
+            Self::Nrf52840 => Chip {
+                board: "nRF52840-DK",
+                target: "thumbv7em-none-eabi",
+                probe: "nRF52840_xxAA",
+                hal: r#"embassy-nrf = { version = "0.11", features = ["nrf52840", "time-driver-rtc1", "unstable-pac"] }"#,
+                critical_section: true,
+            },
+        })
+    }
+
+    fn files(self) -> Files {
+        match self {
+            Self::Rp2040 => RP2040,
+            Self::Rp2350 => chip_files!("rp2350"),
+            Self::Stm32f072 => chip_files!("stm32f072"),
+            Self::Stm32f411 => chip_files!("stm32f411"),
+            Self::Nrf52840 => chip_files!("nrf52840"),
+        }
+    }
+}
+
+impl Chip {
+    fn fill(&self, text: &str) -> String {
+        // In a table's name, a dot separates.
+        let key = format!("\"{}\"", self.target);
+        let key = if self.target.contains('.') { &key } else { self.target };
+        let section = if self.critical_section { r#", features = ["critical-section-single-core"]"# } else { "" };
+        // The firmware is that of `firmware-example/boards`, with this extension in the place of its own.
+        text.replace("//! hello on", "//! {{NAME}} on")
+            .replace("rigline_boards::{Hello, Lamp}", "extension::{Lamp, {{TYPE}}}")
+            .replace("&mut Hello {", "&mut {{TYPE}} {")
+            .replace("(\"hello\"", "(\"{{NAME}}\"")
+            .replace("{{BOARD}}", self.board)
+            .replace("{{TARGET}}", self.target)
+            .replace("{{TARGET_KEY}}", key)
+            .replace("{{PROBE}}", self.probe)
+            .replace("{{HAL}}", self.hal)
+            .replace("{{CRITICAL_SECTION}}", section)
+    }
+}
+
+/// A desktop program and the firmware of a chip. The file with `main` and the memory layout are links to those of
+/// `firmware-example/boards`, which are linked in the gate.
+macro_rules! chip_files {
+    ($chip:literal) => {
+        &[
+            ("Cargo.toml", include_str!("new/rp2040/Cargo.toml.in")),
+            ("src/lib.rs", include_str!("new/rp2040/lib.rs.in")),
+            ("src/main.rs", include_str!("new/rp2040/main.rs.in")),
+            ("firmware/Cargo.toml", include_str!("new/chip/firmware.toml.in")),
+            ("firmware/build.rs", include_str!("new/chip/build.rs.in")),
+            ("firmware/memory.x", include_str!(concat!("new/chip/", $chip, ".x"))),
+            ("firmware/src/main.rs", include_str!(concat!("new/chip/", $chip, ".rs"))),
+            (".cargo/config.toml", include_str!("new/chip/config.toml.in")),
+            ("udev/60-rigline.rules", include_str!("new/rp2040/udev.rules")),
+            ("README.md", include_str!("new/chip/README.md.in")),
+        ]
+    };
+}
+use chip_files;
 
 /// Files: where they go, and their text with `NAME`, `CRATE`, `TYPE`, `OPERATIONS` and `CHECKOUT` to be filled in.
 type Files = &'static [(&'static str, &'static str)];
@@ -83,7 +190,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let name = &arguments.name;
     let (files, operations) = match arguments.firmware {
         None => (DESKTOP, r#""greet", "count-lines""#),
-        Some(Board::Rp2040) => (RP2040, r#""greet", "light""#),
+        Some(board) => (board.files(), r#""greet", "light""#),
     };
     if !is_package_name(name) {
         return Err(format!(
@@ -111,6 +218,10 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let mut sources = Vec::new();
     for (file, text) in files.iter().chain(COMMON).chain(STARTER_FILES.iter().copied().flatten()) {
         let path = folder.join(file);
+        let text = match arguments.firmware.and_then(Board::chip) {
+            Some(chip) => chip.fill(text),
+            None => (*text).to_owned(),
+        };
         let text = text
             .replace("{{NAME}}", name)
             .replace("{{CRATE}}", &name.replace('-', "_"))

@@ -1,0 +1,1 @@
+../../../../../../../firmware-example/boards/src/bin/hello-nrf52840.rs

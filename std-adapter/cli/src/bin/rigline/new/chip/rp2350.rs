@@ -1,0 +1,1 @@
+../../../../../../../firmware-example/boards/src/bin/hello-rp2350.rs

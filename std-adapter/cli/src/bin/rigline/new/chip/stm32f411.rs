@@ -1,0 +1,1 @@
+../../../../../../../firmware-example/boards/src/bin/hello-stm32f411.rs
