@@ -12,6 +12,7 @@
 //! | `tcp:HOST:PORT` | a TCP server |
 //! | `http://…`, `https://…` | an HTTP server, for the protocols that have one |
 //! | `replay:DIR` | a recording that `rigline call --record DIR` or `rigline eval run --record DIR` has made, or a transcript of `rigline monitor --record` |
+//! | `rig:NAME`, `rig:KEY=VALUE,…` | a rig of the lab (`rigline lab list`), which has a lease for as long as it is used; the command `rigline` only |
 //! | `sim` | the built-in rig: the command `rigline` with the argument `rig`, as a child over pipes |
 //!
 //! Options follow `?`, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs` (serial
@@ -45,6 +46,8 @@ pub enum Target {
     Http(String),
     /// A recording of a session.
     Replay(Replay),
+    /// A rig of the lab: its name, or its tags.
+    Rig(String),
     /// The built-in rig.
     Sim,
 }
@@ -131,7 +134,7 @@ pub enum TargetError {
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(
-            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, replay:DIR, sim, or the path of a program".to_owned(),
+            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, replay:DIR, rig:NAME, sim, or the path of a program".to_owned(),
             |meant| format!("did you mean {meant}?"),
         )
     )]
@@ -159,6 +162,9 @@ pub enum TargetError {
     /// No folder after `replay:`.
     #[error("replay: names no recording; write replay:DIR")]
     NoRecording,
+    /// No name and no tags after `rig:`.
+    #[error("rig: names no rig; write rig:NAME or rig:KEY=VALUE")]
+    NoRig,
     /// Options of the built-in rig, which has none.
     #[error("`{0}`: the target sim has no options")]
     NoOptions(String),
@@ -208,6 +214,8 @@ impl FromStr for Target {
             Some(("serial", rest)) => serial(rest),
             Some(("tcp", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest)),
             Some(("replay", rest)) => replay(rest),
+            Some(("rig", "")) => Err(TargetError::NoRig),
+            Some(("rig", rest)) => Ok(Self::Rig(rest.to_owned())),
             // A single letter is a Windows drive.
             Some((kind, _)) if (is_kind(kind) || meant_by(text).is_some()) && !Path::new(text).exists() => {
                 Err(TargetError::UnknownKind { kind: kind.to_owned(), meant: meant_by(text) })
@@ -412,6 +420,7 @@ impl fmt::Display for Target {
                 let pace = if replay.keeps_pace { "?pace=recorded" } else { "" };
                 write!(f, "replay:{}{pace}", replay.path.display())
             }
+            Self::Rig(rig) => write!(f, "rig:{rig}"),
             Self::Sim => f.write_str("sim"),
         }
     }
@@ -475,6 +484,8 @@ mod tests {
             ("tcp:[::1]:7000", tcp("::1", 7000, Link::Lines)),
             ("http://localhost/x", Target::Http("http://localhost/x".into())),
             ("replay:runs/1", Target::Replay(Replay { path: "runs/1".into(), keeps_pace: false })),
+            ("rig:pico1", Target::Rig("pico1".into())),
+            ("rig:board=pico,place=desk", Target::Rig("board=pico,place=desk".into())),
             ("replay:what?", Target::Replay(Replay { path: "what?".into(), keeps_pace: false })),
             ("replay:/r/1?pace=recorded", Target::Replay(Replay { path: "/r/1".into(), keeps_pace: true })),
         ];
@@ -538,6 +549,7 @@ mod tests {
             ("replay:?pace=fast", "replay: names no recording"),
             ("replay:x?pace=slow", "option pace: `slow` is not fast or recorded"),
             ("replay:x?speed=2", "unknown option `speed`; expected one of: pace"),
+            ("rig:", "rig: names no rig; write rig:NAME or rig:KEY=VALUE"),
             ("replya:x", "did you mean replay:x?"),
             ("tcp:localhost", "is not an address"),
             ("tcp:localhost:", "is not an address"),

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::book::{Ask, Asked, Effect, Lab, Refusal};
 use crate::check;
@@ -33,6 +34,7 @@ use crate::processes::Process;
 use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
+use crate::wire::{self, Piece, Wire};
 
 /// The version of the agent's protocol.
 pub const PROTOCOL: u32 = 1;
@@ -58,12 +60,19 @@ impl Default for Options {
     }
 }
 
+/// How long a port that is closed may take.
+const CLOSED: Duration = Duration::from_secs(2);
+
 /// The code of an answer that refuses something (JSON-RPC 2.0 §5.1 leaves it to the server).
 const REFUSED: i32 = -32000;
 
 struct Agent {
     lab: Mutex<Lab>,
     clients: Mutex<HashMap<u64, mpsc::Sender<Vec<u8>>>>,
+    /// The ports that are open, by the connections that use them.
+    wires: Mutex<HashMap<u64, (Wire, JoinHandle<()>)>>,
+    /// The ports that are being closed, by their leases: a rig is not checked before.
+    closing: Mutex<HashMap<String, Closing>>,
     next: AtomicU64,
     changed: Notify,
     instance: String,
@@ -72,6 +81,8 @@ struct Agent {
     folders: Folders,
     roots: Roots,
 }
+
+type Closing = Arc<tokio::sync::Mutex<Vec<JoinHandle<()>>>>;
 
 /// The list as it was read last.
 #[derive(Default)]
@@ -103,6 +114,8 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     let agent = Arc::new(Agent {
         lab: Mutex::new(lab),
         clients: Mutex::default(),
+        wires: Mutex::default(),
+        closing: Mutex::default(),
         next: AtomicU64::new(0),
         changed: Notify::new(),
         instance: uuid::Uuid::new_v4().simple().to_string(),
@@ -205,6 +218,7 @@ impl Agent {
         }
         lock(&self.clients).remove(&peer.conn);
         drop(send);
+        self.close(peer.conn, "");
         lock(&self.lab).disconnected(peer.conn, clock::now());
         self.settle();
         let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
@@ -252,6 +266,22 @@ impl Agent {
                 let mut lab = lock(&self.lab);
                 let by = lab.usable(&lease, peer.uid, now)?.holder.to_string();
                 lab.end(&lease, "its holder has released it", &by, now);
+                Ok(Value::Null)
+            }
+            "join" => {
+                let Join { lease, selector } = parse(params)?;
+                let selector = self.selector(&selector)?;
+                let lab = lock(&self.lab);
+                let rigs = &lab.usable(&lease, peer.uid, now)?.rigs;
+                let rig = lab.specs().find(|spec| rigs.contains(&spec.name) && selector.fits(spec));
+                Ok(json!({ "rig": rig.map(|spec| &spec.name) }))
+            }
+            "open" => {
+                let Open { lease, rig } = parse(params)?;
+                self.open(peer, &lease, &rig, now)
+            }
+            "send" => {
+                self.send(peer, parse(params)?, now);
                 Ok(Value::Null)
             }
             "status" => {
@@ -340,6 +370,55 @@ impl Agent {
         }
     }
 
+    /// Opens the port of a rig for a connection.
+    fn open(&self, peer: &Peer, lease: &str, rig: &str, now: BootTime) -> Result<Value, Refusal> {
+        let target = {
+            let lab = lock(&self.lab);
+            if !lab.usable(lease, peer.uid, now)?.rigs.iter().any(|name| name == rig) {
+                return Err(Refusal::usage(format!("the lease does not have {rig}")));
+            }
+            lab.specs().find(|spec| spec.name == rig).map(|spec| spec.target.clone()).unwrap_or_default()
+        };
+        let out = lock(&self.clients).get(&peer.conn).cloned();
+        let out = out.ok_or_else(|| Refusal::refused("the connection is closed"))?;
+        let mut wires = lock(&self.wires);
+        if wires.contains_key(&peer.conn) {
+            return Err(Refusal::usage("this connection has a port open already"));
+        }
+        let (wire, port) = wire::pair(lease);
+        let roots = self.roots.clone();
+        let task = tokio::spawn(async move { wire::run(&target, &roots, port, out).await });
+        wires.insert(peer.conn, (wire, task));
+        Ok(Value::Null)
+    }
+
+    /// Passes a piece on to the rig, if the lease lasts and the piece is not late.
+    fn send(&self, peer: &Peer, piece: Piece, now: BootTime) {
+        let mut wires = lock(&self.wires);
+        let Some((wire, _)) = wires.get_mut(&peer.conn) else { return };
+        let sent = {
+            let mut lab = lock(&self.lab);
+            let usable = lab.usable(&wire.lease, peer.uid, now).map(|_| ());
+            lab.used(&wire.lease, now);
+            usable
+        };
+        if let Err(refusal) = sent.and_then(|()| wire.send(piece, now)) {
+            wire.stop(&refusal.why);
+        }
+    }
+
+    /// Closes what a connection has open.
+    fn close(&self, conn: u64, why: &str) {
+        let Some((mut wire, task)) = lock(&self.wires).remove(&conn) else { return };
+        wire.stop(why);
+        let mut closing = lock(&self.closing);
+        let of_lease = closing.entry(wire.lease.clone()).or_default();
+        if let Ok(mut tasks) = of_lease.try_lock() {
+            tasks.retain(|task| !task.is_finished());
+            tasks.push(task);
+        }
+    }
+
     /// What is meant. A target that is a rig of the list is that rig.
     fn selector(&self, text: &str) -> Result<Selector, Refusal> {
         Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
@@ -421,11 +500,27 @@ impl Agent {
             for effect in effects {
                 match effect {
                     Effect::Tell { conn, method, params } => self.tell(conn, method, &params),
-                    // What a lease has open ends with its processes.
-                    Effect::Close { .. } => {}
+                    Effect::Close { lease, why } => {
+                        let wires = lock(&self.wires);
+                        let conns: Vec<u64> =
+                            wires.iter().filter(|(_, (wire, _))| wire.lease == lease).map(|(conn, _)| *conn).collect();
+                        drop(wires);
+                        conns.into_iter().for_each(|conn| self.close(conn, &why));
+                    }
                     Effect::Check { rig, target, asks, lease } => {
                         let agent = Arc::clone(self);
+                        let id = lease.as_ref().map(|lease| lease.id.clone()).unwrap_or_default();
+                        let closing = lock(&self.closing).get(&id).cloned();
                         tokio::spawn(async move {
+                            if let Some(closing) = closing {
+                                for task in closing.lock().await.drain(..) {
+                                    let stop = task.abort_handle();
+                                    if tokio::time::timeout(CLOSED, task).await.is_err() {
+                                        stop.abort();
+                                    }
+                                }
+                                lock(&agent.closing).remove(&id);
+                            }
                             let found = check::run(&target, asks, lease.as_deref(), &agent.roots).await;
                             lock(&agent.lab).checked(&rig, found, clock::now());
                             agent.settle();
@@ -488,6 +583,18 @@ struct Attach {
     lease: String,
     keeps: bool,
     told: Option<Lease>,
+}
+
+#[derive(Deserialize)]
+struct Join {
+    lease: String,
+    selector: String,
+}
+
+#[derive(Deserialize)]
+struct Open {
+    lease: String,
+    rig: String,
 }
 
 #[derive(Deserialize)]

@@ -341,8 +341,9 @@ impl Lab {
             return Err(Refusal::usage(format!("{} rigs are wanted, and {candidates} match", ask.count)));
         }
         self.asks += 1;
-        let until = now.saturating_add(ask.wait.unwrap_or(u64::MAX));
-        let ask = Ask { since: ask.since.min(now), ..ask };
+        // To wait for no time is not to wait.
+        let until = now.saturating_add(ask.wait.filter(|wait| *wait > 0).unwrap_or(u64::MAX));
+        let ask = Ask { since: ask.since.min(now), wait: ask.wait.filter(|wait| *wait > 0), ..ask };
         let waiting = Waiting { ask, conn, order: self.asks, until, offer: None, offers: 0, rests: 0, told: None };
         let place = (waiting.ask.since, waiting.order);
         let behind = self.queue.iter().position(|other| (other.ask.since, other.order) > place);

@@ -6,7 +6,7 @@ use rigline_host::ports::Roots;
 use rigline_host::target::Target;
 use rigline_host::{Host, HostError, Options};
 use rustix::process::Signal;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::book::Fault;
 use crate::processes;
@@ -16,6 +16,8 @@ use crate::records::Lease;
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 /// How long the keeper of a lease that was ended has to end its command.
 const KEEPER: Duration = Duration::from_millis(2500);
+/// How long a server has to see that a connection is closed.
+const SEEN: Duration = Duration::from_millis(250);
 /// How long processes that are left have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -76,10 +78,17 @@ async fn ask(target: &Target, roots: &Roots) -> Result<String, HostError> {
     options.start_timeout = LIMIT;
     options.shutdown_timeout = Duration::from_secs(1);
     options.roots = roots.clone();
-    let host = Host::connect(target, options).await?;
-    // A program is started anew for each session, and ends with it.
-    if matches!(target, Target::Serial(_) | Target::Tcp(_)) {
-        host.cancel().await?;
+    let mut host = Host::connect(target, options.clone()).await?;
+    match target {
+        Target::Serial(_) => host.cancel().await?,
+        Target::Tcp(_) => {
+            drop(host);
+            // A server that has the next session before it has seen the end of the last one has lost none.
+            sleep(SEEN).await;
+            host = Host::connect(target, options).await?;
+        }
+        // A program is started anew for each session, and ends with it.
+        _ => {}
     }
     let manifest = host.describe();
     let manifest = format!("{} {}", manifest.name, manifest.version);

@@ -149,6 +149,15 @@ impl Connection {
         }
     }
 
+    /// Sends a notification.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn tell(&mut self, method: &str, params: Value) -> io::Result<()> {
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        self.writer.write_all(line.as_bytes()).await
+    }
+
     /// The next notification. What was read is kept if this is dropped.
     ///
     /// # Errors
@@ -256,6 +265,9 @@ pub async fn acquire(
     let (started, since) = (Instant::now(), clock::now());
     loop {
         // What was waited for before a crash of the agent counts.
+        if want.wait.is_some_and(|wait| !wait.is_zero() && wait <= started.elapsed()) {
+            return Err(Refusal { code: 124, why: format!("the wait for {} is over", want.rigs.join(" ")) });
+        }
         let wait = want.wait.map(|wait| clock::millis(wait.saturating_sub(started.elapsed())));
         let ask = json!({
             "request": request, "rigs": want.rigs, "count": want.count, "wait": wait, "since": since,
@@ -310,8 +322,20 @@ async fn wait_for(
 /// # Errors
 /// It has ended, or the agent does not answer.
 pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
-    let mut connection = Connection::open(place).await?;
-    let answer = connection.ask("attach", json!({ "lease": lease, "keeps": keeps, "told": null })).await?;
+    let given_up = Instant::now() + Duration::from_millis(SILENCE);
+    let (connection, answer) = loop {
+        let asked = async {
+            let mut connection = Connection::open(place).await?;
+            let answer = connection.ask("attach", json!({ "lease": lease, "keeps": keeps, "told": null })).await?;
+            Ok((connection, answer))
+        };
+        match asked.await {
+            Ok(asked) => break asked,
+            // The agent was killed meanwhile: its successor knows the lease.
+            Err(Trouble::Lost(_)) if Instant::now() < given_up => sleep(AGAIN).await,
+            Err(trouble) => return Err(trouble.into()),
+        }
+    };
     let granted = Granted::of(answer).ok_or_else(|| Refusal::refused("the agent answers without a lease"))?;
     Ok((connection, granted))
 }
@@ -379,7 +403,17 @@ async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
 /// # Errors
 /// It has ended already, or the agent does not answer.
 pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {
-    let mut connection = Connection::open(place).await?;
-    connection.ask("release", json!({ "lease": lease })).await?;
-    Ok(())
+    let given_up = Instant::now() + Duration::from_millis(SILENCE);
+    let mut was_lost = false;
+    loop {
+        let asked = async { Connection::open(place).await?.ask("release", json!({ "lease": lease })).await };
+        match asked.await {
+            Ok(_) => return Ok(()),
+            // The agent was killed before it answered: it had ended the lease, or its successor does.
+            Err(Trouble::Refused(_)) if was_lost => return Ok(()),
+            Err(Trouble::Lost(_)) if Instant::now() < given_up => was_lost = true,
+            Err(trouble) => return Err(trouble.into()),
+        }
+        sleep(AGAIN).await;
+    }
 }

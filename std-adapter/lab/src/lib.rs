@@ -7,10 +7,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`rigs`] | the list of rigs, and the selectors that name them |
+//! | [`scan`] | the boards that are plugged in, as rigs of the list |
 //! | [`book`] | the rules: leases, the queue, health; without input and output |
 //! | [`records`], [`store`] | what is on the disk before anybody is told of it |
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
 //! | [`lock`] | a command that runs as long as its lease does |
+//! | [`dial`] | targets `rig:…` of all commands |
 //!
 //! It needs Linux: process file descriptors, child subreapers, `/proc` and a clock that counts sleep.
 #![forbid(unsafe_code)]
@@ -26,6 +28,8 @@ pub mod client;
 #[cfg(target_os = "linux")]
 pub mod clock;
 #[cfg(target_os = "linux")]
+pub mod dial;
+#[cfg(target_os = "linux")]
 pub mod folders;
 pub mod guide;
 #[cfg(target_os = "linux")]
@@ -37,7 +41,11 @@ pub mod records;
 #[cfg(target_os = "linux")]
 pub mod rigs;
 #[cfg(target_os = "linux")]
+pub mod scan;
+#[cfg(target_os = "linux")]
 pub mod store;
+#[cfg(target_os = "linux")]
+mod wire;
 
 /// Why there is no lab on this system, if it is none that has what a lab needs.
 pub const MISSING: Option<&str> = if cfg!(target_os = "linux") {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rigline_std::signals::Signals;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use serde_json::{Value, json};
 use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,6 +47,12 @@ pub struct Lock {
 /// There is no lease, with the exit code for that.
 pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
+    if let Some(rig) = joined(lock).await? {
+        // Nothing is left of this process: the lease's keeper looks after the command.
+        let (program, args) = lock.command.split_first().ok_or_else(|| Refusal::usage("there is no command to run"))?;
+        let error = std::process::Command::new(program).args(args).env(RIGS, rig).exec();
+        return Err(Refusal::usage(format!("`{}` cannot be started: {error}", program.to_string_lossy())));
+    }
     let mut signals = Signals::new().map_err(|error| failed("signals", error))?;
     let acquired = tokio::select! {
         acquired = client::acquire(&lock.place, &lock.want, tell) => acquired?,
@@ -85,6 +92,16 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
             }
         }
     }
+}
+
+/// The rig, if this runs within a lease that has it.
+async fn joined(lock: &Lock) -> Result<Option<String>, Refusal> {
+    let (Ok(lease), [rig], 1) = (std::env::var(LEASE), lock.want.rigs.as_slice(), lock.want.count) else {
+        return Ok(None);
+    };
+    let mut agent = Connection::open(&lock.place).await?;
+    let joined = agent.ask("join", json!({ "lease": lease, "selector": rig })).await?;
+    Ok(joined.get("rig").and_then(Value::as_str).map(str::to_owned))
 }
 
 /// Whether standard input is a terminal, and this process is in front on it.

@@ -105,7 +105,10 @@ pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
         if !names.insert(&rig.name) {
             return Err(wrong(format!("two rigs have the name {}", rig.name)));
         }
-        rig.target.parse::<Target>().map_err(|error| wrong(format!("rig {}: {error}", rig.name)))?;
+        let target = rig.target.parse::<Target>().map_err(|error| wrong(format!("rig {}: {error}", rig.name)))?;
+        if matches!(target, Target::Rig(_)) {
+            return Err(wrong(format!("rig {}: its target is {target}, and not where it is", rig.name)));
+        }
         for (key, value) in &rig.tags {
             if !is_name(key) || value.contains(',') {
                 return Err(wrong(format!("rig {}: the tag {key}={value} cannot be written in a selector", rig.name)));

@@ -53,6 +53,14 @@ pub enum HostError {
         /// The processes that hold it, as far as they are visible.
         holders: Vec<Holder>,
     },
+    /// A rig that others use was not free in time.
+    #[error("{what}: {why}")]
+    Waited {
+        /// The target.
+        what: String,
+        /// Who has it.
+        why: String,
+    },
     /// No port fits the target.
     #[error("no {wanted} is plugged in{}", listed("; there are", .ports))]
     NoDevice {
@@ -201,7 +209,7 @@ pub enum HostError {
 impl HostError {
     /// Whether it was a deadline.
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::StartTimeout { .. } | Self::Timeout { .. } | Self::Late { .. })
+        matches!(self, Self::Waited { .. } | Self::StartTimeout { .. } | Self::Timeout { .. } | Self::Late { .. })
     }
 
     /// Whether another connection is needed before the next call.

@@ -56,6 +56,8 @@ pub fn names(target: &Target, roots: &Roots) -> Vec<String> {
             Ok(addresses) => of_addresses(addresses),
             Err(_) => vec![format!("tcp-{}-{}", tcp.host.to_ascii_lowercase(), tcp.port)],
         },
+        // Which board it is, its agent knows.
+        Target::Rig(_) => vec![target.to_string()],
         Target::Http(_) | Target::Exec(_) | Target::Replay(_) | Target::Sim => Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -52,6 +52,15 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
             in_use: Mutex::default(),
         }),
         Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
+        Target::Rig(rig) => match RIGS.get() {
+            Some(dialer) => dialer(rig, options)?,
+            None => {
+                let text = format!(
+                    "{target}: rigs of the lab are reached by the command rigline only; `rigline bridge {target}` is one as a program"
+                );
+                return Err(HostError::Unsupported(text));
+            }
+        },
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
         }
@@ -63,6 +72,16 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         None => inner,
     };
     Ok(recorded(inner, options))
+}
+
+/// Dials a rig of the lab, which is above this package.
+pub type RigDialer = fn(&str, &Options) -> Result<Box<dyn Connect>, HostError>;
+
+static RIGS: OnceLock<RigDialer> = OnceLock::new();
+
+/// Says how targets `rig:…` are dialled in this process. The first one counts.
+pub fn set_rig_dialer(dialer: RigDialer) {
+    let _ = RIGS.set(dialer);
 }
 
 /// The dialer, whose connections are recorded if the options have a recorder. [`dialer`] does this itself.

@@ -12,6 +12,8 @@ struct Written {
     leases: BTreeMap<String, Lease>,
     rigs: BTreeMap<String, Health>,
     is_full: bool,
+    /// The agent dies at its next write: behind it, or before it.
+    dies: Option<bool>,
 }
 
 impl Books for Paper {
@@ -19,6 +21,9 @@ impl Books for Paper {
         let mut written = self.0.lock().unwrap();
         if written.is_full {
             return Err(io::ErrorKind::StorageFull.into());
+        }
+        if written.dies == Some(false) {
+            return Err(io::ErrorKind::Interrupted.into());
         }
         for change in changes {
             match change {
@@ -259,6 +264,8 @@ fn who_does_not_wait_is_told_who_has_it_and_who_waits_too_long_gets_124() {
     let (method, params) = told(&mut lab, 2).unwrap();
     assert_eq!((method, params["code"].as_u64()), ("refused", Some(3)));
     assert!(params["why"].as_str().unwrap().contains("ann (process "), "{params}");
+    // A wait of no time gets what is free, too.
+    get(&mut lab, 4, Ask { wait: Some(0), ..want("free", "rig:pico2") }, 0);
     lab.ask(3, Ask { wait: Some(1000), ..want("c", "rig:pico1") }, 0).unwrap();
     assert_eq!(lab.due(), Some(1000));
     lab.tick(999);
@@ -499,6 +506,67 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
             assert!(!(held.iter().any(|rig| *rig == "pico3") && held.iter().any(|rig| *rig == "nano1")), "seed {seed}");
             let kept: BTreeSet<String> = paper.kept().leases.into_iter().map(|lease| lease.id).collect();
             assert!(holders.keys().all(|id| kept.contains(id)), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_dies_at_any_write_leaves_one_holder_or_none_and_the_same_request_gets_one_lease() {
+    for step in ["grant", "keeper", "end"] {
+        for is_written in [false, true] {
+            let what = format!("{step}, written: {is_written}");
+            let (mut lab, paper) = lab();
+            let dies = || paper.0.lock().unwrap().dies = Some(is_written);
+            let mut given = None;
+            if step == "grant" {
+                lab.ask(1, want("a", "rig:pico1"), 0).unwrap();
+                dies();
+                // Nobody gets this answer.
+                let _ = lab.confirm(1, "a", 0);
+            } else {
+                let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
+                dies();
+                match step {
+                    "keeper" => drop(lab.attach(1, &lease.id, Some(Process::this()), None, 1000, 1)),
+                    _ => lab.end(&lease.id, "released", "ann", 1),
+                }
+                given = Some(lease);
+            }
+            drop(lab);
+            paper.0.lock().unwrap().dies = None;
+            let mut lab = Lab::new(Box::new(paper.clone()), Some(paper.kept()), true, "boot", 10);
+            lab.list(vec![spec("pico1", "pico", &[])], 10);
+            assert_eq!(lab.faults(), [""; 0], "{what}");
+            match (step, &given) {
+                ("end", Some(lease)) if is_written => {
+                    // Its holder asks for the end again, and learns that there is none any more.
+                    assert!(lab.usable(&lease.id, 1000, 11).is_err(), "{what}");
+                    get(&mut lab, 2, want("b", "rig:pico1"), 10 + RETURN);
+                }
+                (_, Some(lease)) => {
+                    assert_eq!(
+                        lab.attach(2, &lease.id, None, None, 1000, 11).map(|lease| lease.id),
+                        Ok(lease.id.clone()),
+                        "{what}"
+                    );
+                    lab.end(&lease.id, "released", "ann", 12);
+                    answer_checks(&mut lab, 13);
+                }
+                (_, None) => {
+                    lab.tick(10 + RETURN);
+                    let first = match lab.ask(2, want("a", "rig:pico1"), 10 + RETURN).unwrap() {
+                        Asked::Granted(lease) => *lease,
+                        Asked::Waits => lab.confirm(2, "a", 10 + RETURN).unwrap(),
+                    };
+                    assert_eq!(
+                        lab.ask(2, want("a", "rig:pico1"), 10 + RETURN),
+                        Ok(Asked::Granted(Box::new(first))),
+                        "{what}"
+                    );
+                    assert_eq!(paper.kept().leases.len(), 1, "{what}");
+                }
+            }
+            assert_eq!(lab.faults(), [""; 0], "{what}");
         }
     }
 }

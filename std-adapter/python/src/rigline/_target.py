@@ -14,7 +14,7 @@ from typing import List, Optional, Tuple, Union
 
 from .errors import ConnectFailed, TargetError
 
-_KINDS = "sim, serial:PORT, serial:auto, tcp:HOST:PORT, replay:DIR, exec:PROGRAM [ARGS], or a program's path"
+_KINDS = "sim, serial:PORT, serial:auto, tcp:HOST:PORT, replay:DIR, rig:NAME, exec:PROGRAM [ARGS], or a program's path"
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,10 @@ def resolve(
     if kind in ("serial", "tcp"):
         if not rest.partition("?")[0]:
             raise TargetError(f"`{target}` names no port; write serial:/dev/ttyACM0, serial:auto or serial:auto/SERIAL")
+        return _bridge(target, wait, start_timeout, None, session)
+    if kind == "rig":
+        if not rest:
+            raise TargetError(f"`{target}` names no rig; write rig:NAME or rig:KEY=VALUE")
         return _bridge(target, wait, start_timeout, None, session)
     if kind in ("http", "https"):
         raise TargetError(f"`{target}`: this client does not support HTTP; known targets: {_KINDS}")

@@ -149,7 +149,7 @@ _EVIDENCE = pytest.StashKey[Evidence]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rigline", "hardware-test rigs")
     group.addoption(
-        "--rigline-target", metavar="TARGET", help="the target: serial:auto, serial:PORT, tcp:HOST:PORT, sim, replay:DIR, ..."
+        "--rigline-target", metavar="TARGET", help="the target: serial:auto, serial:PORT, tcp:HOST:PORT, sim, rig:NAME, replay:DIR, ..."
     )
     group.addoption(
         "--rigline-rig",

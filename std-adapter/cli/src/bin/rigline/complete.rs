@@ -125,6 +125,9 @@ impl Man {
 ///   http://…, https://…
 ///       an HTTP server, with --protocol amplifier, namel3ss
 ///       or mcp
+///   rig:NAME, rig:KEY=VALUE,…
+///       a rig of the lab, see `rigline lab list`: this command
+///       has it alone for as long as it runs
 ///   replay:DIR
 ///       a recording that --record DIR of call or
 ///       eval run made

@@ -25,7 +25,7 @@ pub(crate) use crate::out::{complain, print, print_json};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Connection {
     /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, replay:DIR for a
-    /// recording, or sim for the built-in rig
+    /// recording, rig:NAME for a rig of the lab, or sim for the built-in rig
     pub(crate) target: Target,
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]

@@ -21,6 +21,7 @@ pub(crate) struct Arguments {
 enum Command {
     Status(Status),
     List(List),
+    Scan(Scan),
     Check(OfRig),
     Break(Break),
     Quarantine(Quarantine),
@@ -46,6 +47,17 @@ struct List {
     #[arg(default_value = "", hide_default_value = true)]
     selector: String,
     /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Add the boards that are plugged in to rigs.toml
+///
+/// A board is known by its serial number, or else by its place in the USB tree. What is in the file stays as it is, byte by byte; no byte is written to
+/// a board. Boards that have one serial number together are not added, and the exit code is 3.
+#[derive(Debug, Args)]
+struct Scan {
+    /// Print what was found as JSON
     #[arg(long)]
     json: bool,
 }
@@ -121,22 +133,31 @@ impl Arguments {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{failure, place};
+pub(crate) use linux::{failure, place, reach_rigs};
+
+/// There are no rigs of a lab here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn reach_rigs() {
+    rigline_host::wire::set_rig_dialer(|_, _| {
+        Err(rigline_host::HostError::Unsupported(rigline_lab::MISSING.unwrap_or_default().to_owned()))
+    });
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::process::ExitCode;
     use std::time::Duration;
 
-    use rigline_host::process;
+    use rigline_host::ports::Roots;
+    use rigline_host::{HostError, process};
     use rigline_lab::agent::{self, Options};
     use rigline_lab::book::{Refusal, seconds, time_of_day};
     use rigline_lab::client::{Connection, Place};
     use rigline_lab::folders::Folders;
-    use rigline_lab::lock;
+    use rigline_lab::{lock, scan};
     use serde_json::{Value, json};
 
-    use super::{Agent, Arguments, Command, Keeper, List, OfRig, Status};
+    use super::{Agent, Arguments, Command, Keeper, List, OfRig, Scan, Status};
     use crate::connect::{self, Failure};
     use crate::out::Table;
 
@@ -150,6 +171,14 @@ mod linux {
         Ok(Place { folders, program })
     }
 
+    /// Targets `rig:…` of all commands are rigs of the lab.
+    pub(crate) fn reach_rigs() {
+        rigline_host::wire::set_rig_dialer(|selector, options| {
+            let place = place().map_err(|failure| HostError::Unsupported(failure.text))?;
+            rigline_lab::dial::dialer(&place, selector, options)
+        });
+    }
+
     pub(crate) fn failure(refusal: Refusal) -> Failure {
         Failure { code: refusal.code, text: refusal.why }
     }
@@ -159,6 +188,7 @@ mod linux {
             match self.command {
                 Command::Status(status) => connect::run(status.run()),
                 Command::List(list) => connect::run(list.run()),
+                Command::Scan(scan) => scan.run(),
                 Command::Check(of) => connect::run(of.check()),
                 Command::Break(arguments) => connect::run(async move {
                     ask("break", json!({ "rig": arguments.rig, "reason": arguments.reason }))
@@ -246,6 +276,39 @@ mod linux {
                 connect::print(&table.to_string());
             }
             Ok(connect::SUCCESS)
+        }
+    }
+
+    impl Scan {
+        fn run(self) -> Result<ExitCode, Failure> {
+            let list = place()?.folders.rigs();
+            let roots = Roots::of_environment();
+            roots.check().map_err(|error| Failure::of(&error))?;
+            let found = scan::scan(&list, &roots).map_err(Failure::usage)?;
+            if self.json {
+                connect::print_json(&format!("{:#}\n", json!(found)));
+            } else {
+                let mut table = Table::new(&["rig", "target", "port", ""]);
+                for (rigs, word) in [(&found.added, "added"), (&found.known, "known")] {
+                    for rig in rigs {
+                        table.row([rig.name.clone(), rig.target.clone(), rig.port.clone(), word.to_owned()]);
+                    }
+                }
+                let is_empty = found.added.is_empty() && found.known.is_empty();
+                connect::print(&if is_empty {
+                    "No boards that can be told apart.\n".to_owned()
+                } else {
+                    table.to_string()
+                });
+            }
+            match found.ambiguous.first() {
+                None => Ok(ExitCode::SUCCESS),
+                Some(twins) => Err(Failure::no_answer(format!(
+                    "ambiguous: the boards at the USB ports {} have one serial number, {}; write an entry with serial:usb/PLACE for each",
+                    twins.places.join(" and "),
+                    twins.serial_number
+                ))),
+            }
         }
     }
 

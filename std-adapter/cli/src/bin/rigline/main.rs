@@ -107,6 +107,7 @@ impl Command {
 
 fn main() -> ExitCode {
     process::is_rigline();
+    lab::reach_rigs();
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text =
