@@ -17,6 +17,7 @@ use crate::received::{Envelope, Received, Refusal};
 /// [`Engine`](crate::engine::Engine).
 ///
 /// [`protocol`](crate::protocol) has those that exist, and an example of one more.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact about the protocol that is independent of the others")]
 pub struct Protocol {
     pub(crate) name: &'static str,
     pub(crate) members: Members,

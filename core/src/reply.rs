@@ -18,6 +18,7 @@ use crate::rpc::writer;
 
 /// The state of one reply; its memory is passed beside it.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact about the reply that is independent of the others")]
 pub(crate) struct Reply {
     /// Where the reply starts: behind those of earlier members in a batch.
     start: usize,

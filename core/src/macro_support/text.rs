@@ -92,7 +92,7 @@ impl<T: Chosen> Chosen for Option<T> {
 
 /// Whether a text is none of these.
 pub fn is_none_of(value: &dyn Chosen, names: &[&str]) -> bool {
-    value.text().is_some_and(|text| !names.iter().any(|name| *name == text))
+    value.text().is_some_and(|text| !names.contains(&text))
 }
 
 /// The list that `one_of` names: of texts, or of texts with descriptions.
