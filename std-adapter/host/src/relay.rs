@@ -545,7 +545,9 @@ impl Extension for Relay {
         match self.logs.take_dropped() {
             0 => {}
             dropped => {
-                cx.warn(format_args!("{dropped} log lines were dropped: they came faster than they could be passed on"))
+                cx.warn(format_args!(
+                    "{dropped} log lines were dropped: they came faster than they could be passed on"
+                ));
             }
         }
         self.was_cut_off = false;
