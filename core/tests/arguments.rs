@@ -79,11 +79,11 @@ impl Panel {
     /// Press a button
     #[operation]
     fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let Press { button, ms, hold, force, mode, at, _own, note } = args;
+        let Press { button, ms, hold, force, mode, at, _own: own, note } = args;
         let force = force.map_or_else(|| "none".to_owned(), |force| force.to_string());
         let mode = matches!(mode, Mode::Long);
         let (at, note) = (at.map(|at| at.x), note.map(|note| note.as_str().to_owned()));
-        cx.done(format_args!("{button} {ms} {hold} {force} {mode} {at:?} {_own} {note:?}"))
+        cx.done(format_args!("{button} {ms} {hold} {force} {mode} {at:?} {own} {note:?}"))
     }
 
     /// Take anything

@@ -9,7 +9,7 @@ use rigline_host::protocols;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::traffic::Decoder;
-use rigline_host::{Direction, EventKind, Exit, wire};
+use rigline_host::{Child, Direction, EventKind, Exit, wire};
 use rigline_std::stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -131,22 +131,7 @@ impl Arguments {
         }
         from.end(&mut view);
         if let Some(child) = &wire.child {
-            match tokio::time::timeout(Duration::from_secs(2), child.ended()).await {
-                Ok(exit) => {
-                    view.say(&format!("ended: {exit}"));
-                    code = match exit {
-                        Exit::Code(0) => code,
-                        Exit::Signal(signal) => {
-                            u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1)
-                        }
-                        _ => connect::FAILED,
-                    };
-                }
-                Err(_) => {
-                    view.fault("it closed its output, or its output is not read, and it is still running");
-                    code = connect::FAILED;
-                }
-            }
+            code = code_of(child, &mut view, code).await;
         }
         if let Some(stderr) = stderr {
             let _ = tokio::time::timeout(Duration::from_millis(200), stderr).await;
@@ -158,6 +143,20 @@ impl Arguments {
         let Some(path) = &self.record else { return Ok(None) };
         let recorder = Recorder::file(path, &self.connection.target.to_string());
         recorder.map(|recorder| Some(Arc::new(recorder))).map_err(|error| crate::files::failed(path, &error))
+    }
+}
+
+/// The exit code of a program that has closed its output; `code` where it ended well.
+async fn code_of(child: &Child, view: &mut View, code: u8) -> u8 {
+    let Ok(exit) = tokio::time::timeout(Duration::from_secs(2), child.ended()).await else {
+        view.fault("it closed its output, or its output is not read, and it is still running");
+        return connect::FAILED;
+    };
+    view.say(&format!("ended: {exit}"));
+    match exit {
+        Exit::Code(0) => code,
+        Exit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
+        _ => connect::FAILED,
     }
 }
 
