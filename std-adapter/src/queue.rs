@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use rigline::engine::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
+use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::whole::{self, RunEnd, Runner};
@@ -1258,12 +1259,13 @@ impl<E: Extension> Extension for Configured<'_, E> {
         let text = config.json().as_str().to_owned();
         let (has_others, is_known) = {
             let state = self.shared.state();
-            (state.sessions > usize::from(self.was_open), state.config.as_ref() == Some(&text))
+            let known = state.config.as_ref().and_then(|known| Json::parse(known.as_bytes()).ok());
+            (state.sessions > usize::from(self.was_open), known.is_some_and(|known| is_same(known, config.json())))
         };
         match (has_others, is_known) {
             (true, true) => return Ok(()),
             (true, false) => {
-                let text = "another client has a session with a different configuration; it must end first";
+                let text = "another client has a session with another config; it must end first";
                 return Err(cx.failure(FailureKind::Unreachable, text));
             }
             (false, _) => {}
@@ -1288,6 +1290,32 @@ impl<E: Extension> Extension for Configured<'_, E> {
     async fn safe_state(&mut self) {
         self.inner.safe_state().await;
     }
+}
+
+/// Whether two values are equal: objects whatever the order of their members, and numbers with all their digits.
+// The checker of `Json::parse` bounds the depth.
+pub fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
+    if one.kind() != other.kind() {
+        return false;
+    }
+    match one.kind() {
+        Kind::Object => {
+            let (one, other) = (by_name(one), by_name(other));
+            let has =
+                |(name, value): (&String, &Json<'_>)| other.get(name).is_some_and(|other| is_same(*value, *other));
+            one.len() == other.len() && one.iter().all(has)
+        }
+        Kind::Array => {
+            one.elements().count() == other.elements().count()
+                && one.elements().zip(other.elements()).all(|(one, other)| is_same(one, other))
+        }
+        Kind::String => one.text().map(|text| text.to_string()) == other.text().map(|text| text.to_string()),
+        _ => one.as_str() == other.as_str(),
+    }
+}
+
+fn by_name(object: Json<'_>) -> BTreeMap<String, Json<'_>> {
+    object.members().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// The replies to a batch, which are bounded together.

@@ -33,11 +33,7 @@ fn exit_codes() {
         (&["call", "sim", "measure", "3V3"], 2, "`3V3`: expected NAME=VALUE"),
         (&["call", "sim", "measure", "=3V3"], 2, "`=3V3`: expected NAME=VALUE"),
         (&["call", "sim", "measure", "channel=3V3", "channel=5V0"], 2, "`channel` is given more than once"),
-        (
-            &["call", "sim", "identify", "colour=red"],
-            0,
-            "identify does not declare the argument `colour`; sending it anyway",
-        ),
+        (&["call", "sim", "identify", "colour=red"], 2, "args: colour is an unknown member; none are expected here"),
         (&["call", "sim", "identify", "--config", r#"{"settle_ms":-1}"#], 2, "expected an integer from 0 to 5000"),
         (&["call", "sim", "identify", "--config", "[1]"], 2, "the config must be a JSON object"),
         (&["call", "sim", "measure", "--args", "[1]"], 2, "--args: expected a JSON object"),

@@ -97,7 +97,7 @@ fn i_03_pages_of_a_device_are_merged() {
     let (whole, _) = bridge.ask("tools/list", json!({}));
     assert!(whole["result"].get("nextCursor").is_none(), "{whole}");
     // One of them is of the command itself.
-    assert_eq!(names(&whole).len(), 10);
+    assert_eq!(names(&whole).len(), 12);
     let tools = whole["result"]["tools"].as_array().unwrap();
     let identify = tools.iter().find(|tool| tool["name"] == "identify").unwrap();
     assert_eq!(identify["annotations"]["readOnlyHint"], true, "what the device says about its tools gets through");
@@ -178,7 +178,7 @@ fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
     std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
     let mut server = Server::start(&["mcp", &format!("exec:sh {}", script.display())]);
-    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 10);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 12);
     server.stdin = None;
     wait_for_end(&mut server.child);
     let pid = std::fs::read_to_string(&pid).unwrap();

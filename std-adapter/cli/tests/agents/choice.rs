@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Listening, PATIENCE, RIGLINE, Server, refused};
 
-const READ_ONLY: [&str; 5] = ["identify", "measure", "gpio_read", "wait_for", "wait_pin"];
+const READ_ONLY: [&str; 6] = ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"];
 
 #[test]
 fn serve_offers_what_was_chosen_over_http_and_over_tcp() {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rigline::json::{Json, Kind};
+use rigline::json::Json;
+use rigline_std::queue::is_same;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -65,27 +66,6 @@ impl PartialEq for JsonObject {
 }
 
 impl Eq for JsonObject {}
-
-/// The checker of [`Json::parse`] bounds the depth.
-fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
-    if one.kind() != other.kind() {
-        return false;
-    }
-    match one.kind() {
-        Kind::Object => {
-            let has = |(name, value): (rigline::json::Text<'_>, Json<'_>)| {
-                other.members().any(|(its, other)| its.to_string() == name.to_string() && is_same(value, other))
-            };
-            one.members().count() == other.members().count() && one.members().all(has)
-        }
-        Kind::Array => {
-            one.elements().count() == other.elements().count()
-                && one.elements().zip(other.elements()).all(|(one, other)| is_same(one, other))
-        }
-        Kind::String => one.text().map(|text| text.to_string()) == other.text().map(|text| text.to_string()),
-        _ => one.as_str() == other.as_str(),
-    }
-}
 
 #[cfg(test)]
 mod tests {

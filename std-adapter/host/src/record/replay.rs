@@ -281,7 +281,10 @@ impl Recording {
                     .members()
                     .map(|(name, value)| (name.to_string(), value))
                     .filter(|(name, value)| !PASSING.contains(&name.as_str()) && !value.is_null())
-                    .map(|(name, value)| (name, canonical(value)))
+                    .map(|(name, value)| {
+                        let value = if name == "params" { without_meta(value) } else { canonical(value) };
+                        (name, value)
+                    })
                     .collect();
                 let named = NAMES.into_iter().find_map(|name| request.get(name)?.text());
                 let operation = named.map(|name| name.to_string()).unwrap_or_default();
@@ -324,6 +327,15 @@ const NAMES: [&str; 3] = ["method", "op", "tool"];
 /// The members of a request that two of the same may differ in.
 const PASSING: [&str; 9] =
     ["id", "jsonrpc", "context", "session_id", "trace_id", "timeout", "timeout_ms", "timeout_seconds", "deadline_ms"];
+
+/// The parameters of a request without MCP's `_meta`, which is about the request and no part of it: a token, a time limit.
+fn without_meta(params: Json<'_>) -> String {
+    if params.kind() != Kind::Object {
+        return canonical(params);
+    }
+    let others = params.members().map(|(name, value)| (name.to_string(), value)).filter(|(name, _)| name != "_meta");
+    object(others.map(|(name, value)| (name, canonical(value))).collect())
+}
 
 /// What a request asks for.
 struct Asked {
