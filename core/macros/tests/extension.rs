@@ -301,7 +301,7 @@ fn calls_reach_their_methods() {
             error(-32602, "args.channel: given more than once"),
         ),
         (execute("measure-plainly", r#"{"channel":"3V3"}"#), result(r#","outputs":{"volts":"3.300"}"#)),
-        (execute("measure_plainly", r#"{"channel":"3V3"}"#), error(-32601, "Unknown operation: measure_plainly")),
+        (execute("measureplainly", r#"{"channel":"3V3"}"#), error(-32601, "Unknown operation: measureplainly")),
         (execute("off", "{}"), result("")),
         (execute("power-off", "{}"), error(-32601, "Unknown operation: power-off")),
         (execute("from-context", "{}"), result(r#","outputs":{"phase":"verify"},"message":"""#)),
