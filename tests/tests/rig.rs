@@ -14,8 +14,10 @@ use rigline_tests::link::LinkHost;
 use rigline_tests::session::{SESSION, comparable, on_the_desktop};
 use serde_json::{Value, json};
 
-/// The firmware's longest request and longest reply, in bytes without their newline.
+/// The firmware's longest request, in bytes without its newline.
 const LIMIT: usize = 4095;
+/// The longest reply, in bytes without its newline.
+const REPLY_LIMIT: usize = 6143;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":99,"method":"shutdown"}"#;
@@ -238,7 +240,7 @@ fn limits_are_exact_both_ways() {
     let Some(emulator) = Emulator::start("rig-bench") else { return };
     let mut port = emulator.usb();
     let limits = &ask(&mut port, INITIALIZE)["result"]["limits"];
-    assert_eq!(limits, &json!({"request": LIMIT, "reply": LIMIT}));
+    assert_eq!(limits, &json!({"request": LIMIT, "reply": REPLY_LIMIT}));
     let line = |length: usize, tail: &str| {
         let head = r#"{"jsonrpc":"2.0","id":5,"method":"shutdown","x":""#;
         let tail = format!(r#"{tail}"}}"#);
@@ -258,7 +260,7 @@ fn limits_are_exact_both_ways() {
     }
     let without = r#"{"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}"#.len();
     for (fill, width) in [("x", 1), ("\"", 2), ("\u{1}", 6)] {
-        let most = (LIMIT - without) / width;
+        let most = (REPLY_LIMIT - without) / width;
         for (length, fits) in [(most - 1, true), (most, true), (most + 1, false), (4 * most, false)] {
             let answer = ask(&mut port, &execute(1, "say", &json!({"length": length, "fill": fill})));
             if fits {
@@ -267,7 +269,8 @@ fn limits_are_exact_both_ways() {
                 assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32603)), "{length} {fill:?}");
             }
         }
-        let answer = ask(&mut port, &execute(1, "say", &json!({"length": 2 * LIMIT, "fill": fill, "fail": true})));
+        let answer =
+            ask(&mut port, &execute(1, "say", &json!({"length": 2 * REPLY_LIMIT, "fill": fill, "fail": true})));
         assert_eq!(answer["error"]["code"], -32603, "an error text that does not fit: {answer}");
     }
     assert_silent(&mut port);

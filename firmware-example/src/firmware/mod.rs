@@ -54,8 +54,8 @@ use crate::wires::{OnWire, Wire, Wires};
 
 /// Lines as they come in: one may have 4095 bytes, its end apart.
 pub const REQUEST: usize = 4096;
-/// A reply as it grows: one may have 4095 bytes. The rig's manifest is the longest of its own.
-pub const REPLY: usize = 4096;
+/// A reply as it grows: one may have 6143 bytes. The rig's manifest is the longest of its own.
+pub const REPLY: usize = 6144;
 /// Log lines that wait for their transport, in two halves.
 pub const LOGS: usize = 2048;
 /// A frame of the binary link as it comes in, with a request of the greatest length.

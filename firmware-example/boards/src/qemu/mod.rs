@@ -18,8 +18,10 @@ use rigline::{Clock, Extension as _};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 
-/// The size of the regions for a request and for a reply, in bytes.
-const LINE: usize = 4096;
+/// The size of the region for a request, in bytes.
+const REQUEST: usize = 4096;
+/// The size of the region for a reply, in bytes. The manifest is the longest one.
+const REPLY: usize = 6144;
 /// The size of the region for a log line, in bytes.
 const LOG: usize = 512;
 
@@ -28,8 +30,8 @@ const LOG: usize = 512;
 /// # Panics
 /// Never: the region for a reply holds the manifest.
 pub fn serve(uart: impl Uart, clock: &dyn Clock) -> ! {
-    let (mut request, mut reply, mut log) = ([0; LINE], [0; LINE], [0; LOG]);
-    let mut rig = Rig::new(SimBoard::new(clock, 1), (LINE - 1, LINE - 1));
+    let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; LOG]);
+    let mut rig = Rig::new(SimBoard::new(clock, 1), (REQUEST - 1, REPLY - 1));
     let engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply });
     let Ok(engine) = engine else { panic!("the reply region is large enough") };
     let mut engine = engine.with_line_ends(LineEnds::Serial);

@@ -27,7 +27,8 @@ static BOOT2: [u8; 256] = rp2040_boot2::BOOT_LOADER_W25Q080;
 
 /// The crystal of a Raspberry Pi Pico, in hertz.
 const CRYSTAL: u32 = 12_000_000;
-const LINE: usize = 4096;
+const REQUEST: usize = 4096;
+const REPLY: usize = 6144;
 
 #[hal::entry]
 fn main() -> ! {
@@ -75,8 +76,8 @@ fn main() -> ! {
         ],
         adc: Channels { converter, rail_3v3, rail_5v0, aux, temperature },
     };
-    let mut rig = Rig::new(board, (LINE - 1, LINE - 1));
-    let (mut request, mut reply, mut log) = ([0; LINE], [0; LINE], [0; 512]);
+    let mut rig = Rig::new(board, (REQUEST - 1, REPLY - 1));
+    let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; 512]);
     let engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply });
     let Ok(engine) = engine else { panic!("the reply region is large enough") };
     let mut engine = engine.with_line_ends(LineEnds::Serial);
