@@ -340,6 +340,7 @@ impl Lab {
         if ask.count == 0 || candidates < ask.count {
             return Err(Refusal::usage(format!("{} rigs are wanted, and {candidates} match", ask.count)));
         }
+        self.end_dead(|_| true, now);
         self.asks += 1;
         // To wait for no time is not to wait.
         let until = now.saturating_add(ask.wait.filter(|wait| *wait > 0).unwrap_or(u64::MAX));
@@ -576,10 +577,15 @@ impl Lab {
         self.schedule(now);
     }
 
-    /// Ends the leases of processes that have ended.
+    /// Ends the leases of processes that have closed their connections and have ended.
     fn sweep(&mut self, now: BootTime) {
+        self.end_dead(|held| held.conns.is_empty(), now);
+    }
+
+    /// Ends those of some leases whose processes have ended. That the connection of such a process is closed too may be learnt later.
+    fn end_dead(&mut self, is_meant: impl Fn(&Held) -> bool, now: BootTime) {
         let mut dead: Vec<String> = Vec::new();
-        for held in self.leases.values_mut().filter(|held| held.conns.is_empty()) {
+        for held in self.leases.values_mut().filter(|held| is_meant(held)) {
             if held.lease.process().is_alive() {
                 held.looks = now + LOOK;
             } else {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use rigline_host::{HostError, Options};
 use rigline_std::sync::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, DuplexStream, ReadBuf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
@@ -26,6 +26,8 @@ use crate::processes::LEASE;
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How old what is sent may be when the rig gets it.
 const FRESH: u64 = 5_000;
+/// How long a lease that is being given back is waited for.
+const GIVEN_BACK: Duration = Duration::from_secs(10);
 /// How many bytes are sent at once.
 const PIECE: usize = 32 << 10;
 
@@ -51,7 +53,38 @@ struct Held {
     /// Why it is lost.
     lost: Arc<Mutex<Option<String>>>,
     /// The lease is given back when this is dropped.
-    _keeps: Option<oneshot::Sender<()>>,
+    _keeps: Option<Keeps>,
+}
+
+/// How many leases of this process are being given back.
+static GIVING_BACK: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// Gives a lease back when it is dropped.
+struct Keeps(Option<oneshot::Sender<GivingBack>>);
+
+impl Drop for Keeps {
+    fn drop(&mut self) {
+        if let Some(keeps) = self.0.take() {
+            // Nobody has it, if the lease is lost.
+            let _ = keeps.send(GivingBack::new());
+        }
+    }
+}
+
+/// While it is there, this process asks for no lease: it would find the rig with itself.
+struct GivingBack;
+
+impl GivingBack {
+    fn new() -> Self {
+        GIVING_BACK.send_modify(|count| *count += 1);
+        Self
+    }
+}
+
+impl Drop for GivingBack {
+    fn drop(&mut self) {
+        GIVING_BACK.send_modify(|count| *count = count.saturating_sub(1));
+    }
 }
 
 /// What dials `rig:SELECTOR`.
@@ -131,18 +164,24 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
         is_raw: false,
         purpose: std::env::args().nth(1).unwrap_or_default(),
     };
+    // An agent that does not answer is reported by what is asked next.
+    let mut giving_back = GIVING_BACK.subscribe();
+    let _ = tokio::time::timeout(GIVEN_BACK, giving_back.wait_for(|count| *count == 0)).await;
     let (connection, granted) = client::acquire(&place, &want, |_, _| {}).await?;
     let rig = granted.lease.rigs.first().cloned().unwrap_or_default();
     let lost = Arc::new(Mutex::new(None));
-    let (keeps, dropped) = oneshot::channel::<()>();
+    let (keeps, dropped) = oneshot::channel::<GivingBack>();
     let (told, lease) = (Arc::clone(&lost), granted.lease.clone());
     tokio::spawn(async move {
         tokio::select! {
             why = client::keep(&place, connection, &lease, false) => *lock(&told) = Some(why.why),
-            _ = dropped => drop(client::release(&place, &lease.id).await),
+            giving_back = dropped => {
+                let _ = client::release(&place, &lease.id).await;
+                drop(giving_back);
+            }
         }
     });
-    Ok(Held { lease: granted.lease.id, rig, lost, _keeps: Some(keeps) })
+    Ok(Held { lease: granted.lease.id, rig, lost, _keeps: Some(Keeps(Some(keeps))) })
 }
 
 /// Opens the rig's port by the agent.

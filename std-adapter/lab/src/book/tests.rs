@@ -376,6 +376,23 @@ fn a_place_dies_with_its_connection_and_its_offer_goes_to_the_next() {
 }
 
 #[test]
+fn a_lease_whose_holder_has_ended_keeps_nobody_from_the_rig_although_its_connection_seems_open() {
+    let (mut lab, _) = lab();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let process = Process::of(child.id()).unwrap();
+    lab.ask(1, Ask { holder: Holder { process, ..holder() }, ..want("a", "rig:pico1") }, 0).unwrap();
+    lab.confirm(1, "a", 0).unwrap();
+    lab.ask(2, Ask { wait: None, ..want("b", "rig:pico1") }, 1).unwrap();
+    assert_eq!(told(&mut lab, 2).unwrap().0, "refused");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    lab.ask(2, Ask { wait: None, ..want("c", "rig:pico1") }, 2).unwrap();
+    answer_checks(&mut lab, 3);
+    assert_eq!(told(&mut lab, 2).unwrap().0, "offer");
+    assert_eq!(lab.faults(), [""; 0]);
+}
+
+#[test]
 fn a_bad_rig_comes_back_after_two_good_answers_and_one_that_flaps_does_not() {
     let (mut lab, paper) = lab();
     let mut now = 0;
