@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rigline::json::Json;
+use rigline::json::{Json, Kind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -70,13 +70,15 @@ pub async fn connect(
         (Some(protocol), _) => by(protocol, target, options).await,
         (None, Target::Http(url)) => over_http(url, target, options).await,
         (None, _) => {
+            // One dialer for both: it keeps what a connection needs beside the connection, such as the lease of a rig.
+            let dialer: Arc<dyn Connect> = wire::dialer(target, &options.host)?.into();
             if need == Need::Session
                 && options.host.config.is_none()
-                && let Some(client) = try_amplifier(target, &options).await
+                && let Some(client) = try_amplifier(Box::new(Arc::clone(&dialer)), target, &options).await
             {
                 return Ok(Chosen { client, protocol: &amplifier::PROTOCOL });
             }
-            over(wire::dialer(target, &options.host)?, target, options, need).await
+            over(Box::new(dialer), target, options, need).await
         }
     }
 }
@@ -90,8 +92,8 @@ async fn by(protocol: &'static Protocol, target: &Target, options: ClientOptions
 
 /// A client by Amplifier's protocol, if the target answers that. If something keeps it from answering, what is tried next reports it, and
 /// waits for what can be waited for.
-async fn try_amplifier(target: &Target, options: &ClientOptions) -> Option<Box<dyn Client>> {
-    let mut client = by(&amplifier::PROTOCOL, target, options.clone()).await.ok()?.client;
+async fn try_amplifier(dialer: Box<dyn Connect>, target: &Target, options: &ClientOptions) -> Option<Box<dyn Client>> {
+    let mut client = amplifier::client_of(dialer, target, options).ok()?;
     let limit = DESCRIBE.min(options.host.start_timeout);
     // A board may be booting when the first line comes.
     let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
@@ -207,11 +209,13 @@ async fn begin(connection: &Connection, options: &Options, need: Need, until: In
     match &error {
         // Codes are words in Amplifier's protocol.
         HostError::Refused { error: refused, .. } if refused.code.is_none() => return Err(Unknown::Other(Some(error))),
-        // JSON-RPC's own codes: it does not know the request, or its parameters.
         HostError::Refused { .. } if need == Need::Context && options.config.is_some() => {
             return Err(Unknown::Error(error));
         }
-        HostError::Refused { error: refused, .. } if refused.code.is_some_and(|code| code <= -32600) => {}
+        // JSON-RPC's own codes: it does not know the request, or its parameters. To a server of gevals, the version of MCP is a wrong one,
+        // for which it has a code of its own.
+        HostError::Refused { error: refused, .. }
+            if need != Need::Context || refused.code.is_some_and(|code| code <= -32600) => {}
         HostError::BadReply { .. } => {}
         _ => return Err(Unknown::Error(error)),
     }
@@ -240,7 +244,18 @@ async fn begin_gevals(connection: &Connection, options: &Options, until: Instant
 }
 
 async fn begin_mcp(connection: &Connection, options: &Options, until: Instant) -> Result<Answered, HostError> {
-    mcp::begin(connection, options, until).await.map(Answered::Mcp)
+    let text = mcp::initialize(connection, options, until).await?;
+    if mcp::describes_server(&text) {
+        return Ok(Answered::Mcp(text));
+    }
+    // A server of gevals that takes any version: its session has begun, and it may not begin a second one. A configuration has not reached
+    // it yet.
+    let is_manifest = Json::parse(text.as_bytes())
+        .is_ok_and(|json| json.get("operations").is_some_and(|operations| operations.kind() == Kind::Object));
+    if is_manifest && options.config.is_none() {
+        return connection.manifest(&text).map(|manifest| Answered::Gevals(Box::new(manifest)));
+    }
+    Err(connection.bad_reply("the answer to initialize is not valid MCP"))
 }
 
 /// Notices a reply of another protocol while the first request is out.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -406,6 +406,69 @@ fn g_03_no_mcp_call_is_begun_for_a_client_that_is_gone() {
     assert!(whole(post("go")).contains("200 OK"));
     assert_eq!(fs::read_to_string(&begun).unwrap(), "x\n", "only the one that waits was begun");
 }
+
+/// What a program that speaks gevals only answers to requests of other protocols is its own affair.
+#[test]
+fn a_gevals_extension_is_found_whatever_it_answers_to_other_protocols() {
+    const GEVALS: &str = r#"initialize*'"0.0.1"'"#;
+    let manifest =
+        r#""result":{"name":"one","version":"1.0.0","protocolVersion":"0.0.1","operations":{"go":{"params":{}}}}"#;
+    let error = |code: i32| format!(r#""error":{{"code":{code},"message":"no"}}"#);
+    let folder = tempfile::tempdir().unwrap();
+    // To MCP's initialize, to what is no request of gevals, and to a second initialize.
+    for (number, (to_mcp, to_others, to_second)) in [
+        (manifest.to_owned(), error(-32601), error(-32600)),
+        (manifest.to_owned(), r#""result":{"success":true}"#.to_owned(), r#""result":null"#.to_owned()),
+        (r#""result":{"success":true}"#.to_owned(), r#""result":{"success":true}"#.to_owned(), error(-32600)),
+        (r#""result":{}"#.to_owned(), r#""result":{}"#.to_owned(), error(-32600)),
+        (r#""result":null"#.to_owned(), r#""result":null"#.to_owned(), error(-32600)),
+        (error(-32602), error(-32601), error(-32600)),
+        (error(-32000), error(-32000), error(-32600)),
+        (error(1), error(1), error(-32600)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let text = format!(
+            r#"#!/bin/sh
+begun=
+while read -r line; do
+  id=${{line#*'"id":'}}; id=${{id%%[!0-9]*}}
+  case $begun$line in
+    begun*initialize*) reply='{to_second}' ;;
+    *{GEVALS}*) reply='{manifest}'; begun=begun ;;
+    *initialize*) reply='{to_mcp}'; case $reply in *operations*) begun=begun ;; esac ;;
+    *shutdown*) reply='"result":{{}}' ;;
+    *execute*) reply='"result":{{"success":true,"message":"done"}}' ;;
+    *) reply='{to_others}' ;;
+  esac
+  printf '%s\n' "{{\"jsonrpc\":\"2.0\",\"id\":$id,$reply}}"
+  case $line in *shutdown*) exit 0 ;; esac
+done
+"#
+        );
+        let path = script(folder.path(), &format!("extension{number}"), &text);
+        let path = path.to_str().unwrap();
+        for (protocol, lines, expected) in
+            [("amplifier", "{\"op\":\"describe\"}\n", r#""capabilities":["go"]"#), ("mcp", MCP_LIST, r#""name":"go""#)]
+        {
+            let mut relay = rigline(&["bridge", path, "--protocol", protocol]).stdin(Stdio::piped()).spawn().unwrap();
+            relay.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+            let Output { stdout, stderr, .. } = relay.wait_with_output().unwrap();
+            let (out, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            assert!(out.contains(expected), "{number} by {protocol}: {out} {errors}");
+        }
+    }
+}
+
+const MCP_LIST: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+    "\n"
+);
 
 /// Nothing that is read keeps a command waiting, and nothing is read without a bound.
 #[test]

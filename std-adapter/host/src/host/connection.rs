@@ -254,7 +254,12 @@ impl Connection {
     /// Opens a session of gevals.
     pub(super) async fn initialize(&self, request: &Request<'_>, deadline: Instant) -> Result<Manifest, HostError> {
         let result = self.begin(request, deadline).await?;
-        let manifest = Manifest::read(&result).map_err(|why| self.bad_reply(why))?;
+        self.manifest(&result)
+    }
+
+    /// Reads the manifest that the first request was answered with. The extension has its name from then on.
+    pub(crate) fn manifest(&self, text: &str) -> Result<Manifest, HostError> {
+        let manifest = Manifest::read(text).map_err(|why| self.bad_reply(why))?;
         if !manifest.name.is_empty() {
             *lock(&self.shared.name) = manifest.name.as_str().into();
         }

@@ -99,3 +99,14 @@ pub trait Connect: Send + Sync {
     /// Opens a connection.
     fn dial(&self) -> Connecting<'_>;
 }
+
+/// One dialer of several clients, which use it one after the other: a rig's lease, for example, is the same for all of them.
+impl Connect for std::sync::Arc<dyn Connect> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        (**self).dial()
+    }
+}

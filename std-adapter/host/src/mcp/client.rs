@@ -238,7 +238,26 @@ impl McpClient {
 }
 
 /// Opens a session. Returns what the server says of itself, as JSON text.
-pub(crate) async fn begin(connection: &Connection, options: &Options, until: Instant) -> Result<String, HostError> {
+async fn begin(connection: &Connection, options: &Options, until: Instant) -> Result<String, HostError> {
+    let server = initialize(connection, options, until).await?;
+    if describes_server(&server) {
+        Ok(server)
+    } else {
+        Err(connection.bad_reply("the answer to initialize is not valid MCP"))
+    }
+}
+
+/// Whether an answer to `initialize` is a server's of MCP.
+pub(crate) fn describes_server(answer: &str) -> bool {
+    string(view(answer).get("protocolVersion")).len() == 10
+}
+
+/// Asks for a session. Returns the answer, whatever it is, as JSON text.
+pub(crate) async fn initialize(
+    connection: &Connection,
+    options: &Options,
+    until: Instant,
+) -> Result<String, HostError> {
     connection.answer_ping();
     let meta =
         options.config.as_ref().map(|config| format!(",\"_meta\":{{\"{}\":{}}}", mcp::CONFIG_NAME, config.as_str()));
@@ -249,11 +268,7 @@ pub(crate) async fn begin(connection: &Connection, options: &Options, until: Ins
         meta.unwrap_or_default(),
     );
     let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
-    let server = connection.begin(&Request::Other { method: "initialize", params }, until).await?;
-    match string(view(&server).get("protocolVersion")).len() {
-        10 => Ok(server),
-        _ => Err(connection.bad_reply("the answer to initialize is not valid MCP")),
-    }
+    connection.begin(&Request::Other { method: "initialize", params }, until).await
 }
 
 /// The client of a session that has begun. Its listener must be one [with logs](with_logs).

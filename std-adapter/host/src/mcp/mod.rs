@@ -7,7 +7,7 @@ mod stream;
 
 use crate::client::Part;
 use crate::protocol::Protocol;
-pub(crate) use client::{begin, client_of, with_logs};
+pub(crate) use client::{client_of, describes_server, initialize, with_logs};
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
