@@ -42,6 +42,8 @@ use crate::sync::lock;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
+/// How long the next request waits after the safe state: what was switched off takes its time to fall.
+const FALL: Duration = Duration::from_millis(20);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
 /// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped, and counted in a log
@@ -1176,6 +1178,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         let Task::Entry(entry) = task else {
             extension.safe_state().await;
             shared.made_safe(&to, None);
+            tokio::time::sleep(FALL).await;
             continue;
         };
         let Entry { number, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
@@ -1207,7 +1210,8 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         if exchange.has_given_notice() {
             shared.state().owed.known.remove(&who);
         }
-        if end != RunEnd::Returned && may_be_on {
+        let was_made_safe = end != RunEnd::Returned && may_be_on;
+        if was_made_safe {
             shared.made_safe(&to, Some((&who, number)));
         } else if touched.get() {
             shared.state().touched.add(who);
@@ -1219,6 +1223,9 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         if let Next::Reply(length) = next {
             shared.tell_dropped(&lines, &ticket, session.protocol());
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
+        }
+        if was_made_safe {
+            tokio::time::sleep(FALL).await;
         }
         if out.len() > KEPT && matches!(next, Next::Reply(length) if length > KEPT) {
             // Its pages are given back.

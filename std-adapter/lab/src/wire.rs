@@ -170,7 +170,10 @@ async fn pass_on(connection: RawConnection, mut port: Port, out: &mpsc::Sender<V
         tokio::select! {
             why = &mut port.stop => break why.unwrap_or_default(),
             piece = port.pieces.recv() => {
-                let Some(Piece { seq, until, what }) = piece else { break "its holder is gone".to_owned() };
+                let Some(Piece { seq, until, what }) = piece else {
+                    // A wire that is stopped loses its holder too.
+                    break port.stop.try_recv().unwrap_or_else(|_| "its holder is gone".to_owned());
+                };
                 if until < clock::now() {
                     break format!("piece {seq} was too late when the rig could have taken it");
                 }

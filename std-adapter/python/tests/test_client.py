@@ -480,7 +480,8 @@ def test_stubs_name_the_operations_and_their_types(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "rigline.stubs", "sim", "-o", str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     text = path.read_text(encoding="utf-8")
-    assert "    def measure(\n        self,\n        *,\n        channel: str,\n        samples: int = ...,\n" in text
+    channels = "channel: Literal['3V3', '5V0', 'AUX', 'TEMP'],"
+    assert f"    def measure(\n        self,\n        *,\n        {channels}\n        samples: int = ...,\n" in text
     assert "class AsyncRig(rigline.AsyncRig):" in text
     wrong = subprocess.run([sys.executable, "-m", "rigline.stubs", "nowhere"], capture_output=True, text=True)
     assert wrong.returncode == 3
