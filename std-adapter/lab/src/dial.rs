@@ -346,3 +346,23 @@ impl AsyncRead for Pieces {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folders::Folders;
+
+    #[tokio::test]
+    async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { folders: Folders::in_one(folder.path().into()), program: "/bin/false".into() };
+        let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
+        let (keeps, dropped) = oneshot::channel();
+        drop(Keeps(Some(keeps)));
+        let asking = tokio::spawn(ask(place, "rig:r1".into(), Duration::ZERO));
+        assert!(tokio::time::timeout(Duration::from_millis(200), agent.accept()).await.is_err());
+        drop(dropped.await.unwrap());
+        tokio::time::timeout(Duration::from_secs(5), agent.accept()).await.unwrap().unwrap();
+        asking.abort();
+    }
+}
