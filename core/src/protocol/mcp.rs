@@ -441,25 +441,25 @@ fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>)
     write_page_end(&mut measure, manifest, usize::MAX, is_modern);
     let limit = if is_ahead { usize::MAX } else { out.capacity().saturating_sub(measure.len()) };
     let mut next = cursor(received).unwrap_or_default();
-    let mut whole = true;
+    let mut detail = Detail::All;
     while let Some(operation) = manifest.operations.get(next) {
         let start = out.len();
         if start > first {
             out.byte(b',');
         }
-        write_tool(out, operation, whole);
+        write_tool(out, operation, detail);
         if out.len() > limit {
             out.truncate(start);
             if start > first {
                 break;
             }
-            if whole {
-                // Alone it is too long for a page: its name must do.
-                whole = false;
+            // Alone it is too long for a page.
+            if let Some(less) = detail.less() {
+                detail = less;
                 continue;
             }
         }
-        whole = true;
+        detail = Detail::All;
         next += 1;
     }
     let next = if next < manifest.operations.len() { next } else { 0 };
@@ -477,7 +477,28 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
     write_end(out, manifest, is_modern, true, None);
 }
 
-fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
+/// How much of a tool is written.
+#[derive(Clone, Copy)]
+enum Detail {
+    All,
+    /// All but the schema of its outputs.
+    Arguments,
+    /// Its name and what the protocol requires.
+    Name,
+}
+
+impl Detail {
+    fn less(self) -> Option<Self> {
+        match self {
+            Self::All => Some(Self::Arguments),
+            Self::Arguments => Some(Self::Name),
+            Self::Name => None,
+        }
+    }
+}
+
+fn write_tool(out: &mut Writer<'_>, operation: &Operation, detail: Detail) {
+    let whole = !matches!(detail, Detail::Name);
     out.raw(b"{\"name\":\"");
     operation.identifier().for_each(|byte| out.byte(byte));
     if whole && operation.tool_members.is_empty() {
@@ -497,7 +518,7 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     }
     out.raw(b"\",\"inputSchema\":");
     write_schema(out, &operation.params, whole);
-    if let (Some(outputs), true) = (&operation.outputs, whole) {
+    if let (Some(outputs), Detail::All) = (&operation.outputs, detail) {
         out.raw(b",\"outputSchema\":");
         write_schema(out, outputs, true);
     }
