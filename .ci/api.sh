@@ -40,6 +40,7 @@ check rigline-macros
 check rigline-std --all-features
 check rigline-host
 check rigline-eval
+check rigline-lab
 check rigline-cli
 check rigline-rig
 check rigline-embassy
