@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
-import { HERE, launch, open, picture, ROOT, run, scratch, shows, sound, until, web } from './harness.mjs';
+import { HERE, chosen, launch, open, picture, ROOT, run, scratch, shows, sound, until, web } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const browser = await launch();
@@ -27,9 +27,12 @@ const LOOKS = { light: {}, dark: { dark: true }, forced: { forced: true }, 'forc
 /** The states of the page that are looked at, in every size and colour. */
 const STATES = {
   failed: async (page) => {
-    await page.getByRole('button', { name: 'measure', exact: true }).click();
-    await page.getByLabel('channel').fill('no such');
-    await page.getByRole('button', { name: 'Run measure' }).click();
+    await page.getByRole('button', { name: 'wait-for', exact: true }).click();
+    await page.getByLabel('channel').selectOption('AUX');
+    // Only the extension knows that this is wrong.
+    await page.getByLabel('min').fill('4');
+    await page.getByLabel('max').fill('3');
+    await page.getByRole('button', { name: 'Run wait-for' }).click();
     await page.getByRole('group', { name: /^Result/ }).getByText('refused').waitFor();
   },
   'running-logs': async (page) => {
@@ -110,12 +113,12 @@ const STATES = {
   choose: async (page) => page.getByRole('button', { name: 'Connect to sim' }).waitFor(),
   live: async (page) => {
     await page.getByRole('button', { name: 'power', exact: true }).click();
-    await page.getByLabel('rail').fill('3V3');
+    await page.getByLabel('rail').selectOption('3V3');
     await page.getByRole('combobox', { name: /^on / }).selectOption('true');
     await page.getByRole('button', { name: 'Run power' }).click();
     await page.getByText('succeeded').first().waitFor();
     await page.getByRole('button', { name: 'measure', exact: true }).click();
-    await page.getByLabel('channel').fill('3V3');
+    await page.getByLabel('channel').selectOption('3V3');
     await page.getByRole('button', { name: 'Run measure' }).click();
     await page.getByRole('group', { name: /^Result/ }).getByText('3V3 is at').waitFor();
   },
@@ -130,7 +133,7 @@ const STATES = {
   plots: async (page) => {
     await page.getByRole('tab', { name: 'Plots' }).click();
     for (const channel of ['TEMP', 'AUX']) {
-      await page.getByRole('textbox', { name: /^channel/ }).fill(channel);
+      await page.getByRole('combobox', { name: /^channel/ }).selectOption(channel);
       await page.getByRole('button', { name: 'Add to the plot' }).click();
     }
     await page.getByLabel('Rate').selectOption({ label: '10 a second' });
@@ -226,13 +229,19 @@ test('j_02_everything_works_by_keyboard', async (t) => {
   await shows(focus, 'BUTTON Plots');
   await page.keyboard.press('ArrowLeft');
   await page.keyboard.press('Tab');
-  // Through the page to the operation, its field, and back again.
+  // Through the page to the operation, and to its fields.
   for (let at = 0; at < 30 && (await focus()) !== 'BUTTON measure'; at += 1) await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
-  for (let at = 0; at < 30 && !(await focus()).startsWith('INPUT'); at += 1) await page.keyboard.press('Tab');
+  for (let at = 0; at < 30 && !(await focus()).startsWith('SELECT choose'); at += 1) await page.keyboard.press('Tab');
+  // A choice is found by its first letters.
   await page.keyboard.type('TEMP');
+  await shows(() => chosen(page.getByLabel('channel')), 'TEMP');
+  for (let at = 0; at < 30 && !(await focus()).startsWith('INPUT'); at += 1) await page.keyboard.press('Tab');
+  await page.keyboard.type('4');
   await page.keyboard.press('Enter');
   await page.getByText('TEMP is at').first().waitFor();
+  const outputs = page.getByRole('table', { name: 'Outputs' });
+  await shows(() => outputs.getByRole('row', { name: /^samples/ }).locator('td').textContent(), '4');
   // What has happened is said to a screen reader.
   await until(async () => /^measure: succeeded\. TEMP is at/.test(await page.locator('.notice').textContent()), 'the notice');
   // The focus is visible.

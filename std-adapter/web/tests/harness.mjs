@@ -152,6 +152,11 @@ export async function picture(page, name, fullPage = false) {
   await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage });
 }
 
+/** The text of what is chosen in a list of choices, as the user sees it. */
+export function chosen(select) {
+  return select.evaluate((one) => one.selectedOptions[0].textContent);
+}
+
 /** Waits until `read` gives `wanted`: a page is drawn after the event that changes it. */
 export async function shows(read, wanted, what, patience = PATIENCE) {
   const deadline = performance.now() + patience;

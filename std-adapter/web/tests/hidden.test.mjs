@@ -61,7 +61,11 @@ async function tab(url) {
             const label = [...document.querySelectorAll('label')].find((one) => one.textContent.startsWith(${JSON.stringify(label)}));
             const field = label && document.getElementById(label.htmlFor);
             if (!field) return false;
-            field.value = ${JSON.stringify(value)};
+            const wanted = ${JSON.stringify(value)};
+            // A choice is named by its value, or by what the user reads.
+            const choice = [...(field.options ?? [])].find((one) => one.value === wanted || one.textContent === wanted);
+            if (field.options && !choice) return false;
+            field.value = choice ? choice.value : wanted;
             field.dispatchEvent(new Event('input', { bubbles: true }));
             field.dispatchEvent(new Event('change', { bubbles: true }));
             return true;

@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import { extname, join } from 'node:path';
 import test from 'node:test';
-import { HERE, PATIENCE, launch, open, picture, scratch, shows, sound, until, web } from './harness.mjs';
+import { HERE, PATIENCE, chosen, launch, open, picture, scratch, shows, sound, until, web } from './harness.mjs';
 
 const browser = await launch();
 const server = await web('sim');
@@ -25,7 +25,8 @@ const hash = (page) => page.evaluate(() => Object.fromEntries(new URLSearchParam
 /** A call that takes a minute if nobody ends it. */
 async function runLong(page) {
   await choose(page, 'wait-for');
-  for (const [name, value] of [['channel', 'AUX'], ['min', '3'], ['max', '4'], ['within_ms', '60000'], ['Timeout', '90']]) await page.getByLabel(name).fill(value);
+  await page.getByLabel('channel').selectOption('AUX');
+  for (const [name, value] of [['min', '3'], ['max', '4'], ['within_ms', '60000'], ['Timeout', '90']]) await page.getByLabel(name).fill(value);
   await page.getByRole('button', { name: 'Run wait-for' }).click();
   await result(page).getByText('running').waitFor();
 }
@@ -111,7 +112,7 @@ test('a server that is gone is named, and the page comes back by itself when it 
   const page = await open(t, browser, first.url);
   await connected(page);
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('TEMP');
+  await page.getByLabel('channel').selectOption('TEMP');
   first.child.kill('SIGKILL');
   await page.getByRole('heading', { name: `The server at 127.0.0.1:${port} does not answer` }).waitFor();
   await until(async () => /no connection - rig/.test(await page.title()), 'the title');
@@ -121,7 +122,7 @@ test('a server that is gone is named, and the page comes back by itself when it 
   assert.equal(second.url, first.url);
   await connected(page);
   // The form is as it was.
-  await shows(() => page.getByLabel('channel').inputValue(), 'TEMP');
+  await shows(() => chosen(page.getByLabel('channel')), 'TEMP');
   await page.getByRole('button', { name: 'Run measure' }).click();
   await result(page).getByText('TEMP is at').waitFor();
   // An orderly end of the server is no different.
@@ -159,10 +160,10 @@ test('each operation with its arguments has an address, and Back and Forward lea
   const page = await open(t, browser, server.url);
   await connected(page);
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await until(async () => (await hash(page)).args === '{"channel":"3V3"}', 'the arguments in the address');
   await choose(page, 'power');
-  await page.getByLabel('rail').fill('5V0');
+  await page.getByLabel('rail').selectOption('5V0');
   await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await until(async () => (await hash(page)).args === '{"rail":"5V0","on":true}', 'the arguments in the address');
   await page.getByRole('tab', { name: 'Evals' }).click();
@@ -170,15 +171,15 @@ test('each operation with its arguments has an address, and Back and Forward lea
   await page.getByRole('heading', { name: 'power', exact: true }).waitFor();
   await page.goBack();
   await page.getByRole('heading', { name: 'measure', exact: true }).waitFor();
-  await shows(() => page.getByLabel('channel').inputValue(), '3V3');
+  await shows(() => chosen(page.getByLabel('channel')), '3V3');
   await page.goForward();
-  await shows(() => page.getByLabel('rail').inputValue(), '5V0');
+  await shows(() => chosen(page.getByLabel('rail')), '5V0');
   // The session has gone on.
   assert.equal(await page.getByText('connected', { exact: true }).count(), 1);
   const address = page.url();
   const other = await open(t, browser, address);
   await other.getByRole('heading', { name: 'power', exact: true }).waitFor();
-  await shows(() => other.getByLabel('rail').inputValue(), '5V0');
+  await shows(() => chosen(other.getByLabel('rail')), '5V0');
   await shows(() => other.getByRole('combobox', { name: /^on / }).inputValue(), 'true');
   // Opening it has run nothing.
   await new Promise((done) => setTimeout(done, 500));
@@ -215,11 +216,11 @@ test('form values, sources, the history with outputs and logs, and the chosen ri
   await page.getByRole('button', { name: 'Run self-test' }).click();
   await result(page).getByText('succeeded').waitFor();
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await page.getByLabel('samples').fill('not yet a number');
   await page.getByLabel('Timeout').fill('12');
   await page.getByRole('tab', { name: 'Plots' }).click();
-  await page.getByRole('textbox', { name: /^channel/ }).fill('TEMP');
+  await page.getByRole('combobox', { name: /^channel/ }).selectOption('TEMP');
   await page.getByRole('button', { name: 'Add to the plot' }).click();
   await page.getByLabel('Rate').selectOption({ label: '5 a second' });
   await page.reload();
@@ -228,7 +229,7 @@ test('form values, sources, the history with outputs and logs, and the chosen ri
   await shows(() => page.getByLabel('Rate').inputValue(), '0.2');
   await page.getByRole('tab', { name: 'Live' }).click();
   await page.getByRole('heading', { name: 'measure', exact: true }).waitFor();
-  await shows(() => page.getByLabel('channel').inputValue(), '3V3');
+  await shows(() => chosen(page.getByLabel('channel')), '3V3');
   await shows(() => page.getByLabel('samples').inputValue(), 'not yet a number');
   await shows(() => page.getByLabel('Timeout').inputValue(), '12');
   const history = page.getByRole('region', { name: 'History' });
@@ -296,7 +297,7 @@ test('everything off is in sight on every page, and says what it did', async (t)
   await connected(page);
   await connected(other);
   await choose(page, 'power');
-  await page.getByLabel('rail').fill('3V3');
+  await page.getByLabel('rail').selectOption('3V3');
   await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await page.getByRole('button', { name: 'Run power' }).click();
   await result(page).getByText('succeeded').waitFor();
@@ -311,7 +312,7 @@ test('everything off is in sight on every page, and says what it did', async (t)
   await result(other).getByText('switched everything off').waitFor();
   await page.getByRole('tab', { name: 'Live' }).click();
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await page.getByRole('button', { name: 'Run measure' }).click();
   await result(page).getByText(/3V3 is at -?0\.0/).waitFor();
   // While the server does not answer, nothing is claimed.

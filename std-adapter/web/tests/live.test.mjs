@@ -4,11 +4,12 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import test from 'node:test';
-import { HERE, PATIENCE, RIGLINE, launch, open, picture, run, scratch, shows, sound, until, web } from './harness.mjs';
+import { HERE, PATIENCE, RIGLINE, chosen, launch, open, picture, run, scratch, shows, sound, until, web } from './harness.mjs';
 
 const browser = await launch();
 const server = await web('sim');
-const odd = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
+const oddTarget = `exec:${process.execPath} ${join(HERE, 'extension.mjs')}`;
+const odd = await web(oddTarget);
 
 async function choose(page, operation) {
   await page.getByRole('navigation', { name: 'Operations' }).getByRole('button', { name: operation, exact: true }).click();
@@ -32,9 +33,9 @@ test('j_01_the_page_lists_the_operations_and_runs_measure', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   const names = await page.getByRole('navigation', { name: 'Operations' }).getByRole('button').allTextContents();
-  assert.deepEqual(names, ['identify', 'power', 'measure', 'gpio-read', 'gpio-write', 'press', 'wait-for', 'wait-pin', 'self-test']);
+  assert.deepEqual(names, ['identify', 'power', 'state', 'all-off', 'measure', 'gpio-read', 'gpio-write', 'press', 'wait-for', 'wait-pin', 'self-test']);
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await page.getByRole('button', { name: 'Run measure' }).click();
   await page.getByText('3V3 is at 0.00').first().waitFor();
   const found = await outputs(page);
@@ -72,17 +73,26 @@ test('j_02_each_argument_shows_its_description_default_limits_and_its_error_besi
   }
   await samples.fill('1e1');
   await page.getByLabel('Timeout').fill('-1');
-  await channel.fill('3V3');
+  // What the schema lists is chosen, not typed.
+  assert.deepEqual(await channel.locator('option').allTextContents(), ['choose', '3V3', '5V0', 'AUX', 'TEMP']);
+  await channel.selectOption('3V3');
   await submit();
   await page.getByText('The timeout must be more than 0').waitFor();
   await page.getByLabel('Timeout').fill('');
-  // What only the extension knows stands beside the field too.
-  await channel.fill('no such');
   await submit();
+  await page.getByText('succeeded').first().waitFor();
+  assert.deepEqual((await sent(page)).params.args, { channel: '3V3', samples: 10 });
+  // What only the extension knows stands beside the field too.
+  await choose(page, 'wait-for');
+  await page.getByLabel('channel').selectOption('AUX');
+  const min = page.getByLabel('min');
+  await min.fill('4');
+  await page.getByLabel('max').fill('3');
+  await page.getByRole('button', { name: 'Run wait-for' }).click();
   await page.getByText('refused').first().waitFor();
-  await until(async () => /^unknown channel/.test(await errorOf(channel)), "the extension's words beside the field");
+  await until(async () => /^4\.000 is above args\.max/.test(await errorOf(min)), "the extension's words beside the field");
   await picture(page, 'error-1280-light');
-  assert.deepEqual((await sent(page)).params.args, { channel: 'no such', samples: 10 });
+  assert.deepEqual((await sent(page)).params.args, { channel: 'AUX', min: 4, max: 3 });
   sound(page);
 });
 
@@ -113,7 +123,7 @@ test('j_02_logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t
 test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'wait-for');
-  await page.getByLabel('channel').fill('AUX');
+  await page.getByLabel('channel').selectOption('AUX');
   await page.getByLabel('min').fill('3');
   await page.getByLabel('max').fill('4');
   await page.getByLabel('within_ms').fill('60000');
@@ -131,19 +141,19 @@ test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
 test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'power');
-  await page.getByLabel('rail').fill('5V0');
+  await page.getByLabel('rail').selectOption('5V0');
   await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await page.getByRole('button', { name: 'Run power' }).click();
   await page.getByText('succeeded').first().waitFor();
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('5V0');
+  await page.getByLabel('channel').selectOption('5V0');
   await page.getByRole('button', { name: 'Run measure' }).click();
   await page.getByRole('button', { name: 'Run again: call 2, measure' }).waitFor();
   await choose(page, 'identify');
   await page.getByRole('button', { name: 'Run again: call 2, measure' }).click();
   await page.getByRole('rowheader', { name: '3. measure' }).waitFor();
   // Its form is there again, as it was filled in.
-  await shows(() => page.getByLabel('channel').inputValue(), '5V0');
+  await shows(() => chosen(page.getByLabel('channel')), '5V0');
   await until(async () => /^[45]\.\d{3}$/.test((await outputs(page)).volts ?? ''), 'the rail is on');
   await shows(() => page.getByRole('region', { name: 'History' }).getByRole('row').count(), 4);
   sound(page);
@@ -152,14 +162,14 @@ test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
 test('j_02_a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_work', async (t) => {
   const page = await open(t, browser, server.url, { permissions: ['clipboard-read', 'clipboard-write'] });
   await choose(page, 'measure');
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await page.getByLabel('samples').fill('4');
-  const copied = async (name) => {
-    await page.evaluate(() => navigator.clipboard.writeText(''));
-    await page.getByLabel('Copy this call as').selectOption({ label: name });
-    const text = await until(() => page.evaluate(() => navigator.clipboard.readText()), 'the text in the clipboard');
-    await shows(() => page.getByLabel('The call as text').inputValue(), text);
-    await page.getByText('Copied.').waitFor();
+  const copied = async (name, from = page) => {
+    await from.evaluate(() => navigator.clipboard.writeText(''));
+    await from.getByLabel('Copy this call as').selectOption({ label: name });
+    const text = await until(() => from.evaluate(() => navigator.clipboard.readText()), 'the text in the clipboard');
+    await shows(() => from.getByLabel('The call as text').inputValue(), text);
+    await from.getByText('Copied.').waitFor();
     return text;
   };
   const shell = (text) => execFileSync('bash', ['-c', text], { encoding: 'utf8', env: { ...process.env, PATH: `${dirname(RIGLINE)}:${process.env.PATH}` } });
@@ -183,11 +193,16 @@ test('j_02_a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_
   assert.deepEqual(JSON.parse(await copied('MCP call')), { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'measure', arguments: { channel: '3V3', samples: 4 } } });
 
   // What a shell would take apart is quoted.
-  await page.getByLabel('channel').fill("it's $(touch x) `y` \"z\"");
-  const quoted = await copied('CLI command');
+  const texts = await open(t, browser, odd.url, { permissions: ['clipboard-read', 'clipboard-write'] });
+  await choose(texts, 'form');
+  const text = "it's $(touch x) `y` \"z\"";
+  await texts.getByLabel(/^setting-0 /).fill(text);
+  await texts.getByLabel(/^setting-1 /).fill('4');
+  const quoted = await copied('CLI command', texts);
   const words = execFileSync('bash', ['-c', `rigline() { printf '%s\\n' "$@"; }; ${quoted}`], { encoding: 'utf8' }).trim().split('\n');
-  assert.deepEqual(words, ['call', 'sim', 'measure', "channel=it's $(touch x) `y` \"z\"", 'samples=4']);
+  assert.deepEqual(words, ['call', oddTarget, 'form', `setting-0=${text}`, 'setting-1=4']);
   sound(page);
+  sound(texts);
 });
 
 test('j_02_forms_for_everything_that_a_schema_says', async (t) => {

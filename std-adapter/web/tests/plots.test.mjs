@@ -13,7 +13,7 @@ async function plots(page) {
 }
 
 async function add(page, channel) {
-  await page.getByRole('textbox', { name: /^channel/ }).fill(channel);
+  await page.getByRole('combobox', { name: /^channel/ }).selectOption(channel);
   await page.getByRole('button', { name: 'Add to the plot' }).click();
 }
 
@@ -104,7 +104,7 @@ test('j_02_samples_that_were_missed_are_counted_and_are_gaps', async (t) => {
   // A call of half a second keeps the rig busy meanwhile.
   await page.getByRole('tab', { name: 'Live' }).click();
   await page.getByRole('button', { name: 'press', exact: true }).click();
-  await page.getByLabel('button').fill('USER');
+  await page.getByLabel('button').selectOption('USER');
   await page.getByRole('textbox', { name: /^ms / }).fill('600');
   await page.getByRole('button', { name: 'Run press' }).click();
   await page.getByRole('group', { name: /^Result of call/ }).getByText('succeeded').waitFor();
@@ -124,9 +124,13 @@ test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
   const server = await web('sim');
   const page = await open(t, browser, server.url);
   await plots(page);
-  await add(page, 'no such');
+  await page.getByLabel('Operation').selectOption({ label: 'wait-for' });
+  // Only the extension knows that this is wrong.
+  await page.getByRole('textbox', { name: /^min / }).fill('4');
+  await page.getByRole('textbox', { name: /^max / }).fill('3');
+  await add(page, 'AUX');
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.getByRole('alert').getByText('measure channel=no such: args.channel: unknown channel').waitFor();
+  await page.getByRole('alert').getByText('wait-for channel=AUX min=4 max=3: args.min: 4.000 is above args.max').waitFor();
   server.child.kill();
   await page.getByText('Sampling goes on when there is one again.').waitFor();
   sound(page, /WebSocket connection to|ERR_CONNECTION_REFUSED/);

@@ -6,6 +6,7 @@ import { HERE, launch, open, shows, sound, until, web } from './harness.mjs';
 
 const browser = await launch();
 const sim = await web('sim');
+const named = await web(`exec:${process.execPath} ${join(HERE, 'names.mjs')}`);
 const odd = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
 
 const choose = (page, operation) => page.getByRole('navigation', { name: 'Operations' }).getByRole('button', { name: operation, exact: true }).click();
@@ -111,7 +112,7 @@ test('a result comes into sight of the button that asked for it, however long th
 });
 
 test('names that identify lists are offered as choices, and any other name can be typed', async (t) => {
-  const page = await open(t, browser, sim.url);
+  const page = await open(t, browser, named.url);
   await choose(page, 'measure');
   const names = page.getByRole('group', { name: 'Known names' });
   await names.waitFor();
@@ -130,6 +131,29 @@ test('names that identify lists are offered as choices, and any other name can b
   await page.getByRole('tab', { name: 'Plots' }).click();
   await page.getByRole('group', { name: 'Known names' }).getByRole('button', { name: 'AUX' }).click();
   await shows(() => page.getByRole('textbox', { name: /^channel/ }).inputValue(), 'AUX');
+  // Any other name is taken as it is typed.
+  await page.getByRole('tab', { name: 'Live' }).click();
+  await choose(page, 'measure');
+  await page.getByLabel('channel').fill('another');
+  await page.getByRole('button', { name: 'Run measure' }).click();
+  await page.getByRole('table', { name: 'Outputs' }).getByText('another').waitFor();
+  sound(page);
+});
+
+test('names that the schema lists are the only choices, in forms and for plots', async (t) => {
+  const page = await open(t, browser, sim.url);
+  const names = page.getByRole('group', { name: 'Known names' });
+  for (const [operation, argument, wanted] of [['measure', 'channel', ['3V3', '5V0', 'AUX', 'TEMP']], ['gpio-write', 'pin', ['GP14']], ['gpio-read', 'pin', ['LED', 'LED2', 'GP15', 'GP14']], ['press', 'button', ['RESET', 'USER']], ['power', 'rail', ['3V3', '5V0']]]) {
+    await choose(page, operation);
+    await page.getByRole('heading', { name: operation, exact: true }).waitFor();
+    assert.deepEqual(await page.getByRole('combobox', { name: new RegExp(`^${argument} `) }).locator('option').allTextContents(), ['choose', ...wanted]);
+    assert.equal(await names.count(), 0);
+  }
+  await page.getByRole('tab', { name: 'Plots' }).click();
+  await page.getByRole('combobox', { name: /^channel / }).selectOption('AUX');
+  await page.getByRole('button', { name: 'Add to the plot' }).click();
+  await page.getByText('Added: measure channel=AUX.').waitFor();
+  assert.equal(await names.count(), 0);
   sound(page);
 });
 

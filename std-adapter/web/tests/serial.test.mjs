@@ -76,7 +76,7 @@ async function connected(page) {
 
 async function measure(page, channel) {
   await page.getByRole('button', { name: 'measure', exact: true }).click();
-  await page.getByLabel('channel').fill(channel);
+  await page.getByLabel('channel').selectOption(channel);
   await page.getByRole('button', { name: 'Run measure' }).click();
   await page.getByRole('table', { name: 'Outputs' }).getByRole('row').nth(1).waitFor();
 }
@@ -99,7 +99,7 @@ test('j_02_unplug_says_so_and_the_returning_board_is_recognised_by_its_usb_ids',
   await connected(page);
   // A call that is out when the cable is pulled has an end, too.
   await page.getByRole('button', { name: 'wait-for', exact: true }).click();
-  await page.getByLabel('channel').fill('3V3');
+  await page.getByLabel('channel').selectOption('3V3');
   await page.getByLabel('min').fill('3');
   await page.getByLabel('max').fill('4');
   await page.getByRole('button', { name: 'Run wait-for' }).click();
@@ -146,12 +146,12 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   const page = await open(t, browser, server.url);
   await connected(page);
   await page.getByRole('button', { name: 'power', exact: true }).click();
-  await page.getByLabel('rail').fill('3V3');
+  await page.getByLabel('rail').selectOption('3V3');
   await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await page.getByRole('button', { name: 'Run power' }).click();
   await until(async () => (await control({ cmd: 'gpio', pin: 2 })).high === true, 'the rail is on');
   await page.getByRole('button', { name: 'wait-for', exact: true }).click();
-  await page.getByLabel('channel').fill('AUX');
+  await page.getByLabel('channel').selectOption('AUX');
   await page.getByLabel('min').fill('3');
   await page.getByLabel('max').fill('4');
   await page.getByLabel('within_ms').fill('60000');
