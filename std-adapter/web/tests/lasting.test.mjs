@@ -67,19 +67,31 @@ test('a call that waits for another client says for whom, and its time is its ow
   sound(second);
 });
 
-test('a call may wait longer than its own time limit', async (t) => {
+test('the time limit of a call counts from its arrival: one whose time is up before its turn says what runs, and for whom', async (t) => {
   const [first, second] = [await open(t, browser, server.url), await open(t, browser, server.url)];
   await connected(first);
   await connected(second);
+  await first.getByText(/^Your name for others/).click();
+  await first.getByLabel('Name', { exact: true }).fill('Ada');
+  await first.reload();
+  await connected(first);
   await runLong(first);
   await choose(second, 'identify');
   await second.getByLabel('Timeout').fill('0.5');
   await second.getByRole('button', { name: 'Run identify' }).click();
-  await result(second).getByText(/^waiting for/).waitFor();
+  await result(second).getByText('refused').waitFor();
+  await result(second).getByText(/^the time limit passed after 0\.\d s in the queue: wait-for has run for [\d.]+ s, for Ada$/).waitFor();
+  // The other client's call has gone on, and this one does not come after it.
+  await result(first).getByText('running').waitFor();
+  // A call with time enough waits as long as it must.
+  await second.getByLabel('Timeout').fill('60');
+  await second.getByRole('button', { name: 'Run identify' }).click();
+  await result(second).getByText('waiting for Ada').waitFor();
   await new Promise((done) => setTimeout(done, 4000));
-  await result(second).getByText(/^waiting for/).waitFor();
+  await result(second).getByText('waiting for Ada').waitFor();
   await first.getByRole('button', { name: 'Cancel', exact: true }).click();
   await result(second).getByText('succeeded').waitFor();
+  await shows(() => second.getByRole('region', { name: 'History' }).getByText('succeeded').count(), 1);
 });
 
 // The page said that the rig had switched its outputs off while the server did not answer.

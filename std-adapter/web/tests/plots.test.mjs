@@ -130,7 +130,7 @@ test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
   await page.getByRole('textbox', { name: /^max / }).fill('3');
   await add(page, 'AUX');
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.getByRole('alert').getByText('wait-for channel=AUX min=4 max=3: args.min: 4.000 is above args.max').waitFor();
+  await page.getByRole('alert').getByText('wait-for channel=AUX, min=4, max=3: args.min: 4.000 is above args.max').waitFor();
   server.child.kill();
   await page.getByText('Sampling goes on when there is one again.').waitFor();
   sound(page, /WebSocket connection to|ERR_CONNECTION_REFUSED/);
