@@ -44,7 +44,7 @@ fn fc_01_one_bad_line_costs_one_error() {
     for line in bad {
         let line = line.escape_ascii().to_string();
         let bytes = bad.iter().find(|bytes| bytes.escape_ascii().to_string() == line).unwrap();
-        assert_eq!(codes(&talk(&[bytes, GOOD.as_bytes()])), expected(&[("null", -32700), ("7", 0)]), "{line}");
+        assert_eq!(codes(&talk(&[*bytes, GOOD.as_bytes()])), expected(&[("null", -32700), ("7", 0)]), "{line}");
         assert_eq!(codes(&talk(&[GOOD.as_bytes(), bytes])), expected(&[("7", 0), ("null", -32700)]), "{line}");
         // Last before the end of input, without an end of its own.
         let served = PLAIN.serve([GOOD.as_bytes(), b"\n", bytes].concat());
@@ -264,7 +264,7 @@ fn fc_18_joining_in_the_middle_of_a_line() {
     for fragment in [&b"\x00\x00\xf8 garbage"[..], b"d\":\"info\",\"message\":\"x\"}}", b"\xff\xfe~~", b"{\"id\":1"] {
         let (first, second) = (request("1", "nope"), request("2", "nope"));
         let glued = [fragment, first.as_bytes()].concat();
-        assert_eq!(codes(&talk(&[&glued, second.as_bytes()])), expected(&[("null", -32700), ("2", -32601)]));
+        assert_eq!(codes(&talk(&[glued.as_slice(), second.as_bytes()])), expected(&[("null", -32700), ("2", -32601)]));
         // With an end of its own it costs nothing but itself.
         let lines = [fragment, first.as_bytes()];
         assert_eq!(codes(&talk(&lines)), expected(&[("null", -32700), ("1", -32601)]));
@@ -720,7 +720,7 @@ fn fc_60_deep_nesting() {
                 assert!(replies.len() == 2 || first == ("1", 0) && replies.len() == 1);
             }
             let unclosed = format!(r#"{{"jsonrpc":"2.0","id":1,"x":{}"#, open.repeat(depth));
-            let served = Setup { request: 2_000_000, ..PLAIN }.serve(joined(&[&unclosed, GOOD]));
+            let served = Setup { request: 2_000_000, ..PLAIN }.serve(joined(&[unclosed.as_str(), GOOD]));
             assert_eq!(codes(&served.lines()), expected(&[("null", -32700), ("7", 0)]));
             let batch = format!("[{}]", request("1", "nope").replace('}', &format!(",\"x\":{nested}}}")));
             let served = Setup { request: 2_000_000, ..PLAIN }.serve(&batch);
