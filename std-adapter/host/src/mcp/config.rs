@@ -604,7 +604,11 @@ mod tests {
             let path = folder.path().join(format!("{is_private}"));
             Client::Cursor.write(&path, Name::Given("rig"), &url("http://h/mcp", headers)).unwrap();
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777 == 0o600, is_private, "{mode:o}");
+            let usual = folder.path().join("usual");
+            std::fs::write(&usual, "").unwrap();
+            // What the user's own file mode makes of a new file.
+            let usual = std::fs::metadata(&usual).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, if is_private { 0o600 } else { usual & 0o777 }, "{headers:?}");
         }
     }
 
