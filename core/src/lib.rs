@@ -49,13 +49,13 @@
 //!
 //! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand.
 //!
+//! An engine is given its protocols in a list. What is not listed is not linked.
+//!
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].
 //! - `async`: the driver over `embedded-io-async`.
-//! - `amplifier`, `namel3ss`, `waza`: nothing any more. An engine is given its protocols in a list, and what is not listed is
-//!   not linked. The names go with version 0.2.
 //! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
-//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs.
+//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs, and operations are found with `-` and `_` taken for the same.
 //! - `postcard`: the binary link, for wires that lose bits.
 //! - `serde-json-core`: typed payloads through that crate, for firmware that links it anyway.
 //! - `defmt`: `Format` on the public types.
