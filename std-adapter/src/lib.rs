@@ -44,6 +44,8 @@
 #[doc(hidden)]
 pub mod amplifier;
 #[doc(hidden)]
+pub mod between;
+#[doc(hidden)]
 pub mod clock;
 pub mod guide;
 #[cfg(feature = "http")]

@@ -18,7 +18,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
+use crate::between::{Between, Renewal};
 use crate::clock::TokioClock;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
@@ -135,7 +136,6 @@ pub struct ServerInfo {
 /// The queue, as requests see it.
 #[derive(Debug)]
 pub struct Queue {
-    manifest: &'static Manifest,
     shared: Arc<Shared>,
     /// Memory for what is answered at once.
     scratch: Mutex<Vec<u8>>,
@@ -235,6 +235,8 @@ impl Clients {
 /// A request that waits for its turn.
 struct Entry {
     number: u64,
+    /// The manifest by which it was received.
+    manifest: &'static Manifest,
     who: Who,
     message: Vec<u8>,
     session: Session,
@@ -272,6 +274,10 @@ struct Ticket {
 /// that there are by then.
 struct Shared {
     settings: Settings,
+    /// The extension's manifest, which a renewal makes another one.
+    manifest: Mutex<&'static Manifest>,
+    /// Who is told of renewals.
+    between: OnceLock<Arc<dyn Between>>,
     state: Mutex<State>,
     /// The sessions that are known by a name. It is locked before the state.
     sessions: Mutex<VecDeque<(String, Session)>>,
@@ -303,6 +309,8 @@ struct State {
     sessions: usize,
     /// The last of them was lost.
     is_unsafe: bool,
+    /// The extension may have another manifest.
+    is_stale: bool,
     /// The configuration that one of them has set, as JSON text.
     config: Option<String>,
     /// Who has run something, since the safe state was brought about last, that can change what the extension has switched on.
@@ -319,6 +327,8 @@ struct State {
 enum Task {
     Entry(Box<Entry>),
     SafeState,
+    /// To look at the manifest again.
+    Renewal,
 }
 
 /// A request that has no reply yet.
@@ -355,6 +365,10 @@ impl fmt::Debug for Shared {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    fn manifest(&self) -> &'static Manifest {
+        *lock(&self.manifest)
     }
 
     fn served(&self, manifest: &'static Manifest) -> io::Result<Served<'_>> {
@@ -421,19 +435,22 @@ impl Shared {
     }
 
     /// The next entry whose client is there, or the safe state if that is due; none when there will be no more.
-    async fn next(&self, manifest: &Manifest) -> Option<Task> {
+    async fn next(&self) -> Option<Task> {
         loop {
             let next = {
                 let mut state = self.state();
                 if std::mem::take(&mut state.is_unsafe) {
                     return Some(Task::SafeState);
                 }
+                if std::mem::take(&mut state.is_stale) {
+                    return Some(Task::Renewal);
+                }
                 let next = state.pop();
                 if next.is_none() && state.is_closed {
                     return None;
                 }
                 if let Some(entry) = &next {
-                    state.running = Some(entry.holds(manifest));
+                    state.running = Some(entry.holds());
                 }
                 next
             };
@@ -580,8 +597,8 @@ impl State {
 }
 
 impl Entry {
-    fn holds(&self, manifest: &Manifest) -> Held {
-        let operation = self.exchange.operation().and_then(|index| manifest.operations.get(index));
+    fn holds(&self) -> Held {
+        let operation = self.exchange.operation().and_then(|index| self.manifest.operations.get(index));
         Held {
             peer: self.client.peer(),
             operation: operation.map_or("the configuration", |operation| operation.name),
@@ -656,12 +673,27 @@ impl Queue {
             let shared = shared.clone();
             carriers.spawn(async move { shared.watch_idle(idle).await });
         }
-        Self { manifest, shared, scratch: Mutex::default(), _carriers: carriers }
+        *lock(&shared.manifest) = manifest;
+        Self { shared, scratch: Mutex::default(), _carriers: carriers }
+    }
+
+    /// Tells somebody when the extension is served anew, and how that is asked for.
+    pub(crate) fn stand_between(&self, between: Arc<dyn Between>) {
+        let shared = Arc::downgrade(&self.shared);
+        let renewal = Renewal::new(false, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.state().is_stale = true;
+                shared.ready.notify_one();
+            }
+        });
+        if self.shared.between.set(between.clone()).is_ok() {
+            between.begin(renewal);
+        }
     }
 
     /// The extension's manifest.
     pub fn manifest(&self) -> &'static Manifest {
-        self.manifest
+        self.shared.manifest()
     }
 
     /// The longest request that is accepted and the longest reply that is sent, in bytes.
@@ -685,7 +717,7 @@ impl Queue {
 
     /// A session for a connection that has said nothing yet; none if the queue serves no protocol.
     pub fn new_session(&self) -> Option<Session> {
-        Some(Session::new(&self.shared.served(self.manifest).ok()?))
+        Some(Session::new(&self.shared.served(self.manifest()).ok()?))
     }
 
     /// Receives a message of a connection, whose session this is. `is_alone` says that nothing of this connection waits or runs.
@@ -704,7 +736,8 @@ impl Queue {
         }
         on_one_line(&mut message);
         self.shared.state().heard = Some(Instant::now());
-        let Ok(to) = self.shared.served(self.manifest) else { return Ok(Received::Gone) };
+        let manifest = self.manifest();
+        let Ok(to) = self.shared.served(manifest) else { return Ok(Received::Gone) };
         let (before, mut exchange) = (*session, Exchange::new(&to));
         let received = self.answered_at_once(|out| {
             let next = session.receive(&to, &message, out, &mut exchange);
@@ -735,9 +768,11 @@ impl Queue {
             (Next::ReplyThenRun(_), reply) => {
                 // Nobody waits for what comes of it: it goes on when its client is gone.
                 let _ = session.settle(&to, &message, &mut [], &mut exchange);
-                self.enqueue(message, *session, exchange, asker, true).map(|_| Received::Reply(reply))
+                self.enqueue(manifest, message, *session, exchange, asker, true).map(|_| Received::Reply(reply))
             }
-            (Next::Run { .. }, _) => self.enqueue(message, *session, exchange, asker, false).map(Received::Waits),
+            (Next::Run { .. }, _) => {
+                self.enqueue(manifest, message, *session, exchange, asker, false).map(Received::Waits)
+            }
         };
         match enqueued {
             Ok(received) => Ok(received),
@@ -751,7 +786,7 @@ impl Queue {
 
     /// What becomes of a message of a connection of which another waits or runs.
     pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
-        let Ok(to) = self.shared.served(self.manifest) else { return Early::Waits };
+        let Ok(to) = self.shared.served(self.manifest()) else { return Early::Waits };
         self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
             Ahead::Wait | Ahead::Cancel => Early::Waits,
             Ahead::Reply(length) => Early::Reply(out.get(..length).unwrap_or_default().to_vec()),
@@ -796,6 +831,7 @@ impl Queue {
 
     fn enqueue(
         &self,
+        manifest: &'static Manifest,
         message: Vec<u8>,
         session: Session,
         exchange: Exchange,
@@ -844,6 +880,7 @@ impl Queue {
             let ticket = ticket.clone();
             let entry = Entry {
                 number,
+                manifest,
                 who,
                 message,
                 session,
@@ -861,7 +898,6 @@ impl Queue {
         self.shared.filled.notify_one();
         Ok(Incoming {
             shared: self.shared.clone(),
-            manifest: self.manifest,
             number,
             lines: receiver,
             ticket,
@@ -895,17 +931,20 @@ impl Queue {
         }
     }
 
-    /// Begins a session, and returns its name.
-    pub fn open_session(&self) -> String {
-        let name = Token::random().reveal().to_owned();
-        if let Ok(to) = self.shared.served(self.manifest) {
+    /// A name for a session, which nobody can guess.
+    pub fn session_name() -> String {
+        Token::random().reveal().to_owned()
+    }
+
+    /// Begins a session of this name.
+    pub fn open_session(&self, name: &str) {
+        if let Ok(to) = self.shared.served(self.manifest()) {
             let mut sessions = lock(&self.shared.sessions);
             if sessions.len() >= SESSIONS {
                 sessions.pop_front();
             }
-            sessions.push_back((name.clone(), Session::new(&to)));
+            sessions.push_back((name.to_owned(), Session::new(&to)));
         }
-        name
     }
 
     /// The session of this name, which has not been silent now.
@@ -966,6 +1005,9 @@ impl Queue {
     }
 }
 
+/// Until the extension is made.
+static NO_MANIFEST: Manifest = Manifest::new("none", "0.0.0");
+
 /// What becomes of a message that came while another one of its connection waits or runs.
 #[derive(Debug)]
 pub enum Early {
@@ -990,6 +1032,8 @@ impl Shared {
     fn new(settings: Settings) -> Self {
         Self {
             settings,
+            manifest: Mutex::new(&NO_MANIFEST),
+            between: OnceLock::new(),
             state: Mutex::default(),
             sessions: Mutex::default(),
             filled: Notify::new(),
@@ -1011,7 +1055,6 @@ fn on_one_line(text: &mut [u8]) {
 #[derive(Debug)]
 pub struct Incoming {
     shared: Arc<Shared>,
-    manifest: &'static Manifest,
     number: u64,
     lines: mpsc::UnboundedReceiver<Line>,
     ticket: Arc<Ticket>,
@@ -1082,8 +1125,8 @@ impl Incoming {
             state.end(self.number);
             (entry, state.running.clone())
         };
-        let Entry { mut message, mut session, mut exchange, since, .. } = entry;
-        let to = self.shared.served(self.manifest).ok()?;
+        let Entry { manifest, mut message, mut session, mut exchange, since, .. } = entry;
+        let to = self.shared.served(manifest).ok()?;
         let mut out = vec![0; LEAST_REPLY * 2];
         let failure = {
             let run = exchange.run(&to, &mut message, &mut out)?;
@@ -1171,16 +1214,23 @@ fn run<E: Extension>(
 
 /// Runs one entry after the other.
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
-    let manifest = extension.manifest();
-    let to = shared.served(manifest)?;
     let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
-    while let Some(task) = shared.next(manifest).await {
-        let Task::Entry(entry) = task else {
-            extension.safe_state().await;
-            shared.made_safe(&to, None);
-            tokio::time::sleep(FALL).await;
-            continue;
+    while let Some(task) = shared.next().await {
+        let entry = match task {
+            Task::Entry(entry) => entry,
+            Task::SafeState => {
+                extension.safe_state().await;
+                shared.made_safe(&shared.served(shared.manifest())?, None);
+                tokio::time::sleep(FALL).await;
+                continue;
+            }
+            Task::Renewal => {
+                *lock(&shared.manifest) = extension.manifest();
+                shared.between.get().into_iter().for_each(|between| between.renewed());
+                continue;
+            }
         };
+        let to = shared.served(entry.manifest)?;
         let Entry { number, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -64,6 +64,12 @@ pub trait Client: Send {
     /// Cancels a call that was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
 
+    /// Whether a call can be cancelled without the end of the session. Where not, a call that was dropped may be left to itself, and its answer
+    /// is dropped when it comes.
+    fn cancels_calls(&self) -> bool {
+        true
+    }
+
     /// Cancels a call that was dropped, for a caller that ends, too. A program gets time for its safe state.
     fn interrupt(&mut self) -> Pending<'_, ()> {
         self.cancel()

@@ -12,7 +12,8 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
-//! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
+//! end and started again for the next call, a connection is opened again. An operation that says that it changes nothing goes on instead where that
+//! would end the session, or switch off what another caller has switched on; the next call waits for its end there. When its own session is lost, as that of an MCP client always is in
 //! the end, so is that at the other end, which then brings about its safe state. When a relay is dropped it ends its session properly,
 //! and waits for that.
 //!
@@ -114,7 +115,10 @@ enum Job {
     /// To end the connection, until there is a call again.
     Release(oneshot::Sender<()>),
     /// The same, as a loss does, so that the other end brings about its safe state.
-    Abandon(oneshot::Sender<()>),
+    Abandon {
+        was_cut_off: bool,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
@@ -416,6 +420,12 @@ fn pass_log_on(log: &Log, scale: &mut Option<f64>, cx: &mut Context<'_>) {
 }
 
 impl Known {
+    /// Whether an operation says that it changes nothing.
+    fn only_reads(&self, operation: &str) -> bool {
+        let found = self.manifest.operations.iter().find(|known| known.name == operation);
+        found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
+    }
+
     fn present(described: &Described) -> Self {
         Self {
             manifest: lasting(described),
@@ -576,12 +586,10 @@ impl Extension for Relay {
 
     /// The other end has its own: a call that was cut off was cancelled there, and a session that ends here is lost there.
     async fn safe_state(&mut self) {
-        if std::mem::take(&mut self.was_cut_off) {
-            return;
-        }
+        let was_cut_off = std::mem::take(&mut self.was_cut_off);
         let (done, told) = oneshot::channel();
         if let Some(jobs) = &self.jobs
-            && jobs.send(Job::Abandon(done)).await.is_ok()
+            && jobs.send(Job::Abandon { was_cut_off, done }).await.is_ok()
         {
             let _ = told.await;
         }
@@ -614,6 +622,10 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
     connect: impl Fn() -> F,
 ) {
     let mut is_released = false;
+    // A call that nobody waits for any more goes on at the other end.
+    let mut is_left = false;
+    // Something may be on there.
+    let mut is_touched = false;
     loop {
         let look = async {
             match &watch {
@@ -642,10 +654,14 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
                 let _ = done.send(());
                 continue;
             }
-            Some(Job::Abandon(done)) => {
-                if let Some(upstream) = open.take() {
+            Some(Job::Abandon { was_cut_off, done }) => {
+                // A call that was cut off was cancelled there, with its safe state.
+                if (!was_cut_off || is_left)
+                    && let Some(upstream) = open.take()
+                {
                     upstream.abandon().await;
                 }
+                (is_left, is_touched) = (false, false);
                 let _ = done.send(());
                 continue;
             }
@@ -658,6 +674,8 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
         if watch.is_some() && open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
             open = None;
         }
+        let only_reads = lock(known).only_reads(&request.operation);
+        is_touched |= !only_reads;
         let called = async {
             let upstream = match &mut open {
                 Some(upstream) => upstream,
@@ -699,9 +717,22 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
         };
         match (told, &mut open) {
             (Some(told), _) => {
+                is_left = false;
                 let _ = answer.send(told);
             }
-            (None, Some(upstream)) => upstream.cancel().await,
+            // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
+            // next one is given up too, it does not come to its end.
+            (None, Some(upstream))
+                if only_reads
+                    && !is_left
+                    && (!upstream.cancels_calls() || is_touched && lock(known).manifest.has_safe_state) =>
+            {
+                is_left = true;
+            }
+            (None, Some(upstream)) => {
+                is_left = false;
+                upstream.cancel().await;
+            }
             (None, None) => {}
         }
     }

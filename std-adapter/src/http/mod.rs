@@ -93,6 +93,7 @@ use tokio::time::timeout;
 
 use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
+use crate::between::Between;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
 use crate::queue::{Asker, Client, Line, Queue, Received, Settings};
 use crate::signals::Signals;
@@ -218,6 +219,7 @@ pub struct Options {
     pub(crate) keeps_outputs: bool,
     pub(crate) idle: Option<Duration>,
     guard: Guard,
+    between: Option<Arc<dyn Between>>,
 }
 
 /// After how long without a request the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if
@@ -241,6 +243,7 @@ impl Options {
             keeps_outputs: false,
             idle: Some(IDLE),
             guard: Guard::default(),
+            between: None,
         }
     }
 
@@ -311,6 +314,12 @@ impl Options {
     pub fn token(mut self, token: Token) -> Self {
         self.guard.access.token = Some(token);
         self
+    }
+
+    /// Lets somebody see each message between MCP's clients and the extension.
+    #[doc(hidden)]
+    pub fn between(self, between: Arc<dyn Between>) -> Self {
+        Self { between: Some(between), ..self }
     }
 
     /// Programs of other users of this machine are answered too.
@@ -416,12 +425,10 @@ impl Server {
             idle: options.idle,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
-        let state = Arc::new(Service {
-            manifest: queue.manifest(),
-            memory: Arc::new(Semaphore::new(options.memory >> 10)),
-            queue,
-            options,
-        });
+        if let Some(between) = &options.between {
+            queue.stand_between(between.clone());
+        }
+        let state = Arc::new(Service { memory: Arc::new(Semaphore::new(options.memory >> 10)), queue, options });
         let options = &state.options;
         let front = Front {
             access: options.guard.access.clone(),
@@ -564,7 +571,6 @@ fn check_path(options: &Options) -> io::Result<()> {
 /// What all connections share.
 pub(crate) struct Service {
     options: Options,
-    manifest: &'static Manifest,
     queue: Queue,
     /// The memory that is left for bodies, in KiB.
     memory: Arc<Semaphore>,
@@ -617,6 +623,11 @@ impl Service {
         self.options.reply_limit
     }
 
+    /// What stands between the clients and the extension.
+    pub(crate) fn between(&self) -> Option<&Arc<dyn Between>> {
+        self.options.between.as_ref()
+    }
+
     /// The queue before the extension.
     pub(crate) fn queue(&self) -> &Queue {
         &self.queue
@@ -632,7 +643,7 @@ impl Service {
                 Err(fault) => self.fault(&fault),
             },
             Endpoint::Answer(answer) => match self.body(request).await {
-                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.manifest)),
+                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.queue.manifest())),
                 Err(fault) => self.fault(&fault),
             },
         }

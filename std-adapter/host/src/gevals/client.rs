@@ -105,6 +105,10 @@ impl Client for GevalsClient {
         Box::pin(async { drop(self.host.cancel().await) })
     }
 
+    fn cancels_calls(&self) -> bool {
+        false
+    }
+
     fn interrupt(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             // A program may bring about its safe state first. To a device, a closed port or socket says as much.

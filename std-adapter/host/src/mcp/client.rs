@@ -37,6 +37,9 @@ const MAX_PAGES: usize = 1000;
 /// How long a notification may take to be written.
 const NOTICE: Duration = Duration::from_secs(2);
 
+/// The tool of the safe state.
+const ALL_OFF: &str = "all_off";
+
 struct McpClient {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
@@ -316,8 +319,10 @@ impl Client for McpClient {
             };
             let operations: Vec<String> = tools.iter().map(operation).collect();
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
+            // Extensions of rigline's that have a safe state have a tool for it.
+            let has_safe_state = self.is_own() && tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
             let manifest = format!(
-                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}},\"safeState\":{has_safe_state}}}",
                 text(info, "name"),
                 text(info, "version"),
                 text(view(&server), "protocolVersion"),

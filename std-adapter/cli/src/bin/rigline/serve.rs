@@ -13,9 +13,12 @@ use rigline_rig::sim::SimBoard;
 use rigline_std::net::{Access, ListenAddress};
 use rigline_std::{Selected, TokioClock};
 
-use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
+use crate::policy::limited::Limited;
+use crate::policy::{PolicyArguments, Rules};
 use crate::protocol::{self, names};
+use crate::protocols::mcp::{Offer, Tools, Way};
 use crate::rig::{self, HttpArguments};
 
 /// Serve an extension to several clients, over TCP or HTTP
@@ -53,7 +56,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
-    choice: Choice,
+    tools: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
     #[command(flatten)]
     http: HttpArguments,
     /// How many TCP clients are served at the same time
@@ -62,20 +67,45 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
+        let is_of_agents = protocols::of_agents().is_some_and(|agents| agents.name == protocol.name);
+        if let Some(address) = self.http.http.as_ref().filter(|_| is_of_agents) {
+            let way = Way::Http(&self.http, address, protocol);
+            let credentials = Credentials::default();
+            let offer = Offer {
+                connection: self.connection.clone(),
+                tools: &self.tools,
+                policy: &self.policy,
+                credentials: &credentials,
+            };
+            return offer.serve(&way);
+        }
+        if self.tools.evals.is_some() {
+            return Err(Failure::usage("--evals goes with --http and --protocol mcp"));
+        }
+        let rules = Rules::read(&self.policy, &self.tools.choice, &self.connection.target)?;
+        self.connection.recorder.clone_from(&rules.recorder);
+        let served = self.serve(protocol, &rules);
+        rules.finish();
+        served
+    }
+
+    fn serve(self, protocol: &'static Protocol, rules: &Rules) -> Result<ExitCode, Failure> {
+        // What is recorded is what comes from a program beside this one.
+        let is_here = self.connection.target == Target::Sim && rules.recorder.is_none();
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
-            (Some(address), _, protocol) if self.connection.target == Target::Sim => {
+            (Some(address), _, protocol) if is_here => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
-                let rig = Selected::new(rig, &self.choice.selection()).map_err(Failure::usage)?;
+                let rig = rules.over(rig, true, true)?;
                 self.serve_lines(&address, protocol, clock, rig)
             }
-            (Some(address), _, protocol) if protocol.has_proxy && self.choice.is_all() => {
+            (Some(address), _, protocol) if protocol.has_proxy && rules.are_none() => {
                 connect::run_alone(self.serve_tcp(address))
             }
             (Some(address), _, protocol) if protocol.lines.is_some() && !protocol.is_single_document => {
-                let relay = self.relay(protocol)?;
+                let relay = self.relay(protocol, rules)?;
                 self.serve_lines(&address, protocol, TokioClock::new(), relay)
             }
             (Some(_), ..) => Err(Failure::usage(format!(
@@ -83,34 +113,40 @@ impl Arguments {
                 protocol.title,
                 names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
             ))),
-            (None, Some(address), protocol) => self.serve_http(&address, protocol),
+            (None, Some(address), protocol) => self.serve_http(&address, protocol, rules),
             (None, None, _) => Err(Failure::usage(
                 "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
             )),
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
+    fn serve_http(
+        self,
+        address: &ListenAddress,
+        protocol: &'static Protocol,
+        rules: &Rules,
+    ) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
-        if self.connection.target == Target::Sim && self.connection.config.is_none() {
-            return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
+        let is_here = self.connection.target == Target::Sim && rules.recorder.is_none();
+        if is_here && self.connection.config.is_none() {
+            return rig::serve_http(&self.http, address, protocol, 1, rules);
         }
-        let server = self.http.bind(address, protocol)?;
-        let relay = self.relay(protocol)?;
+        let server = self.http.bind(address, protocol, None)?;
+        let relay = self.relay(protocol, rules)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Connects to the target, for clients of this protocol.
-    fn relay(&self, protocol: &'static Protocol) -> Result<Selected<Relay>, Failure> {
+    fn relay(&self, protocol: &'static Protocol, rules: &Rules) -> Result<Limited<Selected<Relay>>, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
         let first =
             Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
         // A part is chosen by what the target says of each operation.
-        let first = if self.choice.is_all() { first } else { protocols::of_agents() };
+        let first = if rules.is_all { first } else { protocols::of_agents() };
         let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
-        Selected::new(relay.map_err(relay_failure)?, &self.choice.selection()).map_err(Failure::usage)
+        rules.over(relay.map_err(relay_failure)?, true, true)
     }
 
     /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.
@@ -130,7 +166,8 @@ impl Arguments {
             server = server.token(connect::token(path)?);
         }
         // Another target has got it already.
-        if let Some(config) = self.connection.config.as_ref().filter(|_| self.connection.target == Target::Sim) {
+        let is_here = self.connection.target == Target::Sim && self.connection.recorder.is_none();
+        if let Some(config) = self.connection.config.as_ref().filter(|_| is_here) {
             server = server.config(config.as_str());
         }
         self.announce(tcp, server.addresses().map_err(failed)?);

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 mod amplifier;
 mod gevals;
-mod mcp;
+pub(crate) mod mcp;
 mod namel3ss;
 pub(crate) mod shim;
 
