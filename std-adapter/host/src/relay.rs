@@ -689,13 +689,7 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
                         open.insert(upstream)
                     }
                     Err(error) => {
-                        if let Some(watch) = &watch {
-                            let was_there = lock(known).absence.is_none();
-                            lock(known).go(&error.to_string());
-                            if was_there {
-                                watch(&Seen::Absent(error.to_string()));
-                            }
-                        }
+                        watch.iter().for_each(|watch| go(known, watch, &error));
                         return unanswered(&error, error.is_timeout());
                     }
                 },
@@ -720,18 +714,9 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
                 is_left = false;
                 let _ = answer.send(told);
             }
-            // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
-            // next one is given up too, it does not come to its end.
-            (None, Some(upstream))
-                if only_reads
-                    && !is_left
-                    && (!upstream.cancels_calls() || is_touched && lock(known).manifest.has_safe_state) =>
-            {
-                is_left = true;
-            }
             (None, Some(upstream)) => {
-                is_left = false;
-                upstream.cancel().await;
+                let is_safe = !is_touched || !lock(known).manifest.has_safe_state;
+                is_left = give_up(&mut **upstream, only_reads && !is_left, is_safe).await;
             }
             (None, None) => {}
         }
@@ -739,6 +724,25 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
     if let Some(upstream) = open {
         let _ = upstream.close().await;
     }
+}
+
+/// The other end is not there.
+fn go(known: &Mutex<Known>, watch: &OnSeen, error: &RelayError) {
+    let was_there = lock(known).absence.is_none();
+    lock(known).go(&error.to_string());
+    if was_there {
+        watch(&Seen::Absent(error.to_string()));
+    }
+}
+
+/// Nobody waits for a call any more. Returns whether it goes on. What only reads does where its end would end the session, or is not safe: it
+/// would switch off what others have on, who share the session. If the next one is given up too, it does not come to its end.
+async fn give_up(upstream: &mut dyn Client, only_reads: bool, is_safe: bool) -> bool {
+    let goes_on = only_reads && !(is_safe && upstream.cancels_calls()) && upstream.leave();
+    if !goes_on {
+        upstream.cancel().await;
+    }
+    goes_on
 }
 
 /// Looks whether the other end has come, gone, or changed.
@@ -772,13 +776,7 @@ async fn look_for<F: Future<Output = Result<(Box<dyn Client>, Described), RelayE
                 watch(&Seen::Present(Box::new(described)));
             }
         }
-        Err(error) => {
-            let was_there = lock(known).absence.is_none();
-            lock(known).go(&error.to_string());
-            if was_there {
-                watch(&Seen::Absent(error.to_string()));
-            }
-        }
+        Err(error) => go(known, watch, &error),
     }
 }
 

@@ -51,8 +51,6 @@ pub(super) struct Gate<R> {
     has_ended: bool,
     is_renewing: bool,
     idle: Option<Idle>,
-    /// A line has begun that has not ended.
-    is_within_line: bool,
 }
 
 impl<R> Gate<R> {
@@ -83,16 +81,14 @@ impl<R> Gate<R> {
             has_ended: false,
             is_renewing: false,
             idle,
-            is_within_line: false,
         }
     }
 
-    /// Something was read.
-    fn has_read(&mut self, bytes: Option<&u8>) {
-        if let Some(last) = bytes {
-            self.is_within_line = *last != b'\n';
+    /// Something was read, which ends with this byte.
+    fn has_read(&self, last: Option<u8>) {
+        if let (Some(idle), Some(last)) = (&self.idle, last) {
+            idle.has_read(last);
         }
-        self.idle.iter().for_each(Idle::wake);
     }
 
     /// Whether the extension read its end only to be served anew. It is asked once, and then that is told.
@@ -179,13 +175,12 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
     /// A read that is dropped has taken nothing: what was read is kept here.
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.between.is_none() {
-            let idle = self.idle.clone().filter(|_| !self.is_within_line);
             let count = tokio::select! {
                 biased;
                 count = self.reader.read(buf) => count?,
-                () = silence(idle.as_ref()) => return Ok(0),
+                () = silence(self.idle.as_ref()) => return Ok(0),
             };
-            self.has_read(buf.get(..count).and_then(<[u8]>::last));
+            self.has_read(buf.get(..count).and_then(<[u8]>::last).copied());
             return Ok(count);
         }
         loop {
@@ -211,7 +206,6 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
                 continue;
             }
             self.chunk.resize(CHUNK, 0);
-            let idle = self.idle.clone().filter(|_| !self.is_within_line && self.begun.is_empty());
             tokio::select! {
                 biased;
                 Some(own) = self.own.recv() => self.take_own(own),
@@ -219,11 +213,11 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
                     0 => self.end(),
                     count => {
                         let last = self.chunk.get(..count).and_then(<[u8]>::last).copied();
-                        self.has_read(last.as_ref());
+                        self.has_read(last);
                         self.look(count);
                     }
                 },
-                () = silence(idle.as_ref()) => return Ok(0),
+                () = silence(self.idle.as_ref()) => return Ok(0),
             }
         }
     }
@@ -302,7 +296,6 @@ mod tests {
                 has_ended: false,
                 is_renewing: false,
                 idle: None,
-                is_within_line: false,
             };
             input.send(Own::Line(b"own".to_vec())).unwrap();
             let read = runtime.block_on(async {
@@ -335,7 +328,6 @@ mod tests {
             has_ended: false,
             is_renewing: false,
             idle: None,
-            is_within_line: false,
         };
         input.send(Own::Renewal).unwrap();
         input.send(Own::Line(b"again".to_vec())).unwrap();

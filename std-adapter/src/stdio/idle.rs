@@ -22,16 +22,28 @@ struct Shared {
     /// When something came from the client, or ended, last.
     since: Cell<Option<Instant>>,
     is_pause: Cell<bool>,
+    /// A line has begun that has not ended.
+    is_within_line: Cell<bool>,
 }
 
 impl Idle {
     pub(super) fn new(after: Duration) -> Self {
-        let shared = Shared { running: Cell::new(0), since: Cell::new(None), is_pause: Cell::new(false) };
+        let shared = Shared {
+            running: Cell::new(0),
+            since: Cell::new(None),
+            is_pause: Cell::new(false),
+            is_within_line: Cell::new(false),
+        };
         Self { after, shared: Rc::new(shared) }
     }
 
-    /// Something came from the client.
-    pub(super) fn wake(&self) {
+    /// Something came from the client that ends with this byte.
+    pub(super) fn has_read(&self, last: u8) {
+        self.shared.is_within_line.set(last != b'\n');
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.shared.since.set(Some(Instant::now()));
     }
 
@@ -43,7 +55,7 @@ impl Idle {
             let at = since.checked_add(self.after);
             match at {
                 Some(at) if at > Instant::now() => tokio::time::sleep_until(at).await,
-                Some(_) if self.shared.running.get() == 0 => break,
+                Some(_) if self.shared.running.get() == 0 && !self.shared.is_within_line.get() => break,
                 Some(_) => self.wake(),
                 None => std::future::pending().await,
             }

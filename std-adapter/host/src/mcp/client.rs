@@ -404,6 +404,11 @@ impl Client for McpClient {
         })
     }
 
+    fn leave(&mut self) -> bool {
+        self.open.iter_mut().for_each(|open| open.pending = None);
+        self.open.is_some()
+    }
+
     fn interrupt(&mut self) -> Pending<'_, ()> {
         Box::pin(self.hang_up())
     }
