@@ -1,7 +1,4 @@
 //! The one queue before an extension: who has to wait, for whom, how long, and who never waits.
-#![cfg(feature = "http")]
-
-use rigline_test_support as _;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +12,7 @@ use rigline_std::http::{Options, Server};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// What has run, in order.
+/// The calls that have run, in order.
 type Ran = Arc<Mutex<Vec<String>>>;
 
 struct Bench(Ran);
@@ -336,7 +333,7 @@ fn line_breaks_in_a_request_break_no_line() {
     assert_eq!(body.matches('\n').count(), 1, "{body:?}");
 }
 
-/// What waits for a client that does not read is bounded, and the client hears how much it has missed before it gets its reply.
+/// The output for a client that does not read is bounded, and the client hears how much it has missed before it gets its reply.
 #[test]
 fn logs_for_a_client_that_does_not_read_are_dropped_and_counted() {
     const LINES: usize = 40_000;

@@ -1,8 +1,6 @@
 //! Whole sessions through the engine and its shells.
 
-mod common;
-
-use common::{NoTime, Pipe};
+use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::gevals::TaskContext;
 use rigline::serve::End;
@@ -132,7 +130,7 @@ fn one_shot_mode() {
 fn g_16_an_empty_request_region_is_refused() {
     use rigline::engine::{Engine, Memory, TooSmall};
     let refused = |request: &mut [u8], size: usize| {
-        Engine::new(&common::MANIFEST, Memory { request, reply: &mut vec![0; size] }).err()
+        Engine::new(&crate::common::MANIFEST, Memory { request, reply: &mut vec![0; size] }).err()
     };
     assert_eq!(refused(&mut [], 600), Some(TooSmall::Request));
     assert_eq!(refused(&mut [0], 559), Some(TooSmall::Reply { size: 559 }));
@@ -149,7 +147,7 @@ fn g_13_params_are_an_object() {
                 continue;
             }
             let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-            let answer = common::ask(&line);
+            let answer = crate::common::ask(&line);
             assert!(answer.contains("-32602") && answer.contains("params: expected an object"), "{line} {answer}");
         }
     }
@@ -159,11 +157,11 @@ fn g_13_params_are_an_object() {
 #[test]
 fn o_10_header_framing_is_named() {
     for line in ["Content-Length: 52", "content-length:52\r", " CONTENT-LENGTH: 1"] {
-        let answer = common::ask(line);
+        let answer = crate::common::ask(line);
         assert!(answer.contains("-32700") && answer.contains("without Content-Length headers"), "{line} {answer}");
     }
     for line in ["Content-Type: x", "C", "content-length"] {
-        assert!(common::ask(line).contains("unexpected byte"), "{line}");
+        assert!(crate::common::ask(line).contains("unexpected byte"), "{line}");
     }
 }
 
@@ -209,7 +207,7 @@ fn n_08_maps_are_outputs() {
         let (mut request, mut reply, mut log) = ([0; 1024], [0; 2048], [0; 100]);
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(Maps.manifest(), memory).unwrap();
-        let line = common::execute("1", operation, "{}");
+        let line = crate::common::execute("1", operation, "{}");
         let mut pipe = Pipe::new(format!("{line}\n").as_bytes());
         Server::new(&mut Maps, &mut engine, &NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
         let reply: serde_json::Value = serde_json::from_slice(&pipe.output).unwrap();

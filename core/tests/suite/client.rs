@@ -1,4 +1,4 @@
-//! What a host makes of the lines that real peers write.
+//! A host reads the lines that real peers write.
 
 use rigline::client::{
     Anomalies, Body, Client, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
@@ -17,7 +17,7 @@ fn client(ids: std::ops::RangeInclusive<u32>) -> Client {
     client
 }
 
-/// What a line is, in a word or two.
+/// The kind of a line, in a word or two.
 fn told(client: &mut Client, line: &[u8]) -> String {
     let received = client.receive(line);
     let mut told = match received.incoming {

@@ -1,9 +1,6 @@
 //! Arguments are what they seem: what is not known is refused, null is absent, and a number may come as text where hosts write it so.
-#![cfg(feature = "macros")]
 
-mod common;
-
-use common::{NoTime, Pipe};
+use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
 use rigline::json::{Decimal, RawJson};
 use rigline::serve::blocking;
@@ -142,7 +139,7 @@ fn message(protocol: &str, operation: &str, args: &Value) -> Value {
     }
 }
 
-/// What came of a call, in one text, and whether it was refused.
+/// The outcome of a call, in one text, and whether it was refused.
 fn call(protocol: &str, operation: &str, args: &Value) -> (String, bool) {
     let request = if protocol == "amplifier" {
         json!({"op": operation, "args": args, "more": 1})

@@ -1,5 +1,4 @@
 //! Schemas as text, defaults of bounded strings, and two halves as one stream: small parts that larger tests do not look at one by one.
-#![cfg(feature = "macros")]
 
 use std::convert::Infallible;
 

@@ -1,8 +1,6 @@
-//! What went wrong in the field, by number.
+//! Faults that were seen in the field.
 
-mod common;
-
-use common::{
+use crate::common::{
     INITIALIZE, MANIFEST, PLAIN, Pipe, Random, Rig, SHUT, SHUTDOWN, Setup, ask, execute, execute_in, id_and_code,
     joined, request, talk,
 };
@@ -852,7 +850,7 @@ fn fc_83_initialize_in_every_order() {
     assert_eq!(served.events, ["say", "ended", "safe"]);
 }
 
-/// What fails in `configure` fails `initialize`: an error, since its result could only be a manifest.
+/// An error of `configure` fails `initialize`: an error, since its result could only be a manifest.
 #[test]
 fn a_configuration_that_is_refused() {
     let configure = |config: &str| {

@@ -18,7 +18,7 @@ use rigline::{Clock, Instant, Manifest};
 
 use super::{FakeClock, MANIFEST, MS, PLAIN, Random, Rig, Setup};
 
-/// What a reader meets, in order; at the end of it, the end of input.
+/// The events of a reader, in order; at the end of it, the end of input.
 #[derive(Debug, Clone)]
 pub enum In {
     Bytes(Vec<u8>),
@@ -66,7 +66,7 @@ impl Write for Wire {
     }
 }
 
-/// What is shared by all that waits.
+/// State that all waiting tasks share.
 #[derive(Debug)]
 struct World {
     clock: Rc<FakeClock>,

@@ -1,13 +1,11 @@
 //! Whole messages: what a server has of them that no stream of lines has, and the two notions that any protocol may use:
 //! operations that are acknowledged before they run, and own work that is due between messages.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{MANIFEST, NoTime, Pipe, execute, request};
+use crate::common::{MANIFEST, NoTime, Pipe, execute, request};
 use rigline::engine::{Engine, Memory};
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
@@ -49,8 +47,8 @@ fn requests_of_one_client_wait_beside_each_other_and_end_in_any_order() {
     for ((mut message, mut exchange), text) in waiting.into_iter().zip(["two", "one"]) {
         assert_eq!(exchange.id(&message), b"7");
         assert_eq!(exchange.operation(), Some(0));
-        let mut rig = common::Rig::default();
-        let end = common::finish(&mut rig, &to, &mut session, &mut message, &mut other, &mut exchange);
+        let mut rig = crate::common::Rig::default();
+        let end = crate::common::finish(&mut rig, &to, &mut session, &mut message, &mut other, &mut exchange);
         let Next::Reply(length) = end else { panic!("{end:?}") };
         let reply = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"success":true,"message":"{text}"}}}}"#);
         assert_eq!(str::from_utf8(&other[..length]).unwrap(), reply);
@@ -96,10 +94,10 @@ fn a_shutdown_ends_the_session_once_its_acknowledgement_is_out() {
         let next = session.receive(&to, message.as_bytes(), &mut out, &mut exchange);
         (next, session.is_open())
     };
-    assert!(matches!(receive(&mut session, common::INITIALIZE), (Next::Reply(_), true)));
-    let (next, is_open) = receive(&mut session, common::SHUTDOWN);
-    assert_eq!((next, is_open), (Next::Shutdown(Some(common::SHUT.len())), true));
-    let next = session.settle(&to, common::SHUTDOWN.as_bytes(), &mut out, &mut exchange);
+    assert!(matches!(receive(&mut session, crate::common::INITIALIZE), (Next::Reply(_), true)));
+    let (next, is_open) = receive(&mut session, crate::common::SHUTDOWN);
+    assert_eq!((next, is_open), (Next::Shutdown(Some(crate::common::SHUT.len())), true));
+    let next = session.settle(&to, crate::common::SHUTDOWN.as_bytes(), &mut out, &mut exchange);
     assert_eq!((next, session.is_open(), session.lost(&to)), (Next::Shutdown(None), false, false));
 }
 
@@ -114,8 +112,8 @@ fn every_size_of_the_memory_is_safe() {
             let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
             let next = session.receive(&to, &message, &mut out, &mut exchange);
             if let Next::Run { .. } = next {
-                let mut rig = common::Rig::default();
-                common::finish(&mut rig, &to, &mut session, &mut message, &mut out, &mut exchange);
+                let mut rig = crate::common::Rig::default();
+                crate::common::finish(&mut rig, &to, &mut session, &mut message, &mut out, &mut exchange);
             }
             let _ = session.too_long(TooLong { limit: 1, dropped: 2 }, &mut out);
         }
@@ -268,7 +266,7 @@ fn acknowledged_operations_and_own_work_run_on_a_boards_driver() {
     let (mut request, mut reply, mut log) = ([0; 300], [0; 600], [0; 200]);
     let memory = Memory { request: &mut request, reply: &mut reply };
     let mut engine = Engine::with_protocols(&PLANNER, memory, const { &[&STARTS] }).unwrap().with_service(&*later);
-    let mut pipe = Pipe::new(&common::joined(&ASKED));
+    let mut pipe = Pipe::new(&crate::common::joined(&ASKED));
     blocking::Server::new(&mut Planner(later.clone()), &mut engine, &NoTime)
         .transport(Transport::Stream)
         .log_buffer(&mut log)
@@ -295,7 +293,7 @@ fn acknowledged_operations_and_own_work_run_by_whole_messages() {
                     own => own,
                 },
                 Next::Run { .. } => {
-                    lines.extend(common::run(&mut planner, &to, &mut message, &mut out, &mut exchange));
+                    lines.extend(crate::common::run(&mut planner, &to, &mut message, &mut out, &mut exchange));
                     session.settle(&to, &message, &mut out, &mut exchange)
                 }
                 Next::Reply(length) | Next::ReplyThenRun(length) => {

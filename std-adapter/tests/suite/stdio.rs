@@ -1,7 +1,4 @@
 //! The stdio adapter as hosts meet it: a real child process behind real pipes. Names say the field case (FC) they hold to.
-#![cfg(target_os = "linux")]
-
-use rigline_test_support as _;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,4 @@
 //! MCP over HTTP: when outputs are switched off, who hears of it, and what a silent call sends.
-#![cfg(feature = "http")]
-
-use rigline_test_support as _;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,7 +12,7 @@ use rigline_std::http::{Options, Server};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// What has happened, in order.
+/// The events, in order.
 type Happened = Arc<Mutex<Vec<String>>>;
 
 struct Rail(Happened);

@@ -1,8 +1,6 @@
 //! Timeouts and the ends of sessions, over the blocking driver and, with feature `async`, over the async one.
 
-mod common;
-
-use common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, joined};
+use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, joined};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::Transport;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
@@ -18,8 +16,9 @@ fn each_shell(setup: &Setup, lines: &[String]) -> Vec<(Vec<String>, Vec<String>)
     #[cfg(feature = "async")]
     let all = {
         let mut all = all;
-        let script = lines.iter().map(common::asynch::line).collect();
-        let session = common::asynch::Session { setup: setup.clone(), ..common::asynch::Session::new(script) };
+        let script = lines.iter().map(crate::common::asynch::line).collect();
+        let session =
+            crate::common::asynch::Session { setup: setup.clone(), ..crate::common::asynch::Session::new(script) };
         let served = session.serve();
         all.push((served.lines.into_iter().map(|(_, line)| line).collect(), served.events));
         all
@@ -234,7 +233,7 @@ fn g_15_a_handler_that_wakes_itself_is_polled_again() {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let mut engine = Engine::new(Yields.manifest(), memory).unwrap();
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","context":{}}}"#;
-    let mut pipe = common::Pipe::new(format!("{line}\n").as_bytes());
+    let mut pipe = crate::common::Pipe::new(format!("{line}\n").as_bytes());
     let clock = Sleeps(std::sync::Arc::default());
     rigline::serve::blocking::Server::new(&mut Yields, &mut engine, &clock)
         .log_buffer(&mut log)

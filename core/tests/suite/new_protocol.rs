@@ -1,7 +1,4 @@
 //! A protocol is a value: one of thirty lines, and one that uses all hooks, work without a change of the crate.
-#![cfg(feature = "async")]
-
-mod common;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -9,9 +6,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
-use common::asynch::Wire;
-use common::ping_pong::PING_PONG;
-use common::{NoTime, Pipe};
+use crate::common::asynch::Wire;
+use crate::common::ping_pong::PING_PONG;
+use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::{
     AMPLIFIER, Action, Busy, CallAction, Closing, Code, Facts, GEVALS, Log, Logs, Member, Members, MessagePlace,
@@ -162,7 +159,7 @@ fn h_02_each_line_is_of_the_protocol_whose_marker_it_has() {
     }
 }
 
-/// What is not listed is not spoken.
+/// A protocol that is not listed is not spoken.
 #[test]
 fn h_01_a_list_of_one() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: the member method is missing"}}"#;

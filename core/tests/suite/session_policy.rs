@@ -1,4 +1,4 @@
-//! Who may start a session, where several connections lead to one extension.
+//! Decides which connection may start a session, if several lead to one extension.
 
 use std::cell::Cell;
 

@@ -1,8 +1,6 @@
 //! MCP: both eras on one stream, tools, content, progress, cancellation.
 
-mod common;
-
-use common::Pipe;
+use crate::common::Pipe;
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
 use rigline::manifest::Effects;
 use rigline::protocol::gevals::TaskContext;
@@ -95,7 +93,7 @@ fn lines(requests: &[Value], reply: usize) -> Vec<Value> {
     let memory = Memory { request: &mut request, reply: &mut memory };
     let mut engine = Engine::new(&MANIFEST, memory).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
-    let clock = common::NoTime;
+    let clock = crate::common::NoTime;
     blocking::Server::new(&mut Bench, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     let text = String::from_utf8(pipe.output).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -462,7 +460,7 @@ fn batches() {
 #[cfg(feature = "async")]
 mod while_a_call_is_out {
     use super::*;
-    use common::asynch::{In, Session, line};
+    use crate::common::asynch::{In, Session, line};
 
     fn work(id: u64, ms: u64, token: Option<u64>) -> In {
         let meta = token.map_or(json!({}), |token| json!({ "progressToken": token }));
@@ -579,7 +577,7 @@ impl Extension for Told {
     }
 }
 
-/// What MCP has no place for goes through `_meta`, in both eras: configuration, context, the kind of a failure and its own code.
+/// Parts that MCP has no place for go through `_meta`, in both eras: configuration, context, the kind of a failure and its own code.
 #[test]
 fn meta_carries_what_only_other_protocols_have() {
     let hello = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
@@ -607,7 +605,10 @@ fn meta_carries_what_only_other_protocols_have() {
         Engine::new(Told::default().manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
     let mut told = Told::default();
-    blocking::Server::new(&mut told, &mut engine, &common::NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    blocking::Server::new(&mut told, &mut engine, &crate::common::NoTime)
+        .log_buffer(&mut log)
+        .serve(&mut pipe)
+        .unwrap();
     let lines: Vec<Value> =
         String::from_utf8(pipe.output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [refused, begun, old, new, bare] = &lines[..] else { panic!("{lines:?}") };

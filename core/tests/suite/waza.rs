@@ -1,7 +1,4 @@
 //! An extension's own evals over the async driver: runs go on while requests are answered.
-#![cfg(feature = "async")]
-
-mod common;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -9,8 +6,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
-use common::NoTime;
-use common::asynch::Wire;
+use crate::common::NoTime;
+use crate::common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::waza::{BoardEval, BoardTask, Evals};
 use rigline::serve::Transport;
@@ -264,7 +261,7 @@ fn by_the_blocking_driver(lines: &str) -> Vec<String> {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let evals = Evals::new(MANY);
     let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_service(&evals);
-    let mut pipe = common::Pipe::new(lines.as_bytes());
+    let mut pipe = crate::common::Pipe::new(lines.as_bytes());
     rigline::serve::blocking::Server::new(&mut Many, &mut engine, &Asleep)
         .log_buffer(&mut log)
         .serve(&mut pipe)

@@ -1,12 +1,9 @@
 //! When the safe state is brought about, and who hears of it.
-#![cfg(feature = "async")]
-
-mod common;
 
 use std::convert::Infallible;
 
-use common::asynch::{In, Outcome, Session, line};
-use common::{FakeClock, INITIALIZE, PLAIN, Rig, SHUTDOWN, WATCHED, execute_in};
+use crate::common::asynch::{In, Outcome, Session, line};
+use crate::common::{FakeClock, INITIALIZE, PLAIN, Rig, SHUTDOWN, WATCHED, execute_in};
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{Transport, blocking};
@@ -189,7 +186,7 @@ fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
     }
 }
 
-/// What an agent has switched on does not outlive it, in either era; what gevals has set up for another process does.
+/// Outputs that an agent has switched on do not outlive it, in either era; those that gevals has set up for another process do.
 #[test]
 fn the_end_of_the_input_ends_safely() {
     for (script, count) in [

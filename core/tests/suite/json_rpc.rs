@@ -1,8 +1,6 @@
 //! JSON-RPC 2.0: the specification's own examples (§7), ids, batches, envelopes.
 
-mod common;
-
-use common::{INITIALIZE, PLAIN, SHUT, SHUTDOWN, ask, execute, id_and_code, request, talk};
+use crate::common::{INITIALIZE, PLAIN, SHUT, SHUTDOWN, ask, execute, id_and_code, request, talk};
 use rigline::rpc::{MAX_BATCH, MAX_ID};
 
 /// §7, its methods being unknown to an extension: a request is -32601 where the text has a result.
@@ -148,7 +146,7 @@ fn an_id_is_never_cut() {
         for id in
             [format!("\"{}\"", "x".repeat(length - 2)), "1".repeat(length), format!("-1.{}", "0".repeat(length - 3))]
         {
-            let served = common::Setup { request: 8192, ..PLAIN }.serve(request(&id, "shutdown"));
+            let served = crate::common::Setup { request: 8192, ..PLAIN }.serve(request(&id, "shutdown"));
             let expected = if length <= MAX_ID { (id, 0) } else { ("null".to_owned(), -32600) };
             assert_eq!(id_and_code(served.lines()[0]), expected);
         }
@@ -251,7 +249,7 @@ fn notifications_get_silence() {
 fn shutdown_may_be_a_notification() {
     let shutdown = r#"{"jsonrpc":"2.0","method":"shutdown"}"#;
     for shutdown in [shutdown.to_owned(), format!("[{shutdown}]")] {
-        let served = PLAIN.serve(common::joined(&[INITIALIZE, &shutdown, &request("6", "nope")]));
+        let served = PLAIN.serve(crate::common::joined(&[INITIALIZE, &shutdown, &request("6", "nope")]));
         assert_eq!((served.lines().len(), served.end), (1, rigline::serve::End::Shutdown));
         assert!(served.events.is_empty());
     }
@@ -261,7 +259,7 @@ fn shutdown_may_be_a_notification() {
 fn a_batch_is_bounded_before_any_member_runs() {
     for count in [1, MAX_BATCH - 1, MAX_BATCH, MAX_BATCH + 1, 10 * MAX_BATCH] {
         let line = format!("[{}]", vec![execute("1", "say", "{}"); count].join(","));
-        let served = common::Setup { request: 200_000, reply: 100_000, ..PLAIN }.serve(line);
+        let served = crate::common::Setup { request: 200_000, reply: 100_000, ..PLAIN }.serve(line);
         let [reply] = served.lines()[..] else { panic!("one line") };
         if count <= MAX_BATCH {
             assert_eq!((members(reply).len(), served.events.len()), (count, 2 * count));
@@ -275,14 +273,14 @@ fn a_batch_is_bounded_before_any_member_runs() {
     assert_eq!(id_and_code(&ask(line)), owned(("null", -32600)));
 }
 
-/// What does not fit costs its own reply, whichever member it is, and however little room there is.
+/// A member that does not fit costs its own reply, whichever member it is, and however little room there is.
 #[test]
 fn a_member_whose_reply_does_not_fit_leaves_the_others_intact() {
     for place in 0..3 {
         for size in (1200..1300).step_by(7).chain([2000, 4000]) {
             let mut lines = [1, 2, 3].map(|id| execute(&id.to_string(), "say", r#"{"text":"fits"}"#));
             lines[place] = execute(&(place + 1).to_string(), "say", r#"{"text":"\u0001","times":4000}"#);
-            let served = common::Setup { reply: size, ..PLAIN }.serve(format!("[{}]", lines.join(",")));
+            let served = crate::common::Setup { reply: size, ..PLAIN }.serve(format!("[{}]", lines.join(",")));
             let replies = members(served.lines()[0]);
             assert_eq!(replies.len(), 3);
             for (index, reply) in replies.iter().enumerate() {
@@ -297,7 +295,7 @@ fn a_member_whose_reply_does_not_fit_leaves_the_others_intact() {
 fn a_batch_without_room_for_its_replies_is_refused_as_a_whole() {
     let line = format!("[{}]", vec![execute("1", "say", "{}"); 20].join(","));
     for size in 600..4000 {
-        let served = common::Setup { reply: size, ..PLAIN }.serve(&line);
+        let served = crate::common::Setup { reply: size, ..PLAIN }.serve(&line);
         let reply = served.lines()[0];
         if reply.starts_with('[') {
             assert_eq!(members(reply).len(), 20);
@@ -474,7 +472,8 @@ fn reading_between_the_steps_of_a_batch_loses_nothing() {
     let later = format!("{}\n", request("4", "nope"));
     let mut later = later.as_bytes();
     let (mut request, mut reply) = ([0; 1024], [0; 1024]);
-    let mut engine = Engine::new(&common::MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut engine =
+        Engine::new(&crate::common::MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
     engine.space()[..line.len()].copy_from_slice(line.as_bytes());
     engine.commit(line.len());
     let mut out = Vec::new();

@@ -1,7 +1,5 @@
 //! A protocol and a transport that the crate does not know, on whole messages alone: `{"ping":"OPERATION","with":{…}}`, one a datagram.
 
-mod common;
-
 use std::net::UdpSocket;
 
 use rigline::exchange::{Exchange, Next, Served, Session};
@@ -44,11 +42,11 @@ static PING: Protocol = Protocol::new(
 /// Answers one datagram; `out` has room for the reply.
 fn answer(message: &mut [u8], out: &mut [u8]) -> Option<usize> {
     let protocols = [&PING];
-    let to = Served::new(&common::MANIFEST, &protocols, (message.len(), out.len()))?;
+    let to = Served::new(&crate::common::MANIFEST, &protocols, (message.len(), out.len()))?;
     let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
     let mut next = session.receive(&to, message, out, &mut exchange);
     while let Next::Run { .. } = next {
-        common::run(&mut common::Rig::default(), &to, message, out, &mut exchange);
+        crate::common::run(&mut crate::common::Rig::default(), &to, message, out, &mut exchange);
         next = session.settle(&to, message, out, &mut exchange);
     }
     if let Next::Reply(length) = next { Some(length) } else { None }

@@ -1,7 +1,5 @@
 //! An extension behind HTTP, as clients of all kinds meet it; numbers such as FC-82 are those of faults that users met.
 
-use rigline_test_support as _;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -321,7 +319,7 @@ fn limits_are_exact() {
         let body = format!("{GREET}{}", " ".repeat(length - GREET.len()));
         assert_eq!(server.post("/invoke", &body).0, status, "{length}");
     }
-    // A megabyte at least (the sibling texts of PROTOCOLS.md).
+    // A megabyte at least (the sibling texts of Amplifier's protocol text).
     let server = Running::start(Options::amplifier());
     let body = format!(r#"{{"op":"greet","args":{{"name":"{}"}}}}"#, "x".repeat(1 << 20));
     let (status, text) = server.post("/invoke", &body);
@@ -386,7 +384,7 @@ fn slow_clients_are_timed_out() {
     assert_eq!(server.calls.load(Ordering::SeqCst), 0);
 }
 
-/// Who sends requests and takes no replies does not keep its place.
+/// A client that sends requests and takes no replies does not keep its place.
 #[test]
 fn clients_that_do_not_read_are_timed_out() {
     let server = Running::start(Options::amplifier().connections(1).read_timeout(Duration::from_millis(500)));
@@ -478,7 +476,7 @@ fn hundreds_of_connections() {
     server.stop().unwrap();
 }
 
-/// What is in hand is finished, what waits too, and idle connections do not hold the server up.
+/// Running and waiting requests are finished, and idle connections do not hold the server up.
 #[test]
 fn a_graceful_stop() {
     let mut server = Running::start(Options::amplifier());

@@ -1,13 +1,11 @@
 //! One extension behind the line forms of Amplifier and namel3ss, and which protocol a line tells.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use common::Pipe;
+use crate::common::Pipe;
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
 use rigline::event::{Event, Member};
@@ -329,7 +327,7 @@ fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
     }
 }
 
-/// What cannot be read is answered as the last protocol seen, whether or not a call runs when it comes.
+/// An unreadable message is answered as the last protocol seen, whether or not a call runs when it comes.
 #[test]
 fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
     let gevals = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"session","context":{}}}"#;
@@ -379,7 +377,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
     }
 }
 
-/// What each kind of failure is called: the seven reserved codes of Amplifier (§4), and Python's names.
+/// The name of each kind of failure: the seven reserved codes of Amplifier (§4), and Python's names.
 #[test]
 fn every_failure_by_its_name() {
     for (kind, code, error_type) in [
@@ -508,7 +506,7 @@ fn the_examples_of_the_namel3ss_text() {
     assert_eq!(lines[1], r#"{"ok":true,"protocol_version":1,"result":{"message":" uuid"}}"#);
 }
 
-/// PROTOCOLS.md §3: which members must be there, and that absent and null are not the same.
+/// Amplifier's protocol text §3: which members must be there, and that absent and null are not the same.
 #[test]
 fn events() {
     let whole = r#"{"id":"1","ts":1.5e3,"event":"x:y","component":"c","module":"m","status":"ok","duration_ms":7,"data":{},"error":null,"session_id":null,"request_id":"r","span_id":"s","more":[1]}"#;
@@ -802,7 +800,7 @@ fn g_16_no_cr_in_an_echoed_id() {
     assert_eq!(answered, [r#"{"id":{"a":[1, 2]},"status":"ok"}"#]);
 }
 
-/// What a handler of events logs takes the route of its protocol's logs.
+/// The logs of an event's handler take the route of its protocol's logs.
 #[test]
 fn g_15_logs_within_an_event() {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);

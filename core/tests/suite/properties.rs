@@ -1,8 +1,6 @@
-//! What holds for any session, any bytes, any cut.
+//! Properties of any session, any bytes, any cut.
 
-mod common;
-
-use common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, request};
+use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, request};
 use proptest::prelude::*;
 use rigline::engine::LEAST_REPLY;
 use rigline::frame::LineEnds;
@@ -149,8 +147,8 @@ fn setup() -> impl Strategy<Value = Setup> {
 }
 
 #[cfg(feature = "async")]
-fn served_async(setup: &Setup, bytes: &[u8]) -> common::asynch::Outcome {
-    use common::asynch::{In, Session};
+fn served_async(setup: &Setup, bytes: &[u8]) -> crate::common::asynch::Outcome {
+    use crate::common::asynch::{In, Session};
     Session { setup: setup.clone(), ..Session::new(vec![In::Bytes(bytes.to_vec())]) }.serve()
 }
 
@@ -185,7 +183,7 @@ proptest! {
         let lines: Vec<_> = served.lines().into_iter().filter(|line| !is_log(line)).collect();
         let messages: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
         prop_assume!(messages.iter().all(|line| line.len() < PLAIN.request));
-        let whole = common::exchanged(&messages);
+        let whole = crate::common::exchanged(&messages);
         prop_assert_eq!(whole, lines);
     }
 
@@ -323,7 +321,7 @@ proptest! {
         let _ = de::from_checked::<Vec<(i8, &str)>>(&mut bytes.clone());
     }
 
-    /// What is decoded is what `serde_json` decodes, where both take it: it refuses lone surrogates as we do.
+    /// The decoder's values are those of `serde_json`, where both accept the text: it refuses lone surrogates as we do.
     #[test]
     fn the_decoder_agrees_with_serde_json(text in json()) {
         let strings = text.replace("1e3", "1000").replace("1E-07", "2").replace("0.0e+0", "0").replace("-1.5", "-1").replace("-0", "0");
@@ -336,7 +334,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// What is passed on keeps every byte but line breaks, as text and in logs.
+    /// A value that is passed on keeps every byte but line breaks, as text and in logs.
     #[test]
     fn raw_values_pass_through(value in json()) {
         let served = PLAIN.serve(execute("1", "data", &format!(r#"{{"value":{}}}"#, value.replace('\n', " "))));
@@ -384,5 +382,5 @@ fn every_size_of_the_reply_region() {
             }
         }
     }
-    assert_eq!(id_and_code(&common::ask(request("1", "nope"))).1, -32601);
+    assert_eq!(id_and_code(&crate::common::ask(request("1", "nope"))).1, -32601);
 }

@@ -1,14 +1,12 @@
 //! `JSONTestSuite` (Nicolas Seriot, "Parsing JSON is a Minefield"), and vectors of our own.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use rigline::json::check::{DEPTH, SyntaxErrorKind, check};
 use rigline::json::{Json, Kind, de};
 use serde::de::IgnoredAny;
 
-/// What the suite leaves open, and our answer. What is accepted here is grammatical: a number's size and a lone surrogate
+/// The cases that the suite leaves open, and our answer. What is accepted here is grammatical: a number's size and a lone surrogate
 /// in an escape are whose decodes it.
 const UNDECIDED: &[(&str, bool)] = &[
     ("i_number_double_huge_neg_exp", true),
@@ -51,7 +49,7 @@ const UNDECIDED: &[(&str, bool)] = &[
 
 #[test]
 fn json_test_suite() {
-    let Some(directory) = common::shared("vectors/json-test-suite/test_parsing") else { return };
+    let Some(directory) = crate::common::shared("vectors/json-test-suite/test_parsing") else { return };
     let (mut accepted, mut refused, mut undecided) = (0, 0, BTreeMap::new());
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -1,7 +1,4 @@
 //! The binary link: frames, damage, and each request exactly once.
-#![cfg(all(feature = "postcard", feature = "async"))]
-
-mod common;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -9,8 +6,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
-use common::NoTime;
-use common::asynch::Wire;
+use crate::common::NoTime;
+use crate::common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
 use rigline::serve::Transport;

@@ -53,7 +53,7 @@ pub const WATCHED: Manifest = Manifest::new("test-rig", "1.2.3").safe_state(true
     Operation::new("fail", Schema::OBJECT),
 ]);
 
-/// What happened to the rig, in order.
+/// The rig's events, in order.
 #[derive(Debug, Default, Clone)]
 pub struct Events(Rc<RefCell<Vec<String>>>);
 
@@ -468,7 +468,7 @@ pub fn finish<E: Extension>(
     }
 }
 
-/// What is said to each of these messages, handed over whole.
+/// The answers to these messages, handed over whole.
 pub fn exchanged(messages: &[&[u8]]) -> Vec<String> {
     let to = exchange::Served::new(&MANIFEST, rigline::protocol::ALL, (PLAIN.request - 1, PLAIN.reply - 1)).unwrap();
     let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));

@@ -1,10 +1,7 @@
 //! The driver over `embedded-io-async`: what goes on while a handler awaits.
-#![cfg(feature = "async")]
 
-mod common;
-
-use common::asynch::{In, Session, line};
-use common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, id_and_code, joined, request};
+use crate::common::asynch::{In, Session, line};
+use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, id_and_code, joined, request};
 use embedded_io::ErrorKind;
 use rigline::engine::LEAST_REPLY;
 use rigline::serve::{End, ServeError, Transport};
