@@ -72,7 +72,7 @@ pub(crate) struct Pauses<'a> {
     pub(crate) tell: &'a dyn Fn(&[u8]),
 }
 
-/// Why serving failed.
+/// The reason why serving failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError<E> {
@@ -115,7 +115,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         Self { protocol, ..self }
     }
 
-    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }

@@ -106,7 +106,7 @@ impl RelayError {
     }
 }
 
-/// What the connection's thread is asked for.
+/// A job for the connection's thread.
 enum Job {
     Call {
         request: CallRequest,
@@ -135,22 +135,22 @@ struct Fault {
     message: String,
 }
 
-/// What the other end has, or had when it was last there.
+/// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
-    /// Why it is not there, if it is not.
+    /// Why the target is not there, if it is not.
     absence: Option<String>,
 }
 
-/// What a relay has learnt about the other end, for [`Relay::watch`].
+/// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// It is there, and this is its description.
+    /// The target is there, and this is its description.
     Present(Box<Described>),
-    /// It is not there, for this reason.
+    /// The target is not there, for this reason.
     Absent(String),
 }
 
@@ -621,11 +621,8 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
     may_come: bool,
     connect: impl Fn() -> F,
 ) {
-    let mut is_released = false;
-    // A call that nobody waits for any more goes on at the other end.
-    let mut is_left = false;
-    // Something may be on there.
-    let mut is_touched = false;
+    // Whether a call that nobody waits for any more goes on at the other end, and whether something may be on there.
+    let (mut is_released, mut is_left, mut is_touched) = (false, false, false);
     loop {
         let look = async {
             match &watch {

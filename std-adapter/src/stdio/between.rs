@@ -40,12 +40,12 @@ pub(super) struct Gate<R> {
     between: Option<(Arc<dyn Between>, Peer)>,
     own: mpsc::UnboundedReceiver<Own>,
     chunk: Vec<u8>,
-    /// What came of a line whose end has not come.
+    /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     /// The line is longer than any that is accepted: it is not looked at.
     is_too_long: bool,
     longest: usize,
-    /// What the extension may read, up to `taken`.
+    /// The bytes that the extension may read, up to `taken`.
     ready: Vec<u8>,
     taken: usize,
     has_ended: bool,

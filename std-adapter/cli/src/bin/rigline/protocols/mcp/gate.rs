@@ -21,7 +21,7 @@ use crate::policy::{Policy, is_same};
 
 /// The tool that tells why the last call failed.
 pub(crate) const LAST_FAILURE: &str = "last_failure";
-/// What the ids of our own requests begin with.
+/// The beginning of the ids of our own requests.
 const OWN: &str = "rigline-";
 /// How long a person has to answer, so that a question is not kept for ever.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -30,7 +30,7 @@ const QUESTIONS: usize = 64;
 /// The most clients that are remembered. One more, and the one that was silent for longest is forgotten.
 const CLIENTS: usize = 1000;
 
-/// What a gate is made of.
+/// The parts of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) policy: Arc<Policy>,
@@ -453,7 +453,7 @@ fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// What a resource's text is sent as.
+/// The message with a resource's text.
 fn contents(uri: &str, kind: &str, text: &str, is_modern: bool) -> Value {
     let mut result = json!({ "contents": [{ "uri": uri, "mimeType": kind, "text": text }] });
     if is_modern {
