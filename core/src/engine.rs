@@ -188,7 +188,7 @@ impl<'m> Engine<'m> {
         self.finished = false;
     }
 
-    /// What is known of the peer.
+    /// Returns the state of the session with the peer.
     #[doc(hidden)]
     pub fn session(&self) -> &Session {
         &self.peer.session

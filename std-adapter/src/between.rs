@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What stands between: see [`Stdio::between`](crate::stdio::Stdio::between) and `http::Options::between`.
+/// An observer of the messages between clients and the extension: see [`Stdio::between`](crate::stdio::Stdio::between) and `http::Options::between`.
 pub trait Between: fmt::Debug + Send + Sync {
     /// The first call, before any message: how the extension is served anew.
     fn begin(&self, renewal: Renewal);
@@ -35,7 +35,7 @@ pub trait Between: fmt::Debug + Send + Sync {
     }
 }
 
-/// What becomes of a message.
+/// The treatment of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passing {
     /// It goes on as it is.

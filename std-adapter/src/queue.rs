@@ -276,7 +276,7 @@ struct Shared {
     settings: Settings,
     /// The extension's manifest, which a renewal makes another one.
     manifest: Mutex<&'static Manifest>,
-    /// Who is told of renewals.
+    /// The observer that is told of renewals.
     between: OnceLock<Arc<dyn Between>>,
     state: Mutex<State>,
     /// The sessions that are known by a name. It is locked before the state.

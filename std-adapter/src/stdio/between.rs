@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::idle::Idle;
 use crate::between::{Between, Passing, Peer, Renewal, Wire};
 
-/// What is read at once, in bytes.
+/// The bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
 /// How lines are sent that nobody else has sent.
@@ -100,7 +100,7 @@ impl<R> Gate<R> {
         renews
     }
 
-    /// What is between, and who the client is to it.
+    /// Returns the observer, and its name for the client.
     pub(super) fn between(&self) -> Option<(Arc<dyn Between>, Peer)> {
         self.between.clone()
     }

@@ -1,4 +1,4 @@
-//! When a client has been silent for long, while nothing runs for it.
+//! The end of a long silence of the client, while nothing runs for it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::time::Instant;
 
-/// What the reader of the input and the extension know of each other. Both are on one thread.
+/// Knowledge that the reader of the input and the extension share. Both are on one thread.
 #[derive(Debug, Clone)]
 pub(super) struct Idle {
     after: Duration,

@@ -1,4 +1,4 @@
-//! What an owner sets holds over HTTP as it does on standard input and output, for each client.
+//! Rules of an owner over HTTP: they hold as they do on standard input and output, for each client.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -17,7 +17,7 @@ use crate::queue::{Asker, Client, Incoming, Line, Received};
 /// The number of the next peer.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What has become of a message when it arrived.
+/// The first outcome of a message.
 pub(super) enum Begun {
     /// Nobody between has kept it.
     Passes,
@@ -35,7 +35,7 @@ pub(super) enum Begun {
     Gone,
 }
 
-/// What comes back for a request.
+/// A request on its way, and the messages that come back for it.
 pub(super) struct Course {
     service: Arc<Service>,
     asker: Whose,
@@ -54,7 +54,7 @@ struct Whose {
     identity: Option<String>,
 }
 
-/// What stands between.
+/// The place between the client and the extension.
 struct Gate {
     between: Arc<dyn Between>,
     peer: Peer,
@@ -63,7 +63,7 @@ struct Gate {
     cancels: bool,
 }
 
-/// What somebody between has sent.
+/// A message that neither the client nor the extension has sent.
 enum Own {
     ToClient(Vec<u8>),
     ToExtension(Vec<u8>),
@@ -138,7 +138,7 @@ impl Course {
         self.gate.as_ref().map_or(Passing::On, |gate| gate.between.received(&gate.peer, message))
     }
 
-    /// What somebody between has answered already.
+    /// Takes the answer that is there already.
     fn kept(&mut self) -> Begun {
         let Some(gate) = &mut self.gate else { return Begun::Silent };
         match gate.own.try_recv() {
@@ -171,7 +171,7 @@ impl Course {
         }
     }
 
-    /// What a message of the extension comes to on its way to the client.
+    /// Shows a message of the extension to what stands between, and returns the message that goes on.
     fn sent(&self, message: Vec<u8>) -> Option<Vec<u8>> {
         match self.gate.as_ref().map_or(Passing::On, |gate| gate.between.sent(&gate.peer, &message)) {
             Passing::On => Some(message),

@@ -184,7 +184,7 @@ impl PolicyArguments {
     }
 }
 
-/// What holds for a target that is served: which operations are offered, how often, and what is kept.
+/// Rules for a target that is served: the operations that are offered, how often, and the record of their calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) selection: Selection,

@@ -1,4 +1,4 @@
-//! What stands between agents and their tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
+//! A gate between agents and their tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
 //! word of tools that have changed. Everything else passes as it is.
 //!
 //! Standard input and output have one client. Over HTTP there are as many as there are sessions; those that have none are told apart by what they say
@@ -73,10 +73,10 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Client {
-    /// What the client of the legacy era has said of itself.
+    /// The description that a client of the legacy era has given of itself.
     about: Value,
     can_ask: bool,
-    /// What begins its session again, where the session ends when the extension is served anew.
+    /// The request that begins its session again, where the session ends when the extension is served anew.
     beginning: Option<(Peer, Value)>,
     log_level: Option<Value>,
     last_failure: Option<Failure>,
@@ -95,7 +95,7 @@ enum Open {
 
 #[derive(Debug)]
 struct OpenCall {
-    /// Whose it is.
+    /// The name of the client that sent it.
     owner: String,
     client: Value,
     tool: String,
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// What distinguishes a client: its session, or in the modern era, which has none, what it says of itself.
+/// Returns the name of a client: its session, or in the modern era, which has none, what it says of itself.
 fn owner(peer: &Peer, meta: &Value, is_modern: bool) -> String {
     match is_modern {
         true => format!("client {}", meta["io.modelcontextprotocol/clientInfo"]),
