@@ -623,7 +623,7 @@ impl Service {
         self.options.reply_limit
     }
 
-    /// What stands between the clients and the extension.
+    /// Returns the observer between the clients and the extension.
     pub(crate) fn between(&self) -> Option<&Arc<dyn Between>> {
         self.options.between.as_ref()
     }
