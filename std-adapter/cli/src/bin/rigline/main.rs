@@ -106,6 +106,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    lab::close_inherited();
     process::is_rigline();
     lab::reach_rigs();
     std::panic::set_hook(Box::new(|panic| {
