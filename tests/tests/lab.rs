@@ -110,7 +110,9 @@ fn in_turn(holders: u32) {
     let target = format!("serial:{}", pty.path());
     let lab = Lab::new(&format!("[[rig]]\nname = 'board'\ntarget = '{target}'\ntags = {{ board = 'rp2040' }}\n"), None);
     let call = "$RIGLINE call rig:board --start-timeout 40s";
-    let first = format!("touch $FOLDER/started; while [ ! -e $FOLDER/go ]; do sleep 0.05; done; {call} measure channel=3V3 samples=99");
+    let first = format!(
+        "touch $FOLDER/started; while [ ! -e $FOLDER/go ]; do sleep 0.05; done; {call} measure channel=3V3 samples=99"
+    );
     let first = lab.command(&["lock", "rig:board", "--wait", "2m", "--", "sh", "-c", &first]).spawn().unwrap();
     until("the first one has it", || lab.path("started").exists());
     heard(&board);
@@ -178,7 +180,9 @@ impl Machine {
         let device = root.join("sys/devices").join(place);
         let interface = device.join(format!("{place}:1.0"));
         fs::create_dir_all(&interface).unwrap();
-        for (name, value) in [("idVendor", "16c0"), ("idProduct", "27dd"), ("product", "rigline rig"), ("serial", serial)] {
+        for (name, value) in
+            [("idVendor", "16c0"), ("idProduct", "27dd"), ("product", "rigline rig"), ("serial", serial)]
+        {
             fs::write(device.join(name), value).unwrap();
         }
         let class = root.join("sys/class/tty").join(node);
@@ -220,9 +224,7 @@ fn a_board_is_the_same_rig_on_another_port_and_another_board_on_its_port_hears_n
     let inner = "$RIGLINE lock rig:node -- true; echo code $?";
     let (_, said) = lab.said(&["lock", "rig:one", "--wait", "1m", "--", "sh", "-c", inner]);
     assert!(said.contains("code 3"), "{said}");
-    until("the board is free", || {
-        lab.status()["rigs"].as_array().unwrap().iter().all(|rig| rig["state"] == "free")
-    });
+    until("the board is free", || lab.status()["rigs"].as_array().unwrap().iter().all(|rig| rig["state"] == "free"));
     // Renumbered: another board has its node now.
     machine.unplug("ttyACM0");
     machine.plug("ttyACM0", "1-2", "TWO", &pty_two);
@@ -297,7 +299,8 @@ fn many(sims: usize, board: Option<&Emulator>, clients: usize, leases: usize, ki
                         break;
                     }
                     let number = number.to_string();
-                    let args = ["lock", "rig:kind=any", "--wait", "30m", "--ttl", "30m", "--", "sh", "-c", script, &number];
+                    let args =
+                        ["lock", "rig:kind=any", "--wait", "30m", "--ttl", "30m", "--", "sh", "-c", script, &number];
                     let (code, said) = lab.said(&args);
                     if code != 0 {
                         faults.lock().unwrap().push((number, code, said));
@@ -370,7 +373,9 @@ fn no_rig_has_two_holders_by_its_own_log_and_no_result_is_lost_while_the_agent_i
 #[ignore = "minutes: .ci/long runs it"]
 fn two_hundred_leases_of_ten_simulated_rigs_and_an_emulated_board_while_the_agent_is_killed() {
     let Some(board) = Emulator::start("rig") else { return };
-    eprintln!("| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |");
+    eprintln!(
+        "| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |"
+    );
     eprintln!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for kill_every in [10, 3].map(Duration::from_secs) {
         let Found { rigs, clients, leases, kills, tries, took } = many(10, Some(&board), 20, 200, kill_every);

@@ -272,18 +272,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     let (mut error, mut unreached, mut mistakes) = (None, None, Vec::new());
     let mut places: VecDeque<Option<String>> = shards.iter().cloned().map(Some).collect();
     places.resize(count, None);
-    // The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get.
-    let (mut first, health, begun) = loop {
-        let mut first = Worker::new(context.clone(), places.pop_front().flatten());
-        let (health, begun) = shared.begin(&mut first, strict).await;
-        match &begun {
-            Err(Obstacle::Unreached(why)) if !shards.is_empty() && !places.is_empty() && !cancel.is_cancelled() => {
-                shared.out(&first, &why.text);
-                first.close().await;
-            }
-            _ => break (first, health, begun),
-        }
-    };
+    let (mut first, health, begun) = shared.first(&context, &mut places, strict).await;
     match begun {
         Ok(()) => {
             let mut joined = JoinSet::new();
@@ -615,6 +604,29 @@ enum Obstacle {
 }
 
 impl Shared {
+    /// The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get. Of several targets,
+    /// the next one is tried then.
+    async fn first(
+        &self,
+        context: &Arc<RunContext>,
+        places: &mut VecDeque<Option<String>>,
+        strict: bool,
+    ) -> (Worker, Option<TrialRecord>, Result<(), Obstacle>) {
+        loop {
+            let mut first = Worker::new(Arc::clone(context), places.pop_front().flatten());
+            let (health, begun) = self.begin(&mut first, strict).await;
+            match &begun {
+                Err(Obstacle::Unreached(why))
+                    if first.shard().is_some() && !places.is_empty() && !self.cancel.is_cancelled() =>
+                {
+                    self.out(&first, &why.text);
+                    first.close().await;
+                }
+                _ => return (first, health, begun),
+            }
+        }
+    }
+
     /// Opens the first session, holds the steps against what the target describes, and runs the preflight. Returns the preflight's record, and
     /// what keeps the tasks from being run.
     async fn begin(&self, worker: &mut Worker, strict: bool) -> (Option<TrialRecord>, Result<(), Obstacle>) {

@@ -31,12 +31,12 @@ use crate::book::{Ask, Asked, Effect, Lab, Refusal};
 use crate::check::{self, Check};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
+use crate::frames::{self, PIECE, Piece};
 use crate::processes::Process;
 use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
 use crate::users;
-use crate::frames::{self, PIECE, Piece};
 use crate::wire::{self, Wire};
 
 /// The version of the agent's protocol.

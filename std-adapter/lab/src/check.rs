@@ -52,7 +52,9 @@ pub(crate) async fn run(what: &Check<'_>, roots: &Roots) -> Result<Option<String
         if let Err(fault @ Fault::Busy(_)) = free_port(&target, roots) {
             return Err(fault);
         }
-        run_recovery(recover).await.map_err(|why| Fault::Bad(format!("its recovery `{}`: {why}", recover.join(" "))))?;
+        run_recovery(recover)
+            .await
+            .map_err(|why| Fault::Bad(format!("its recovery `{}`: {why}", recover.join(" "))))?;
         came_back(&target, roots).await;
     }
     ensure_board(&target, board, roots).map_err(Fault::Bad)?;

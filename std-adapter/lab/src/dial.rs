@@ -241,7 +241,8 @@ async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Tr
     found.ends = if is("serial") { LineEnds::Serial } else { LineEnds::Lf };
     let out = Arc::new(Mutex::new(Out { half: writer, frames: Vec::new(), written: 0, seq: 0 }));
     let (complained, stderr) = mpsc::channel(64);
-    let reader = FromRig { half: reader, bytes: vec![0; PIECE], read: 0, filled: 0, head: None, complained, is_over: false };
+    let reader =
+        FromRig { half: reader, bytes: vec![0; PIECE], read: 0, filled: 0, head: None, complained, is_over: false };
     let mut connection = RawConnection::new(reader, ToRig(Arc::clone(&out)), found);
     connection.stderr = Some(Box::new(Pieces::new(stderr)));
     if is("control") {

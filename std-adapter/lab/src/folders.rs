@@ -55,12 +55,7 @@ impl Folders {
 
     /// All in one folder.
     pub fn in_one(folder: PathBuf) -> Self {
-        Self {
-            rigs: folder.join("rigs.toml"),
-            socket: folder.join("agent.sock"),
-            state: folder,
-            is_system: false,
-        }
+        Self { rigs: folder.join("rigs.toml"), socket: folder.join("agent.sock"), state: folder, is_system: false }
     }
 
     /// Whether its agent serves several users.

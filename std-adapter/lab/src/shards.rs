@@ -59,7 +59,10 @@ impl Shards {
             let rigs: Vec<&str> =
                 joined.get("rigs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
             if rigs.len() >= count {
-                return Ok(Self { targets: rigs.iter().take(count).map(|rig| format!("rig:{rig}")).collect(), own: None });
+                return Ok(Self {
+                    targets: rigs.iter().take(count).map(|rig| format!("rig:{rig}")).collect(),
+                    own: None,
+                });
             }
         }
         let want = Want {

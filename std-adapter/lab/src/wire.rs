@@ -95,13 +95,7 @@ pub(crate) fn closed(code: u8, why: &str) -> Vec<u8> {
 /// Opens the target and passes bytes on, until either end closes or the wire is stopped. What happens is told to the holder, at last
 /// that it is closed, with the reason.
 /// `board` is the one that it must be, if that is known.
-pub(crate) async fn run(
-    target: &str,
-    board: Option<&str>,
-    roots: &Roots,
-    mut port: Port,
-    out: mpsc::Sender<Vec<u8>>,
-) {
+pub(crate) async fn run(target: &str, board: Option<&str>, roots: &Roots, mut port: Port, out: mpsc::Sender<Vec<u8>>) {
     let opened = tokio::select! {
         opened = open(target, board, roots) => opened,
         why = &mut port.stop => Err(why.unwrap_or_default()),

@@ -168,6 +168,18 @@ impl Rigs {
     pub(crate) async fn give_back(self) {}
 }
 
+/// Runs an agent that another command has started. The command line of all commands, which needs some megabytes, is not read for it.
+pub(crate) fn run_on_demand(words: &[OsString]) -> Option<std::process::ExitCode> {
+    #[cfg(target_os = "linux")]
+    if words.iter().skip(1).eq(rigline_lab::client::ON_DEMAND.iter()) {
+        let idle = Duration::from_secs(600);
+        let agent = Agent { idle, system: false, group: None, admins: None, on_demand: true };
+        return Some(agent.run().unwrap_or_else(|failure| failure.tell()));
+    }
+    let _ = words;
+    None
+}
+
 /// An agent that another command has started lives on, and has nothing open of that one's. First of all: nothing of its own is open yet.
 pub(crate) fn close_inherited() {
     #[cfg(target_os = "linux")]
@@ -511,7 +523,7 @@ mod linux {
     }
 
     impl Agent {
-        fn run(self) -> Result<ExitCode, Failure> {
+        pub(super) fn run(self) -> Result<ExitCode, Failure> {
             if self.on_demand {
                 // A Ctrl-C in the terminal where it was started is not meant for it.
                 let _ = rustix::process::setsid();

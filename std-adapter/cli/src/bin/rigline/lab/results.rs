@@ -39,7 +39,8 @@ impl Results {
         let store = jsonrpc::store(self.runs.clone())?;
         let id = if self.run == "last" { newest(&store)? } else { self.run.clone() };
         let stored = store.look(&id).map_err(|error| Failure::usage(format!("run {id}: {error}")))?;
-        let stored = stored.ok_or_else(|| Failure::usage(format!("there is no run {id} in {}", store.folder().display())))?;
+        let stored =
+            stored.ok_or_else(|| Failure::usage(format!("there is no run {id} in {}", store.folder().display())))?;
         let (rows, shards) = read(&store, &id);
         if self.json {
             let tasks: Vec<Value> = rows

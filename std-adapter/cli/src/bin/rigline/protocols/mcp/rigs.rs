@@ -45,13 +45,7 @@ impl Rigs {
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self {
-            place,
-            selector: selector.to_owned(),
-            relay: OnceLock::new(),
-            runtime,
-            held: Mutex::default(),
-        })
+        Ok(Self { place, selector: selector.to_owned(), relay: OnceLock::new(), runtime, held: Mutex::default() })
     }
 
     /// The relay whose connection the lease is for.
@@ -76,7 +70,8 @@ impl Rigs {
         let mut agent = Connection::open(&self.place).await.map_err(why)?;
         let found = agent.ask("select", json!({ "selector": selector })).await.map_err(why)?;
         let own = self.own().map(|(lease, _)| lease);
-        let rigs: Vec<Value> = found["rigs"].as_array().into_iter().flatten().map(|rig| of_rig(rig, own.as_deref())).collect();
+        let rigs: Vec<Value> =
+            found["rigs"].as_array().into_iter().flatten().map(|rig| of_rig(rig, own.as_deref())).collect();
         let lines: Vec<String> = rigs.iter().map(line).collect();
         let waiting = found["queue"].as_array().map_or(0, Vec::len);
         Ok((lines.join("\n"), json!({ "rigs": rigs, "waiting": waiting })))
@@ -112,7 +107,9 @@ impl Rigs {
                 ttl: Duration::from_secs(ttl),
                 purpose: arguments["purpose"].as_str().filter(|text| !text.is_empty()).unwrap_or("mcp"),
             };
-            let taken = Shards::take(&self.place, &asked, |place, why| tell(place, why)).await.map_err(|refusal| refusal.why)?;
+            let taken = Shards::take(&self.place, &asked, |place, why| tell(place, why))
+                .await
+                .map_err(|refusal| refusal.why)?;
             *lock(&self.held) = Some(taken);
             if let Some(relay) = self.relay.get() {
                 // Its tools may be others than those that were listed.
@@ -122,7 +119,9 @@ impl Rigs {
         let Some((lease, rig)) = self.own() else { return Err("the lease was lost at once".to_owned()) };
         let mut agent = Connection::open(&self.place).await.map_err(why)?;
         let renewed = agent.ask("renew", json!({ "lease": lease })).await.map_err(why)?;
-        let left = renewed["until"].as_u64().unwrap_or_default().saturating_sub(renewed["now"].as_u64().unwrap_or_default()) / 1000;
+        let left =
+            renewed["until"].as_u64().unwrap_or_default().saturating_sub(renewed["now"].as_u64().unwrap_or_default())
+                / 1000;
         let text = format!("{rig} is yours for {left} s more at most; release gives it back");
         Ok((text, json!({ "rig": rig, "lease": lease, "ends_in_s": left })))
     }
