@@ -35,7 +35,7 @@ pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
 /// Where the agent is, and how it is started.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Its folders.
+    /// The folders of the lab.
     pub folders: Folders,
     /// The command `rigline`, which is the agent with the arguments `lab agent`.
     pub program: PathBuf,
@@ -233,7 +233,7 @@ fn last_message(folders: &Folders) -> String {
     }
 }
 
-/// What somebody wants.
+/// A request for a rig.
 #[derive(Debug, Clone)]
 pub struct Want {
     /// Which rigs: `rig:NAME`, `rig:KEY=VALUE`, or a target.
@@ -248,7 +248,7 @@ pub struct Want {
     pub idle: Option<Duration>,
     /// Whether the ports are opened by others than the agent.
     pub is_raw: bool,
-    /// What for.
+    /// The purpose.
     pub purpose: String,
 }
 

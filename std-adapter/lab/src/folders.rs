@@ -53,7 +53,7 @@ impl Folders {
         Self { state, rigs, socket, is_system: true }
     }
 
-    /// All in one folder.
+    /// Puts all files into one folder.
     pub fn in_one(folder: PathBuf) -> Self {
         Self { rigs: folder.join("rigs.toml"), socket: folder.join("agent.sock"), state: folder, is_system: false }
     }
@@ -93,7 +93,7 @@ impl Folders {
         self.socket.clone()
     }
 
-    /// What a living agent has locked.
+    /// The file that a living agent has locked.
     pub fn lock(&self) -> PathBuf {
         self.state.join("agent.lock")
     }
@@ -103,7 +103,7 @@ impl Folders {
         self.state.join("books.redb")
     }
 
-    /// What an agent that was started on demand says.
+    /// The messages of an agent that was started on demand.
     pub fn messages(&self) -> PathBuf {
         self.state.join("agent.log")
     }

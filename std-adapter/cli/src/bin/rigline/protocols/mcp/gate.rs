@@ -1,4 +1,4 @@
-//! What stands between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
+//! A gate between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
 //! word of tools that have changed. Everything else passes as it is.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::out::complain;
 
 /// The tool that tells why the last call failed.
 pub(crate) const LAST_FAILURE: &str = "last_failure";
-/// What the ids of our own requests begin with.
+/// The beginning of the ids of our own requests.
 const OWN: &str = "rigline-";
 /// How long a person has to answer, so that a question is not kept for ever.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ pub(crate) trait OwnTools: std::fmt::Debug + Send + Sync {
     fn run(self: Arc<Self>, tool: &str, arguments: &Value, tell: Tell, done: ToolDone) -> Box<dyn FnOnce() + Send>;
 }
 
-/// What a gate is made of.
+/// The parts of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     /// The lab's tools, for a rig of the lab.
@@ -66,7 +66,7 @@ pub(crate) struct Gate {
 struct State {
     /// What calls off those of our own tools that run, by the ids of their calls as JSON.
     running: HashMap<String, Box<dyn FnOnce() + Send>>,
-    /// What the client of the legacy era has said of itself, and its `initialize`.
+    /// The description of a client of the legacy era, and its `initialize`.
     client: Value,
     can_ask: bool,
     initialize: Option<Value>,
@@ -495,7 +495,7 @@ impl Gate {
     }
 }
 
-/// What a resource's text is sent as.
+/// The message with a resource's text.
 fn contents(uri: &str, kind: &str, text: &str, is_modern: bool) -> Value {
     let mut result = json!({ "contents": [{ "uri": uri, "mimeType": kind, "text": text }] });
     if is_modern {
