@@ -39,6 +39,22 @@ use crate::{jsonrpc, serve};
 mod gate;
 mod last_seen;
 mod library;
+#[cfg(target_os = "linux")]
+mod rigs;
+#[cfg(not(target_os = "linux"))]
+mod rigs {
+    use rigline_host::relay::Handle;
+
+    /// There is no lab here.
+    #[derive(Debug)]
+    pub(crate) enum Rigs {}
+
+    impl Rigs {
+        pub(crate) fn set_relay(&self, _: Handle) {
+            match *self {}
+        }
+    }
+}
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -53,6 +69,9 @@ mod library;
 ///
 /// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
 /// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
+///
+/// A rig of the lab (rig:NAME) has three more tools: `lab_list`, `lease` and `release`. The rig is not held from the start: `lease` takes it, and
+/// waits for it if it is asked to; so does the first call, without waiting. It is given back by `release`, and when the client goes.
 ///
 /// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
 /// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
@@ -202,6 +221,7 @@ impl Offer<'_> {
 
     fn serve_by(mut self, way: &Way<'_>, rules: &Rules) -> Result<ExitCode, Failure> {
         let mut parts = Parts {
+            own: None,
             policy: Arc::clone(&rules.policy),
             calls: rules.calls.clone(),
             library: Library { calls: rules.calls.clone(), evals: None },
@@ -219,12 +239,17 @@ impl Offer<'_> {
         let is_own = self.connection.target == Target::Sim && self.connection.config.is_none();
         if is_own && evals.is_none() && self.connection.recorder.is_none() {
             parts.can_change = false;
-            return way.open(&Arc::new(Gate::new(parts)))?.serve_rig(rules);
+            return way.open(&Gate::new(parts))?.serve_rig(rules);
         }
         parts.library.evals = evals.as_ref().map(|evals| (evals.root.clone(), evals.store.clone()));
-        let gate = Arc::new(Gate::new(parts));
+        // Agents of several clients share one lease, which the server has.
+        let own = match way {
+            Way::Stdio { .. } => self.lab(&mut parts)?,
+            Way::Http(..) => None,
+        };
+        let gate = Gate::new(parts);
         let opened = way.open(&gate)?;
-        let relay = self.relay(&gate)?;
+        let relay = self.relay(&gate, own)?;
         let is_there = relay.absence().is_none();
         match evals {
             Some(settings) => {
@@ -235,8 +260,24 @@ impl Offer<'_> {
         }
     }
 
+    /// The lab's tools, for a rig of the lab.
+    #[cfg(target_os = "linux")]
+    fn lab(&self, parts: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
+        let Target::Rig(selector) = &self.connection.target else { return Ok(None) };
+        let own = rigs::Rigs::new(crate::lab::place()?, selector);
+        let own = Arc::new(own.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?);
+        let tools: Arc<dyn gate::OwnTools> = Arc::clone(&own) as _;
+        parts.own = Some(tools);
+        Ok(Some(own))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn lab(&self, _: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
+        Ok(None)
+    }
+
     /// Reaches the target, or waits for it. The gate learns when it comes and goes.
-    fn relay(&self, gate: &Arc<Gate>) -> Result<Relay, Failure> {
+    fn relay(&self, gate: &Arc<Gate>, own: Option<Arc<rigs::Rigs>>) -> Result<Relay, Failure> {
         let mut options = self.connection.options();
         options.credentials = self.credentials.read(&self.connection.target)?;
         let target = self.connection.target.clone();
@@ -252,7 +293,12 @@ impl Offer<'_> {
         let last = last_seen::load(&target);
         let relay =
             Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
-        if let Some(why) = relay.absence() {
+        if let Some(own) = own {
+            own.set_relay(relay.handle());
+            if let Some(why) = relay.absence() {
+                connect::complain(format_args!("rigline: {why}; the tool `lease` waits for it"));
+            }
+        } else if let Some(why) = relay.absence() {
             connect::complain(format_args!("rigline: {why}; it is looked for until it comes"));
         }
         Ok(relay)

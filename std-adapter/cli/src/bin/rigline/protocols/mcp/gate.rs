@@ -5,7 +5,7 @@
 //! of themselves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use rigline::json::{Json, Kind};
@@ -30,9 +30,25 @@ const QUESTIONS: usize = 64;
 /// The most clients that are remembered. One more, and the one that was silent for longest is forgotten.
 const CLIENTS: usize = 1000;
 
+/// Gets how it goes: a number and a text.
+pub(crate) type Tell = Box<dyn Fn(u64, &str) + Send + Sync>;
+/// Gets a tool's text and its structured content, or why it failed.
+pub(crate) type ToolDone = Box<dyn FnOnce(Result<(String, Value), String>) + Send>;
+
+/// Tools beside the target's, which may take their time.
+pub(crate) trait OwnTools: std::fmt::Debug + Send + Sync {
+    /// The tools, for a list.
+    fn tools(&self) -> Vec<Value>;
+
+    /// Runs one. Returns what calls it off.
+    fn run(self: Arc<Self>, tool: &str, arguments: &Value, tell: Tell, done: ToolDone) -> Box<dyn FnOnce() + Send>;
+}
+
 /// The parts of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    /// The lab's tools, for a rig of the lab.
+    pub(crate) own: Option<Arc<dyn OwnTools>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) calls: Option<Arc<Calls>>,
     pub(crate) library: Library,
@@ -45,13 +61,16 @@ pub(crate) struct Parts {
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Gate {
+    this: Weak<Self>,
     parts: Parts,
     renewal: OnceLock<Renewal>,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
+    /// Own tools that run, by the numbers of their peers and the ids of their calls as JSON, and what calls them off.
+    running: HashMap<(u64, String), (Peer, Box<dyn FnOnce() + Send>)>,
     /// By session, or by what they say of themselves.
     clients: HashMap<String, Client>,
     /// How often a client was heard of.
@@ -81,6 +100,12 @@ struct Client {
     log_level: Option<Value>,
     last_failure: Option<Failure>,
     heard: u64,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("open", &self.open).field("questions", &self.questions).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -148,8 +173,54 @@ fn owner(peer: &Peer, meta: &Value, is_modern: bool) -> String {
 }
 
 impl Gate {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self { parts, renewal: OnceLock::new(), state: Mutex::default() }
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { this: this.clone(), parts, renewal: OnceLock::new(), state: Mutex::default() })
+    }
+
+    /// Runs one of our own tools. Its answer comes later.
+    fn run_own(
+        &self,
+        own: &Arc<dyn OwnTools>,
+        state: &mut State,
+        peer: &Peer,
+        message: &Value,
+        call: OpenCall,
+        is_modern: bool,
+    ) {
+        let id = message["id"].clone();
+        let token = message["params"]["_meta"]["progressToken"].clone();
+        let (this, tool, arguments) = (self.this.clone(), call.tool.clone(), call.arguments.clone());
+        let (told, hears) = (std::sync::atomic::AtomicU64::new(0), peer.clone());
+        let tell: Tell = Box::new(move |place, why| {
+            if !token.is_null() {
+                // Progress counts up, and the place in the queue does not.
+                let progress = told.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                let text = format!("place {place} in the queue: {why}");
+                let params = json!({ "progressToken": token, "progress": progress, "message": text });
+                send(&hears, &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }));
+            }
+        });
+        let (key, asker) = ((peer.number, id.to_string()), peer.clone());
+        let own_key = key.clone();
+        let done: ToolDone = Box::new(move |outcome| {
+            let Some(gate) = this.upgrade() else { return };
+            let mut state = lock(&gate.state);
+            // One that was called off has no answer.
+            if state.running.remove(&own_key).is_none() {
+                return;
+            }
+            match outcome {
+                Ok((text, structured)) => {
+                    let result = json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured, "isError": false });
+                    gate.record(&call, "ok", &result);
+                    answer(&asker, &id, result, is_modern);
+                }
+                Err(why) => gate.fail(&mut state, &asker, &id, call, "failed", &why, is_modern),
+            }
+        });
+        // The lock is held until it is known how it is called off.
+        let call_off = Arc::clone(own).run(&tool, &arguments, tell, done);
+        state.running.insert(key, (peer.clone(), call_off));
     }
 
     /// The tools are others: clients are told. Where that ends the session, no call may be under way.
@@ -168,9 +239,19 @@ impl Gate {
     }
 
     /// A tool's failure that the gate itself has found.
-    fn fail(&self, state: &mut State, peer: &Peer, id: &Value, call: OpenCall, why: &str, is_modern: bool) {
+    #[allow(clippy::too_many_arguments, reason = "they are what is known of the request")]
+    fn fail(
+        &self,
+        state: &mut State,
+        peer: &Peer,
+        id: &Value,
+        call: OpenCall,
+        outcome: &str,
+        why: &str,
+        is_modern: bool,
+    ) {
         let result = json!({ "content": [{ "type": "text", "text": why }], "isError": true });
-        self.record(&call, "refused", &result);
+        self.record(&call, outcome, &result);
         let OpenCall { owner, tool, arguments, .. } = call;
         let failure = Failure { tool, arguments, reason: why.to_owned(), when: Instant::now() };
         state.client(&owner).last_failure = Some(failure);
@@ -241,6 +322,12 @@ impl Gate {
                 }
                 let arguments = params["arguments"].clone();
                 let call = OpenCall { owner, client: about, tool, arguments, began: Instant::now() };
+                if let Some(own) = &self.parts.own
+                    && own.tools().iter().any(|tool| tool["name"] == call.tool.as_str())
+                {
+                    self.run_own(own, &mut state, peer, message, call, is_modern);
+                    return Passing::Kept;
+                }
                 if self.parts.policy.wants_confirmation(&call.tool) {
                     return self.confirm(&mut state, peer, message, call, line, is_modern, can_ask);
                 }
@@ -336,7 +423,7 @@ impl Gate {
                 "{} needs the confirmation of a person, and this client cannot ask for it: it has no elicitation of forms",
                 call.tool
             );
-            self.fail(state, peer, id, call, &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         if is_modern && let Some(state_text) = params["requestState"].as_str() {
@@ -356,13 +443,13 @@ impl Gate {
                 (true, _) => format!("a person has declined the call of {}", call.tool),
                 (false, _) => format!("the confirmation of {} is of another call, or too old", call.tool),
             };
-            self.fail(state, peer, id, call, &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         state.questions.retain(|_, question| question.call.began.elapsed() < PATIENCE);
         if state.questions.len() >= QUESTIONS {
             let why = format!("{QUESTIONS} calls wait for the confirmation of a person already");
-            self.fail(state, peer, id, call, &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         let number = state.next;
@@ -407,7 +494,7 @@ impl Gate {
             Some(why) => format!("the client could not ask a person to confirm the call of {}: {why}", call.tool),
             None => format!("a person has declined the call of {}", call.tool),
         };
-        self.fail(&mut state, &peer, &id, call, &why, false);
+        self.fail(&mut state, &peer, &id, call, "refused", &why, false);
         Passing::Kept
     }
 
@@ -419,13 +506,21 @@ impl Gate {
         let mut state = lock(&self.state);
         state.subscriptions.retain(|(peer, id)| peer.session != from.session || id != cancelled);
         let is_meant = |peer: &Peer| peer.session == from.session;
+        let key = cancelled.to_string();
+        let running = state.running.iter().filter(|((_, id), (peer, _))| is_meant(peer) && *id == key);
+        if let Some(key) = only(running.map(|(key, _)| key.clone()))
+            && let Some((peer, call_off)) = state.running.remove(&key)
+        {
+            call_off();
+            peer.end();
+            return Passing::Kept;
+        }
         let asked =
             state.questions.iter().filter(|(_, question)| is_meant(&question.peer) && question.id == *cancelled);
         if let Some(number) = only(asked.map(|(number, _)| *number)) {
             self.take_back(&mut state, number);
             return Passing::Kept;
         }
-        let key = cancelled.to_string();
         let open = state.open.iter().filter(|((_, id), (peer, _))| is_meant(peer) && *id == key);
         if let Some(key) = only(open.map(|(key, _)| key.clone()))
             && let Some((_, Open::Call(call))) = state.open.remove(&key)
@@ -646,6 +741,12 @@ impl Between for Gate {
         for number in asked.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.take_back(&mut state, number);
         }
+        let running: Vec<_> = state.running.keys().filter(|(number, _)| *number == peer.number).cloned().collect();
+        for key in running {
+            if let Some((_, call_off)) = state.running.remove(&key) {
+                call_off();
+            }
+        }
         let keys: Vec<_> = state.open.keys().filter(|(number, _)| *number == peer.number).cloned().collect();
         for key in keys {
             if let Some((_, Open::Call(call))) = state.open.remove(&key) {
@@ -698,7 +799,11 @@ impl Gate {
     }
 
     fn listed(&self, line: &[u8]) -> Passing {
-        if !self.parts.tells_failures {
+        let mut added = self.parts.own.as_ref().map(|own| own.tools()).unwrap_or_default();
+        if self.parts.tells_failures {
+            added.push(failure_tool());
+        }
+        if added.is_empty() {
             return Passing::On;
         }
         // The tools stay as they are written, their numbers too.
@@ -707,18 +812,23 @@ impl Gate {
             return Passing::On;
         };
         let names = json.elements().filter_map(|tool| tool.get("name")?.text().map(|name| name.to_string()));
+        let names: Vec<String> = names.collect();
         let list = json.as_str();
-        let has_own = names.into_iter().any(|name| is_same(&name, LAST_FAILURE));
-        if has_own {
-            return Passing::On;
-        }
+        // The target's own are not hidden.
+        added.retain(|tool| !names.iter().any(|name| is_same(name, tool["name"].as_str().unwrap_or_default())));
         let start = (list.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         let (Some(before), Some(after)) = (text.get(..start), text.get(start.saturating_add(list.len())..)) else {
             return Passing::On;
         };
-        let comma = if json.elements().next().is_some() { "," } else { "" };
         let Some(open) = list.strip_suffix(']') else { return Passing::On };
-        Passing::Instead(format!("{before}{open}{comma}{}]{after}", failure_tool()).into_bytes())
+        let mut tools = open.to_owned();
+        for tool in added {
+            if !tools.ends_with('[') {
+                tools.push(',');
+            }
+            tools.push_str(&tool.to_string());
+        }
+        Passing::Instead(format!("{before}{tools}]{after}").into_bytes())
     }
 
     /// A subscription is acknowledged: it is told what it will get.
