@@ -479,7 +479,7 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
         let out = bridge("amplifier", &format!("{{\"op\":\"look\",\"args\":{args}}}\n"));
         assert!(out.contains("\"code\":\"bad_request\"") && out.contains("look: "), "{args}: {out}");
         let line =
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args}}}}}"#);
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args},"context":{{}}}}}}"#);
         let out = bridge("gevals", &line);
         assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
         assert_eq!(post(args).0, 1, "{args}");

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use rigline::manifest::Effects;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_host::proxy::{Limits, Proxy, Transport};
+use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
 use rigline_host::tcp::Server;
+use rigline::serve::Transport;
 use rigline_std::net::Token;
+use rigline_std::queue::{Client, Queue, Settings};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -112,17 +114,25 @@ fn n_09_and_a_token() {
     stop();
 }
 
-/// What a proxy writes reaches its caller through a buffer too.
+/// What is written to a client reaches it through a buffer too.
 #[tokio::test]
 async fn g_16_buffered_writers_are_flushed() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
     let (dialer, running) =
         rigline_host::local::in_process_once("counter", Counter { calls: 0, made_safe: Arc::default() });
-    let proxy = Proxy::over(move |_| Ok(Box::new(dialer.clone())), rigline_host::Options::default(), Limits::default());
+    let dialer: rigline_host::relay::Dialer = Arc::new(move |_| Ok(Box::new(dialer.clone())));
+    let relay = Relay::over(Target::Sim, Some(dialer), rigline_host::Options::default(), Need::Context).unwrap();
+    let settings = Settings {
+        origin: Some(Arc::new(relay.remote())),
+        ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (8 << 20, 8 << 20))
+    };
+    let (queue, _ended) = Queue::start_with(settings, relay).unwrap();
+    let (queue, client) = (Arc::new(queue), Client::of_process());
     let (ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
     let serving = async {
-        proxy.serve(reader, tokio::io::BufWriter::new(writer), Transport::Stream).await;
+        let writer = tokio::io::BufWriter::new(writer);
+        lines::serve(&queue, client, reader, writer, Transport::Stream, std::future::pending()).await;
     };
     let asking = async {
         let (reader, mut writer) = tokio::io::split(ours);

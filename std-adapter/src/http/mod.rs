@@ -414,6 +414,8 @@ impl Server {
             most: options.queue,
             keeps_outputs: options.keeps_outputs,
             idle: options.idle,
+            config: None,
+            origin: None,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
         let state = Arc::new(Service {

@@ -105,15 +105,15 @@ fn log_of(method: &str, params: &Value) -> Option<Log> {
             Some(match data.get("message") {
                 Some(message) => {
                     let data = data.get("data").cloned();
-                    Log { level, level_name: None, message: text(message), data }
+                    Log { level, level_name: None, message: text(message), data, data_text: None }
                 }
-                None => Log { level, level_name: None, message: text(data), data: None },
+                None => Log { level, level_name: None, message: text(data), data: None, data_text: None },
             })
         }
         "notifications/progress" => {
             let message = params.get("message").map(text).unwrap_or_default();
             let data = json!({ "progress": params["progress"], "total": params["total"] });
-            Some(Log { level: Level::Info, level_name: None, message, data: Some(data) })
+            Some(Log { level: Level::Info, level_name: None, message, data: Some(data), data_text: None })
         }
         _ => None,
     }

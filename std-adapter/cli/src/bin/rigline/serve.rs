@@ -1,16 +1,18 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rigline::Extension;
+use rigline_host::choose::Need;
+use rigline_host::client::Part;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::proxy::{Limits, Proxy};
-use rigline_host::relay::{Relay, RelayError};
+use rigline_host::relay::{Relay, RelayError, Remote};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::net::{Access, ListenAddress};
+use rigline_std::net::ListenAddress;
 use rigline_std::{Selected, TokioClock};
 
 use crate::choice::Choice;
@@ -65,24 +67,38 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
+            (Some(_), _, protocol) if protocol.lines.is_none() || protocol.is_single_document => {
+                Err(Failure::usage(format!(
+                    "{} is not served over TCP, only {} is: use --http",
+                    protocol.title,
+                    names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
+                )))
+            }
+            (Some(_), ..) if self.http.keep_outputs => Err(Failure::usage(
+                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
+            )),
             (Some(address), _, protocol) if self.connection.target == Target::Sim => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
                 let rig = Selected::new(rig, &self.choice.selection()).map_err(Failure::usage)?;
-                self.serve_lines(&address, protocol, clock, rig)
+                self.serve_lines(&address, protocol, clock, rig, None)
             }
-            (Some(address), _, protocol) if protocol.has_proxy && self.choice.is_all() => {
-                connect::run_alone(self.serve_tcp(address))
+            (Some(address), _, protocol) if self.choice.is_all() => {
+                let options = self.connection.options();
+                wire::ensure_program(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
+                let need = match self.protocol {
+                    Some(protocol) if protocol.carries(Part::Config) => Need::Context,
+                    Some(protocol) if protocol.carries(Part::Session) => Need::Session,
+                    _ => Need::Types,
+                };
+                let relay = Relay::at(self.connection.target.clone(), options, need).map_err(relay_failure)?;
+                let remote = relay.remote();
+                self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
-            (Some(address), _, protocol) if protocol.lines.is_some() && !protocol.is_single_document => {
+            (Some(address), _, protocol) => {
                 let relay = self.relay(protocol)?;
-                self.serve_lines(&address, protocol, TokioClock::new(), relay)
+                self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
             }
-            (Some(_), ..) => Err(Failure::usage(format!(
-                "{} is not served over TCP, only {} is: use --http",
-                protocol.title,
-                names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
-            ))),
             (None, Some(address), protocol) => self.serve_http(&address, protocol),
             (None, None, _) => Err(Failure::usage(
                 "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
@@ -120,6 +136,7 @@ impl Arguments {
         protocol: &Protocol,
         clock: TokioClock,
         extension: E,
+        remote: Option<Remote>,
     ) -> Result<ExitCode, Failure> {
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
         let mut server = tcp::Server::bind(tcp).map_err(failed)?.clients(self.clients);
@@ -129,9 +146,13 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             server = server.token(connect::token(path)?);
         }
-        // Another target has got it already.
-        if let Some(config) = self.connection.config.as_ref().filter(|_| self.connection.target == Target::Sim) {
+        let is_sim = self.connection.target == Target::Sim;
+        // Any other target that was chosen from has got it already.
+        if let Some(config) = self.connection.config.as_ref().filter(|_| is_sim || remote.is_some()) {
             server = server.config(config.as_str());
+        }
+        if let Some(remote) = remote {
+            server = server.origin(Arc::new(remote));
         }
         self.announce(tcp, server.addresses().map_err(failed)?);
         let first = protocol.lines.into_iter();
@@ -156,36 +177,6 @@ impl Arguments {
                 "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
             );
         }
-    }
-
-    async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
-        if self.http.keep_outputs {
-            return Err(Failure::usage(
-                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
-            ));
-        }
-        let mut access = Access::same_user();
-        if self.http.any_user {
-            access = access.with_any_user();
-        }
-        if let Some(path) = &self.http.token_file {
-            access = access.with_token(connect::token(path)?);
-        }
-        wire::ensure_program(&self.connection.target, &self.connection.options())
-            .map_err(|error| Failure::of(&error))?;
-        let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
-        let listeners = tcp.bind().map_err(failed)?;
-        let addresses: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::local_addr).collect();
-        self.announce(&tcp, addresses.map_err(failed)?);
-        let proxy = Proxy::new(self.connection.target.clone(), self.connection.options(), Limits::default());
-        // Its clients end with it.
-        let served = tokio::select! {
-            served = proxy.serve_tcp(listeners, access, self.clients) => served,
-            _ = connect::interrupted() => Ok(()),
-        };
-        proxy.abandon().await;
-        served.map_err(failed)?;
-        Ok(connect::SUCCESS)
     }
 }
 

@@ -1,20 +1,24 @@
 //! Who is served at the moment, and whose call runs.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// What a caller's newest call does.
+/// The longest name of an operation in the list, in characters.
+const LONGEST_NAME: usize = 100;
+
+/// What a caller's calls do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallState {
     /// The caller has no call.
     Idle,
-    /// The call waits for its turn.
+    /// A call waits for its turn, and none runs.
     Waiting,
-    /// The call has its turn.
+    /// A call has its turn.
     Running,
 }
 
@@ -28,30 +32,42 @@ pub struct Caller {
     pub name: Arc<str>,
     /// How many calls it has made.
     pub calls: u64,
-    /// What its newest call does.
+    /// What its calls do.
     pub state: CallState,
     /// The operation of a call that waits or runs.
     pub operation: Arc<str>,
     /// Since when `state` is as it is.
     pub since: Instant,
-    /// How long the newest call has waited for its turn.
+    /// How long the last call that had its turn, or that was given up before, has waited for it.
     pub waited: Duration,
+    /// How many calls wait or run.
+    open: usize,
 }
 
-/// The callers of a proxy, in the order in which they came.
-#[derive(Debug)]
-pub(super) struct Callers(watch::Sender<Vec<Caller>>);
+/// The callers of an extension, in the order in which they came.
+#[derive(Clone)]
+pub struct Callers(Arc<watch::Sender<Vec<Caller>>>);
+
+impl Default for Callers {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Vec::new())))
+    }
+}
+
+impl fmt::Debug for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Callers").field(&self.0.borrow().len()).finish()
+    }
+}
 
 impl Callers {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(Vec::new())))
-    }
-
-    pub(super) fn subscribe(&self) -> watch::Receiver<Vec<Caller>> {
+    /// The list as it is, and as it changes.
+    pub fn subscribe(&self) -> watch::Receiver<Vec<Caller>> {
         self.0.subscribe()
     }
 
-    pub(super) fn enter(self: &Arc<Self>, name: &str) -> Ticket {
+    /// Enters a caller in the list, until the ticket is dropped.
+    pub fn enter(&self, name: &str) -> Arc<Ticket> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let caller = Caller {
@@ -62,9 +78,10 @@ impl Callers {
             operation: "".into(),
             since: Instant::now(),
             waited: Duration::ZERO,
+            open: 0,
         };
         self.0.send_modify(|callers| callers.push(caller));
-        Ticket { callers: Arc::clone(self), id }
+        Arc::new(Ticket { callers: self.clone(), id, name: name.to_owned() })
     }
 
     fn change(&self, id: u64, change: impl FnOnce(&mut Caller)) {
@@ -76,11 +93,12 @@ impl Callers {
     }
 }
 
-/// A caller's entry in the list of a proxy's callers, which ends when the ticket is dropped.
+/// A caller's entry in the list, which ends when the ticket is dropped.
 #[derive(Debug)]
 pub struct Ticket {
-    callers: Arc<Callers>,
+    callers: Callers,
     id: u64,
+    name: String,
 }
 
 impl Ticket {
@@ -90,21 +108,23 @@ impl Ticket {
     }
 
     /// What the caller is called.
-    pub(super) fn name(&self) -> Option<String> {
-        self.callers.0.borrow().iter().find(|caller| caller.id == self.id).map(|caller| caller.name.to_string())
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Notes a call, which waits for its turn until it [runs](InCall::runs), and has ended when the value is dropped.
-    pub(super) fn begin(&self, operation: &str) -> InCall<'_> {
+    pub(crate) fn begin(self: &Arc<Self>, operation: &str) -> InCall {
         let begun = Instant::now();
+        let operation: Arc<str> = operation.chars().take(LONGEST_NAME).collect::<String>().into();
         self.callers.change(self.id, |caller| {
             caller.calls += 1;
-            caller.state = CallState::Waiting;
-            caller.operation = operation.into();
-            caller.since = begun;
-            caller.waited = Duration::ZERO;
+            caller.open += 1;
+            if caller.state == CallState::Idle {
+                (caller.state, caller.operation, caller.since) = (CallState::Waiting, operation.clone(), begun);
+                caller.waited = Duration::ZERO;
+            }
         });
-        InCall { ticket: self, begun }
+        InCall { ticket: Arc::clone(self), operation, begun, runs: false }
     }
 }
 
@@ -115,32 +135,39 @@ impl Drop for Ticket {
 }
 
 /// A call that waits or runs.
-pub(super) struct InCall<'t> {
-    ticket: &'t Ticket,
+#[derive(Debug)]
+pub(crate) struct InCall {
+    ticket: Arc<Ticket>,
+    operation: Arc<str>,
     begun: Instant,
+    runs: bool,
 }
 
-impl InCall<'_> {
-    pub(super) fn runs(&self) {
+impl InCall {
+    /// It has its turn.
+    pub(crate) fn runs(&mut self) {
         let now = Instant::now();
+        self.runs = true;
         self.ticket.callers.change(self.ticket.id, |caller| {
-            caller.state = CallState::Running;
-            caller.since = now;
+            (caller.state, caller.operation, caller.since) = (CallState::Running, self.operation.clone(), now);
             caller.waited = now - self.begun;
         });
     }
 }
 
-impl Drop for InCall<'_> {
+impl Drop for InCall {
     fn drop(&mut self) {
         let now = Instant::now();
         self.ticket.callers.change(self.ticket.id, |caller| {
-            if caller.state == CallState::Waiting {
+            if !self.runs && caller.state == CallState::Waiting {
                 caller.waited = now - self.begun;
             }
-            caller.state = CallState::Idle;
-            caller.operation = "".into();
-            caller.since = now;
+            caller.open = caller.open.saturating_sub(1);
+            if caller.open == 0 {
+                (caller.state, caller.operation, caller.since) = (CallState::Idle, "".into(), now);
+            } else if self.runs {
+                (caller.state, caller.since) = (CallState::Waiting, now);
+            }
         });
     }
 }
