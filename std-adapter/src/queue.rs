@@ -39,6 +39,7 @@ use tokio::time::Sleep;
 
 use crate::callers::{InCall, Ticket as Caller};
 use crate::clock::TokioClock;
+use crate::log::logs_in;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
 use crate::sync::lock;
@@ -68,7 +69,8 @@ const WAITING: usize = 256 << 20;
 pub struct Settings {
     /// The protocols. The first is that of a message without a marker.
     pub protocols: Vec<&'static Protocol>,
-    /// Whether every message is taken as one of the first protocol. Answers of the others are recognised, and not answered.
+    /// Whether every message is taken as one of its session's protocol, which is the first if no other was [named](Queue::receive_by). Answers of the
+    /// others are recognised, and not answered.
     pub is_pinned: bool,
     /// The longest request that is accepted and the longest reply that is sent, in bytes.
     pub limits: (usize, usize),
@@ -383,6 +385,8 @@ struct State {
     config: Option<String>,
     /// Who has run something, since the safe state was brought about last, that can change what the extension has switched on.
     touched: Clients,
+    /// Whether one of them leaves on what it has switched on when it goes, as its protocol has it.
+    stays_on: bool,
     /// Whose next reply says that the safe state was brought about.
     owed: Clients,
     /// When a client was heard of last, or something ended.
@@ -440,11 +444,12 @@ impl Shared {
         self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(first)
     }
 
-    fn served(&self, manifest: &'static Manifest) -> io::Result<Served<'_>> {
+    /// What a session by this protocol, or the first one, is served by.
+    fn served(&self, manifest: &'static Manifest, protocol: Option<&'static Protocol>) -> io::Result<Served<'_>> {
         let Settings { protocols, is_pinned, limits, .. } = &self.settings;
-        let served = Served::new(manifest, protocols, *limits).zip(protocols.first().copied());
+        let served = Served::new(manifest, protocols, *limits).zip(protocol.or(protocols.first().copied()));
         served
-            .map(|(served, first)| if *is_pinned { served.with_protocol(first) } else { served })
+            .map(|(served, protocol)| if *is_pinned { served.with_protocol(protocol) } else { served })
             .ok_or_else(|| io::Error::other("no protocol"))
     }
 
@@ -486,7 +491,7 @@ impl Shared {
             ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
             self.tell(client, Line::Notification(line.to_vec()));
         } else {
-            ticket.dropped.fetch_add(1, Ordering::Relaxed);
+            ticket.dropped.fetch_add(usize::try_from(logs_in(line)).unwrap_or(1), Ordering::Relaxed);
         }
     }
 
@@ -561,6 +566,7 @@ impl Shared {
         (state.is_unsafe, state.is_making_safe) = (false, false);
         self.calm.notify_waiters();
         let touched = std::mem::take(&mut state.touched);
+        state.stays_on = false;
         state.owed.are_all |= touched.are_all;
         for who in touched.known.into_iter().chain(cause.map(|(who, _)| who.clone())) {
             state.owed.add(who);
@@ -607,7 +613,8 @@ impl Shared {
         loop {
             ticks.tick().await;
             let mut state = self.state();
-            let is_idle = state.running.is_none() && state.open.is_empty() && !state.touched.are_none();
+            let is_on = !state.touched.are_none() && !state.stays_on;
+            let is_idle = state.running.is_none() && state.open.is_empty() && is_on;
             if is_idle && state.heard.is_some_and(|heard| heard.elapsed() >= idle) {
                 state.is_unsafe = true;
                 self.ready.notify_one();
@@ -823,7 +830,7 @@ impl Queue {
             }
         };
         let Err(absence) = origin.reach(&told).await else { return Ok(()) };
-        let Ok(to) = self.shared.served(self.manifest()) else { return Ok(()) };
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Ok(()) };
         let Absence { kind, code, message: why } = absence;
         let mut out = vec![0; why.len() * 6 + LEAST_REPLY * 2];
         let length = session.refuse(&to, message, &mut out, (kind, code), &why.as_str());
@@ -837,7 +844,7 @@ impl Queue {
         if self.is_reached() {
             return false;
         }
-        let Ok(to) = self.shared.served(self.manifest()) else { return false };
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return false };
         let mut exchange = Exchange::new(&to);
         self.answered_at_once(|out| {
             let mut asked = session;
@@ -881,7 +888,7 @@ impl Queue {
         };
         for entry in waiting.into_iter().flat_map(|(_, entries)| entries) {
             let lines = entry.lines.clone();
-            let to = self.shared.served(entry.manifest).ok();
+            let to = self.shared.served(entry.manifest, Some(entry.session.protocol())).ok();
             if let Some(reply) = to.and_then(|to| entry.refuse(&to, FailureKind::Unreachable, &why)) {
                 let _ = lines.send(Line::Reply(reply));
             }
@@ -906,8 +913,18 @@ impl Queue {
 
     /// Receives a message, which is one JSON text.
     pub fn receive(&self, message: Vec<u8>, asker: &Asker<'_>) -> Received {
+        self.receive_by(None, message, asker)
+    }
+
+    /// As [`receive`](Self::receive), by this protocol in place of the first one.
+    pub fn receive_by(
+        &self,
+        protocol: Option<&'static Protocol>,
+        message: Vec<u8>,
+        asker: &Asker<'_>,
+    ) -> Received {
         let known = asker.session.and_then(|name| self.session(name));
-        let Some(mut session) = known.or_else(|| self.new_session()) else { return Received::Gone };
+        let Some(mut session) = known.or_else(|| self.session_by(protocol)) else { return Received::Gone };
         let received = self.receive_in(&mut session, message, asker, true).unwrap_or(Received::Full);
         if let Some(name) = asker.session {
             self.keep_session(name, session);
@@ -920,7 +937,11 @@ impl Queue {
 
     /// A session for a connection that has said nothing yet; none if the queue serves no protocol.
     pub fn new_session(&self) -> Option<Session> {
-        Some(Session::new(&self.shared.served(self.manifest()).ok()?))
+        self.session_by(None)
+    }
+
+    fn session_by(&self, protocol: Option<&'static Protocol>) -> Option<Session> {
+        Some(Session::new(&self.shared.served(self.manifest(), protocol).ok()?))
     }
 
     /// Receives a message of a connection, whose session this is. `is_alone` says that nothing of this connection waits or runs.
@@ -940,7 +961,7 @@ impl Queue {
         on_one_line(&mut message);
         self.shared.state().heard = Some(Instant::now());
         let manifest = self.manifest();
-        let Ok(to) = self.shared.served(manifest) else { return Ok(Received::Gone) };
+        let Ok(to) = self.shared.served(manifest, Some(session.protocol())) else { return Ok(Received::Gone) };
         let (before, mut exchange) = (*session, Exchange::new(&to));
         let received = self.answered_at_once(|out| {
             let next = session.receive(&to, &message, out, &mut exchange);
@@ -987,7 +1008,7 @@ impl Queue {
 
     /// What becomes of a message of a connection of which another waits or runs.
     pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
-        let Ok(to) = self.shared.served(self.manifest()) else { return Early::Waits };
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Early::Waits };
         self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
             Ahead::Wait | Ahead::Cancel => Early::Waits,
             Ahead::Reply(length) => Early::Reply(out.get(..length).unwrap_or_default().to_vec()),
@@ -1138,7 +1159,7 @@ impl Queue {
     /// Begins a session, and returns its name.
     pub fn open_session(&self) -> String {
         let name = Token::random().reveal().to_owned();
-        if let Ok(to) = self.shared.served(self.manifest()) {
+        if let Ok(to) = self.shared.served(self.manifest(), None) {
             let mut sessions = lock(&self.shared.sessions);
             if sessions.len() >= SESSIONS {
                 sessions.pop_front();
@@ -1326,7 +1347,8 @@ impl Incoming {
         let waited = entry.since.elapsed().as_secs_f64();
         let holder = running.map(|held| format!(": {held}")).unwrap_or_default();
         let why = format!("the time limit passed after {waited:.1} s in the queue{holder}");
-        entry.refuse(&self.shared.served(self.manifest).ok()?, FailureKind::Timeout, &why)
+        let to = self.shared.served(self.manifest, Some(entry.session.protocol())).ok()?;
+        entry.refuse(&to, FailureKind::Timeout, &why)
     }
 }
 
@@ -1393,12 +1415,12 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
     while let Some(task) = shared.next().await {
         let Task::Entry(entry) = task else {
             extension.safe_state().await;
-            shared.made_safe(&shared.served(extension.manifest())?, None);
+            shared.made_safe(&shared.served(extension.manifest(), None)?, None);
             tokio::time::sleep(FALL).await;
             continue;
         };
         let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
-        let mut to = shared.served(manifest)?;
+        let mut to = shared.served(manifest, Some(session.protocol()))?;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
@@ -1434,7 +1456,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
                 break end;
             }
             // The configuration has brought another manifest, which is the answer. The extension has it already.
-            to = shared.served(now)?;
+            to = shared.served(now, Some(session.protocol()))?;
             if !matches!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { .. }) {
                 break end;
             }
@@ -1447,7 +1469,9 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         if was_made_safe {
             shared.made_safe(&to, Some((&who, number)));
         } else if touched.get() {
-            shared.state().touched.add(who);
+            let mut state = shared.state();
+            state.touched.add(who);
+            state.stays_on |= !session.protocol().has_safe_end();
         }
         // Its session may have ended while it ran.
         shared.make_safe_without_sessions();
@@ -1470,7 +1494,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
     }
     let is_in_session = {
         let state = shared.state();
-        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none()
+        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none() && !state.stays_on
     };
     if shared.settings.keeps_outputs {
         return Ok(());

@@ -428,3 +428,25 @@ fn what_is_sent_without_waiting_is_answered_once_each() {
         }
     }
 }
+
+/// Some hosts send several calls as one batch, and cancel one of them.
+#[test]
+fn one_member_of_a_batch_is_cancelled_by_its_id() {
+    let server = Holding::start();
+    let mut client = server.connect();
+    let call = |id: u32, name: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}"}}}}"#)
+    };
+    let cancel = |id: u32| {
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+    };
+    client.send(&format!("[{},{},{},{}]", call(1, "hold"), call(2, "quick"), call(3, "hold"), call(4, "quick")));
+    assert!(client.next().to_string().contains("hold has begun"));
+    // One that waits, and the one that runs.
+    client.send(&cancel(3));
+    client.send(&cancel(1));
+    let replies = client.reply();
+    let ids: Vec<&Value> = replies.as_array().unwrap().iter().map(|reply| &reply["id"]).collect();
+    assert_eq!(ids, [2, 4], "a cancelled member has no reply: {replies}");
+    assert_eq!(client.ask(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#)["id"], 5, "the connection goes on");
+}

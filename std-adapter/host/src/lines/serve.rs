@@ -419,6 +419,14 @@ impl Connection {
                 }
             }
             self.seat.set(session);
+            // A client that is no connection of its own may go on, as one that connects anew.
+            if self.seat.session.has_ended()
+                && self.transport == Transport::Stream
+                && self.client.presence().is_none()
+                && let Some(session) = self.seat.queue.new_session()
+            {
+                self.seat.set(session);
+            }
         }
         true
     }
@@ -591,7 +599,7 @@ fn send_log(out: &Output, mut line: Vec<u8>, session: &Session, limit: usize) {
         line = short;
     }
     if line.len() > limit + 1 {
-        return out.drop_log();
+        return out.drop_logs(1);
     }
     out.log(line, |count| dropped_logs(session.protocol(), count));
 }
