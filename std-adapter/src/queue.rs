@@ -817,7 +817,8 @@ impl Queue {
         message: &[u8],
         told: &(dyn Fn(Vec<u8>) + Send + Sync),
     ) -> Result<(), Vec<u8>> {
-        let Some(origin) = self.shared.settings.origin.clone().filter(|_| self.needs_extension(*session, message)) else {
+        let Some(origin) = self.shared.settings.origin.clone().filter(|_| self.needs_extension(*session, message))
+        else {
             return Ok(());
         };
         let before = *session;
@@ -917,12 +918,7 @@ impl Queue {
     }
 
     /// As [`receive`](Self::receive), by this protocol in place of the first one.
-    pub fn receive_by(
-        &self,
-        protocol: Option<&'static Protocol>,
-        message: Vec<u8>,
-        asker: &Asker<'_>,
-    ) -> Received {
+    pub fn receive_by(&self, protocol: Option<&'static Protocol>, message: Vec<u8>, asker: &Asker<'_>) -> Received {
         let known = asker.session.and_then(|name| self.session(name));
         let Some(mut session) = known.or_else(|| self.session_by(protocol)) else { return Received::Gone };
         let received = self.receive_in(&mut session, message, asker, true).unwrap_or(Received::Full);
@@ -994,7 +990,9 @@ impl Queue {
                 let _ = session.settle(&to, &message, &mut [], &mut exchange);
                 self.enqueue(message, *session, (exchange, manifest), asker, true).map(|_| Received::Reply(reply))
             }
-            (Next::Run { .. }, _) => self.enqueue(message, *session, (exchange, manifest), asker, false).map(Received::Waits),
+            (Next::Run { .. }, _) => {
+                self.enqueue(message, *session, (exchange, manifest), asker, false).map(Received::Waits)
+            }
         };
         match enqueued {
             Ok(received) => Ok(received),
@@ -1419,7 +1417,8 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             tokio::time::sleep(FALL).await;
             continue;
         };
-        let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
+        let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } =
+            *entry;
         let mut to = shared.served(manifest, Some(session.protocol()))?;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());

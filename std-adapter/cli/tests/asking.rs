@@ -380,7 +380,8 @@ fn outputs_are_strings_for_a_gevals_host_whatever_the_target_gives_by_whatever_p
         for target in [peer.target(), server.address.clone()] {
             let lines = [execute(1, "measure", json!({})), execute(2, "fail", json!({}))];
             let replies = exchange(&["bridge", &target], &lines);
-            let reply = |id: u32| replies.iter().find(|reply| reply["id"] == id).unwrap_or_else(|| panic!("{replies:?}"));
+            let reply =
+                |id: u32| replies.iter().find(|reply| reply["id"] == id).unwrap_or_else(|| panic!("{replies:?}"));
             let result = &reply(1)["result"];
             assert_eq!(result["success"], true, "{protocol} {target}: {replies:?}");
             for (name, _, text) in TYPES {
@@ -401,7 +402,8 @@ fn outputs_are_strings_for_a_gevals_host_whatever_the_target_gives_by_whatever_p
         let peer = Peer::new(&GEVALS.replace("json.dumps(outputs)", &format!("'{outputs}'")));
         let replies = exchange(&["bridge", &peer.target()], &[execute(1, "measure", json!({}))]);
         let found = replies[0]["result"].get("outputs");
-        let is_map = |outputs: &Value| outputs.as_object().is_some_and(|outputs| outputs.values().all(Value::is_string));
+        let is_map =
+            |outputs: &Value| outputs.as_object().is_some_and(|outputs| outputs.values().all(Value::is_string));
         assert!(found.is_none_or(is_map), "{outputs}: {replies:?}");
     }
 }
@@ -469,5 +471,49 @@ fn settings_and_context_of_a_gevals_host_reach_a_program_behind_a_bridge_and_a_s
             assert!(log.contains(part), "{part}: {log}");
         }
         assert_eq!(peer.starts(), 1, "{log}");
+    }
+}
+
+/// The body of the answer to a request over HTTP, and its status.
+fn post(url: &str, path: &str, body: &str) -> (u16, Value) {
+    let address = url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\n");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
+}
+
+#[test]
+fn one_address_serves_the_hosts_of_every_protocol_over_http() {
+    for target in ["sim".to_owned(), format!("exec:{RIGLINE} rig")] {
+        let server = Server::start(&["serve", &target, "--http", "0"]);
+        let url = &server.address;
+        for (route, protocol) in [("/mcp", "mcp"), ("", "amplifier"), ("/tools", "namel3ss")] {
+            let address = format!("{url}{route}");
+            let words = ["call", &address, "measure", "channel=3V3", "--protocol", protocol, "--json"];
+            let (code, out, errors) = rigline(&words);
+            assert_eq!(code, Some(0), "{target} {protocol}: {out}{errors}");
+            let out: Value = serde_json::from_str(&out).unwrap();
+            assert!(out["outputs"]["volts"].is_number(), "{target} {protocol}: {out}");
+            // One that is read from the path alone.
+            let (code, out, errors) = rigline(&["call", &address, "no-such", "--protocol", protocol]);
+            assert_eq!(code, Some(2), "{target} {protocol}: {out}{errors}");
+        }
+        // Each path takes its own protocol alone, and refuses in its form.
+        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        assert!(post(url, "/mcp", list).1["result"]["tools"].is_array(), "{target}");
+        assert_eq!(post(url, "/invoke", list).1["ok"], false, "{target}");
+        assert_eq!(post(url, "/tools", list).1["protocol_version"], 1, "{target}");
+        assert!(post(url, "/mcp", r#"{"op":"measure","args":{"channel":"3V3"}}"#).1["error"]["code"].is_number());
+        assert_eq!(post(url, "/invoke", "{").1["error"]["code"], "bad_request", "{target}");
+        let (status, lost) = post(url, "/nowhere", "{}");
+        assert_eq!(status, 404, "{lost}");
+        for path in ["/mcp", "/invoke", "/describe", "/health", "/tools"] {
+            assert!(lost.to_string().contains(path), "{path}: {lost}");
+        }
     }
 }

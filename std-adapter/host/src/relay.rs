@@ -316,12 +316,7 @@ impl Relay {
     ///
     /// # Errors
     /// As [`at`](Self::at).
-    pub fn over(
-        target: Target,
-        dialer: Option<Dialer>,
-        mut options: Options,
-        need: Need,
-    ) -> Result<Self, RelayError> {
+    pub fn over(target: Target, dialer: Option<Dialer>, mut options: Options, need: Need) -> Result<Self, RelayError> {
         options.reconnect = true;
         options.call_timeout = NO_LIMIT;
         let manner = Manner { takes_logs: true, is_lazy: true, ..Manner::default() };
@@ -1052,8 +1047,7 @@ async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, optio
         };
         let message = format!("context.{name} was omitted, since the request does not fit {limit} bytes with it");
         let log = Log { level: Level::Warn, level_name: None, message, data: None, data_text: None };
-        let event =
-            Event { time: SystemTime::now(), extension: extension.as_str().into(), kind: EventKind::Log(log) };
+        let event = Event { time: SystemTime::now(), extension: extension.as_str().into(), kind: EventKind::Log(log) };
         options.listener.iter().for_each(|listener| listener(&event));
     }
 }

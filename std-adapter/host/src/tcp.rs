@@ -103,7 +103,13 @@ impl Server {
     /// # Errors
     /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
-        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS, config: None, origin: None })
+        Ok(Self {
+            listeners: address.bind()?,
+            access: Access::same_user(),
+            clients: CLIENTS,
+            config: None,
+            origin: None,
+        })
     }
 
     /// Clients must send this token as their first line:

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::manifest::Effects;
-use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
-use rigline_host::tcp::Server;
 use rigline::serve::Transport;
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use rigline_host::tcp::Server;
+use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
 use rigline_std::net::Token;
 use rigline_std::queue::{Client, Queue, Settings};
 use serde_json::{Value, json};
@@ -437,9 +437,8 @@ fn one_member_of_a_batch_is_cancelled_by_its_id() {
     let call = |id: u32, name: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}"}}}}"#)
     };
-    let cancel = |id: u32| {
-        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
-    };
+    let cancel =
+        |id: u32| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
     client.send(&format!("[{},{},{},{}]", call(1, "hold"), call(2, "quick"), call(3, "hold"), call(4, "quick")));
     assert!(client.next().to_string().contains("hold has begun"));
     // One that waits, and the one that runs.

@@ -420,7 +420,12 @@ impl Server {
         let Self { listeners, options } = self;
         let listeners = Listeners::new(listeners)?;
         let settings = Settings {
-            protocols: options.routes.iter().map(|routes| routes.protocol).chain(protocol::ALL.iter().copied()).collect(),
+            protocols: options
+                .routes
+                .iter()
+                .map(|routes| routes.protocol)
+                .chain(protocol::ALL.iter().copied())
+                .collect(),
             is_pinned: true,
             limits: (options.request_limit, options.reply_limit),
             most: options.queue,
@@ -612,9 +617,7 @@ fn routes_of(service: &Arc<Service>) -> Router {
         };
         router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
     }
-    router
-        .layer(middleware::from_fn_with_state(service.clone(), guarded))
-        .with_state(service.clone())
+    router.layer(middleware::from_fn_with_state(service.clone(), guarded)).with_state(service.clone())
 }
 
 async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {

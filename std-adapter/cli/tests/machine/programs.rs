@@ -47,7 +47,8 @@ fn g_09_kill_9_of_a_command_leaves_nobody_behind() {
     .unwrap();
     let runs = folder.path().join("runs");
     let (eval, prompt, runs) = (eval.to_str().unwrap(), prompt.to_str().unwrap(), runs.to_str().unwrap());
-    let call = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{\"operation\":\"go\",\"context\":{}}}\n";
+    let call =
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{\"operation\":\"go\",\"context\":{}}}\n";
     for (arguments, input) in [
         (&["call", &starts, "go"][..], ""),
         (&["call", &never, "go"], ""),

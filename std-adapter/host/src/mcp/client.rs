@@ -73,7 +73,8 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
         options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
         let options = Arc::new(options);
-        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, renamed: HashMap::new(), has_changed }) as Box<dyn Client>)
+        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, renamed: HashMap::new(), has_changed })
+            as Box<dyn Client>)
     })
 }
 

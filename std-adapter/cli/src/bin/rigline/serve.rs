@@ -22,14 +22,14 @@ use crate::rig::{self, HttpArguments};
 
 /// Serve an extension to several clients, over TCP or HTTP
 ///
-/// TCP clients send one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
-/// ends only its own session. A client with a different config is refused while another client has a session. By default they
-/// speak gevals, and the extension is started, or the port opened, at the first request, and stays until the server ends. With --protocol mcp or
-/// amplifier, and for the built-in rig always, each line may be of any of these protocols.
+/// TCP clients send one JSON text a line, of any protocol that has lines: gevals hosts, agents (MCP) and Amplifier's hosts may use one server.
+/// Their calls take turns, logs go to the client that called, and a client's shutdown ends only its own session. A client with a different config is
+/// refused while another client has a session. The extension is started, or the port opened, when a client needs it, and stays until the server ends.
 ///
-/// HTTP clients speak the protocol that --protocol selects. For MCP's clients, the extension is asked by MCP if it answers that, so that they
-/// get descriptions, annotations, progress, logs and content as it gives them. Otherwise it is asked by Amplifier's protocol, in which
-/// results keep their types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
+/// HTTP clients find MCP at /mcp, Amplifier at /invoke, /describe and /health, and namel3ss at --path; with --protocol, that protocol alone.
+///
+/// The target is asked by MCP if it answers that, so that agents get descriptions, annotations, progress, logs and content as it gives them, and by gevals
+/// or Amplifier if it does not. With --protocol gevals or amplifier, that one is tried first. On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
 /// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
-    /// The protocol of the clients: over TCP gevals, Amplifier or MCP [default: gevals], over HTTP Amplifier, namel3ss or MCP
+    /// The protocol of the clients: over TCP that of lines without a marker [default: gevals], over HTTP the only one [default: all]
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
@@ -99,20 +99,22 @@ impl Arguments {
                 let relay = self.relay(protocol)?;
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
             }
-            (None, Some(address), protocol) => self.serve_http(&address, protocol),
+            (None, Some(address), _) => self.serve_http(&address),
             (None, None, _) => Err(Failure::usage(
-                "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
+                "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT",
             )),
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
+    fn serve_http(self, address: &ListenAddress) -> Result<ExitCode, Failure> {
+        let protocol = self.protocol;
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
         }
         let server = self.http.bind(address, protocol)?;
-        let relay = self.relay(protocol)?;
+        // For agents, and so for all, results keep their types.
+        let relay = self.relay(protocol.or_else(protocols::of_agents).unwrap_or(protocols::ALL[0]))?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
