@@ -1,4 +1,4 @@
-//! Who is served at the moment, and whose call runs.
+//! The served callers, and the one whose call runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// The longest name of an operation in the list, in characters.
 const LONGEST_NAME: usize = 100;
 
-/// What a caller's calls do.
+/// The state of a caller's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallState {
@@ -26,13 +26,13 @@ pub enum CallState {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Its number, which no other caller of the process has.
+    /// The number of the caller, which no other caller of the process has.
     pub id: u64,
-    /// What it is called.
+    /// The name.
     pub name: Arc<str>,
     /// How many calls it has made.
     pub calls: u64,
-    /// What its calls do.
+    /// The state of its calls.
     pub state: CallState,
     /// The operation of a call that waits or runs.
     pub operation: Arc<str>,
@@ -107,7 +107,7 @@ impl Ticket {
         self.id
     }
 
-    /// What the caller is called.
+    /// The name of the caller.
     pub fn name(&self) -> &str {
         &self.name
     }

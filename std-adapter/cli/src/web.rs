@@ -101,12 +101,12 @@ const WATCH: Duration = Duration::from_millis(200);
 /// How long runs have for their cleanup steps when the server stops.
 const CLEANUP: Duration = Duration::from_secs(30);
 
-/// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
+/// The sources from which the page may load: nothing from elsewhere, and no script or style in its markup.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// What goes with every answer.
+/// The headers of every answer.
 const HEADERS: [(HeaderName, HeaderValue); 7] = [
     (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -120,7 +120,7 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
     ),
 ];
 
-/// What is served, and to whom.
+/// The served target, and the access to it.
 #[must_use]
 pub struct Options {
     target: Option<Target>,
@@ -159,7 +159,7 @@ impl Options {
         Self { host, ..self }
     }
 
-    /// What the target [`sim`](Target::Sim) is, instead of a process.
+    /// Sets the extension of the target [`sim`](Target::Sim), instead of a process.
     pub fn sim(self, sim: InProcess) -> Self {
         Self { sim: Some(sim), ..self }
     }
@@ -206,7 +206,7 @@ impl Server {
         Ok(Self { listeners: address.bind()?, options })
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the server listens on.
     ///
     /// # Errors
     /// The system does not say.
@@ -270,7 +270,7 @@ impl Server {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Service {
     targets: Arc<Targets>,
     evals: Option<EvalServer>,
@@ -282,7 +282,7 @@ struct Service {
     stop: CancellationToken,
 }
 
-/// What a request's URL says.
+/// The parameters of a request's URL.
 #[derive(Debug, Default, Deserialize)]
 struct Said {
     token: Option<String>,
@@ -290,7 +290,7 @@ struct Said {
     limit: Option<usize>,
     /// A run's id.
     id: Option<String>,
-    /// What the client wants to be called.
+    /// The client's wished name.
     name: Option<String>,
     /// Whether the client is to be told of the other clients.
     clients: Option<String>,
@@ -488,7 +488,7 @@ async fn one_call(queue: &Queue, caller: &Client, params: &[u8]) -> Option<Vec<u
     }
 }
 
-/// What the client gets for a reply.
+/// The response for a reply.
 fn answer_in(reply: &[u8]) -> Option<Response> {
     let reply = Json::parse(reply).ok()?;
     let Some(error) = reply.get("error") else {

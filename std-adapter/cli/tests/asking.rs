@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
-/// What the programs below have in common. Each speaks one protocol only, and writes into the file `log` beside it that it was started and what it
+/// The common parts of the programs below. Each speaks one protocol only, and writes into the file `log` beside it that it was started and what it
 /// was called with.
 const COMMON: &str = r#"#!/usr/bin/env python3
 import json, os, sys
@@ -347,7 +347,7 @@ const TYPES: &[(&str, &str, &str)] = &[
     ("empty", r#""""#, ""),
 ];
 
-/// What a server answers to lines, until its input ends.
+/// The answers of a server to lines, until its input ends.
 fn exchange(words: &[&str], lines: &[Value]) -> Vec<Value> {
     let mut child = Command::new(RIGLINE).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -478,7 +478,9 @@ fn settings_and_context_of_a_gevals_host_reach_a_program_behind_a_bridge_and_a_s
 fn post(url: &str, path: &str, body: &str) -> (u16, Value) {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\n");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\n"
+    );
     let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
     std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -117,7 +117,7 @@ impl RelayError {
         }
     }
 
-    /// What a client is told of it.
+    /// The reason that a client is told.
     fn absence(&self) -> Absence {
         let (kind, code) = match self {
             Self::Client(ClientError::Host(HostError::Refused { error, .. })) => {
@@ -147,7 +147,7 @@ fn kind_of(error: &ClientError) -> (FailureKind, i32) {
     }
 }
 
-/// What the connection's thread is asked for.
+/// A job for the connection's thread.
 enum Job {
     Call {
         request: CallRequest,
@@ -183,7 +183,7 @@ struct Fault {
     message: String,
 }
 
-/// What the other end has, or had when it was last there.
+/// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
     schemas: Arc<Schemas>,
@@ -195,7 +195,7 @@ struct Known {
     is_open: bool,
 }
 
-/// What a relay has learnt about the other end, for [`Relay::watch`].
+/// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
     /// It is there, and this is its description.
@@ -226,7 +226,7 @@ struct Way {
     need: Need,
 }
 
-/// What a relay does beside passing calls on.
+/// The behaviour of a relay beside passing calls on.
 #[derive(Default)]
 struct Manner {
     /// Logs and progress go to the caller.
@@ -234,7 +234,7 @@ struct Manner {
     /// It reaches the other end when something is first asked for.
     is_lazy: bool,
     watch: Option<OnSeen>,
-    /// What the other end was when it was last there.
+    /// The other end as it was when it was last there.
     last: Option<Described>,
 }
 
@@ -1052,7 +1052,7 @@ async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, optio
     }
 }
 
-/// What a gevals host says about a call, for another end that is told of it.
+/// The context of a gevals call, for another end that is told of it.
 fn context_of(call: &Call<'_>) -> Option<Box<CallContext>> {
     let context = &call.context;
     let task = gevals::TaskContext::of(context);

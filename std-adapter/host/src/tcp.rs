@@ -141,7 +141,7 @@ impl Server {
         Self { origin: Some(origin), ..self }
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the server listens on.
     ///
     /// # Errors
     /// The system does not say.

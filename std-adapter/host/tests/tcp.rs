@@ -114,7 +114,7 @@ fn n_09_and_a_token() {
     stop();
 }
 
-/// What is written to a client reaches it through a buffer too.
+/// Output for a client reaches it through a buffer too.
 #[tokio::test]
 async fn g_16_buffered_writers_are_flushed() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};

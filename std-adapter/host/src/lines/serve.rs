@@ -214,11 +214,11 @@ struct Open {
 /// A line that is worked on while nothing else of its connection is received.
 struct Apart {
     working: Pin<Box<dyn Future<Output = Done> + Send>>,
-    /// What cancels a member of the batch that it is.
+    /// The cancelled members, if it is a batch.
     cancels: Option<Arc<Cancels>>,
 }
 
-/// What has come of such a line.
+/// The result of such a line.
 struct Done {
     session: Session,
     reply: Option<Vec<u8>>,
