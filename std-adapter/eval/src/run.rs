@@ -61,7 +61,7 @@ pub struct Progress {
     pub task: Option<usize>,
     /// The trial's number, from 1.
     pub trial: Option<u32>,
-    /// How it ended.
+    /// How the task ended.
     pub verdict: Option<Verdict>,
     /// How long it took.
     pub duration: Option<Duration>,
@@ -78,7 +78,7 @@ pub struct Outcome {
     pub state: RunState,
     /// How many tasks passed.
     pub summary: Summary,
-    /// Why it failed, or that it was cancelled.
+    /// Why the run failed, or that it was cancelled.
     pub error: Option<String>,
     /// How many tasks could not be judged.
     pub skipped: u32,
@@ -125,7 +125,7 @@ pub struct MetricResult {
 pub struct TaskRecord {
     /// The place of the task in the spec.
     pub task: usize,
-    /// How it ended: as its trials did.
+    /// How the task ended: as its trials did.
     pub verdict: Verdict,
     /// The trials of the task.
     pub trials: Vec<TrialRecord>,

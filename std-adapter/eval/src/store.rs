@@ -55,7 +55,7 @@ pub struct Stored {
 pub struct Ended {
     /// `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why it did not pass, or which failures its threshold allows.
+    /// Why the run did not pass, or which failures its threshold allows.
     pub reason: Option<String>,
 }
 

@@ -189,7 +189,7 @@ struct Known {
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
-    /// Why it is not there, if it is not.
+    /// Why the target is not there, if it is not.
     absence: Option<String>,
     /// Whether there is a session with it, or was one that was lost.
     is_open: bool,
@@ -198,9 +198,9 @@ struct Known {
 /// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// It is there, and this is its description.
+    /// The target is there, and this is its description.
     Present(Box<Described>),
-    /// It is not there, for this reason.
+    /// The target is not there, for this reason.
     Absent(String),
 }
 

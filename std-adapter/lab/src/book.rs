@@ -48,11 +48,11 @@ pub struct Ended {
 enum State {
     /// Nobody has the rig.
     Idle,
-    /// It is offered to the request.
+    /// The rig is offered to the request.
     Offered(String),
     /// A holder has the rig.
     Leased(String),
-    /// It is brought to its safe state and asked for its manifest.
+    /// The rig is brought to its safe state and asked for its manifest.
     Checked,
 }
 
@@ -74,7 +74,7 @@ pub struct Ask {
     pub count: usize,
     /// How long it waits at most; not at all if none.
     pub wait: Option<u64>,
-    /// When it first asked, which is its place: it may ask again after a crash of the agent.
+    /// When the holder first asked, which is its place: it may ask again after a crash of the agent.
     pub since: BootTime,
     /// The longest time of the lease.
     pub ttl: u64,
@@ -185,7 +185,7 @@ impl Fault {
 pub enum Asked {
     /// The lease that this request got before.
     Granted(Box<Lease>),
-    /// It waits, or has an offer.
+    /// The request waits, or has an offer.
     Waits,
 }
 
@@ -209,7 +209,7 @@ struct Held {
     lease: Lease,
     heard: BootTime,
     used: BootTime,
-    /// When it is looked whether its process lives, while it has no connection.
+    /// When the process of the lease is looked for, while it has no connection.
     looks: BootTime,
     conns: BTreeSet<u64>,
 }

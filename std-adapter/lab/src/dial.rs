@@ -41,7 +41,7 @@ pub struct RigDialer {
 
 enum State {
     Unknown,
-    /// It waits for its lease, also while nobody waits for the connection: so it keeps its place.
+    /// The connection waits for its lease, also while nobody waits for the connection: so it keeps its place.
     Asking(JoinHandle<Result<Held, Refusal>>),
     Held(Held),
 }

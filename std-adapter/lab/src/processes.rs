@@ -16,7 +16,7 @@ pub const LEASE: &str = "RIGLINE_LEASE";
 pub struct Process {
     /// The number of the process.
     pub pid: u32,
-    /// When it was started, in ticks since the start of the machine (proc(5), `starttime`).
+    /// When the process was started, in ticks since the start of the machine (proc(5), `starttime`).
     pub started: u64,
 }
 
