@@ -362,6 +362,7 @@ struct Shared {
     calm: Notify,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Default)]
 struct State {
     /// The entries of each client, whose turn comes next first.

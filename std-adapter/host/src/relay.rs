@@ -148,6 +148,7 @@ fn kind_of(error: &ClientError) -> (FailureKind, i32) {
 }
 
 /// A job for the connection's thread.
+#[derive(Debug)]
 enum Job {
     Call {
         request: CallRequest,
@@ -170,6 +171,7 @@ enum Job {
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
+#[derive(Debug)]
 struct Answer {
     outputs: Vec<(String, String)>,
     /// Blocks beside the outputs, with the text of the message among them.
@@ -177,6 +179,7 @@ struct Answer {
     end: Result<Option<String>, Fault>,
 }
 
+#[derive(Debug)]
 struct Fault {
     kind: FailureKind,
     code: Option<String>,
@@ -246,7 +249,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Ends the session and the connection, so that another program may have the target. The next call opens it again.
+    /// Ends the session and the connection once no call is under way, so that another program may have the target. The next call opens it again.
     pub async fn release(&self) {
         self.end(Job::Release).await;
     }
@@ -254,6 +257,16 @@ impl Remote {
     /// Ends the session as a loss does, so that the other end brings about its safe state.
     pub async fn abandon(&self) {
         self.end(Job::Abandon).await;
+    }
+
+    /// Opens the connection, and learns what the other end has.
+    ///
+    /// # Errors
+    /// It is not there, in words.
+    pub async fn find(&self) -> Result<(), String> {
+        let request = CallRequest { operation: FIND.to_owned(), args: "{}".to_owned(), ..CallRequest::default() };
+        let jobs = self.jobs.upgrade();
+        ask(jobs.as_ref(), request).await.end.map(drop).map_err(|fault| fault.message)
     }
 
     async fn end(&self, job: fn(oneshot::Sender<()>) -> Job) {
@@ -359,6 +372,9 @@ impl Relay {
     /// is not there, the relay has the operations of `last`, marked as absent; each call looks for it, and says why it was not found.
     /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
     ///
+    /// A rig of the lab, which others wait for, is not held while no call needs it: if `last` is known, it is not even asked; otherwise it is
+    /// given back once it has described itself. After a call it is kept until [`Remote::release`].
+    ///
     /// # Errors
     /// No thread can be started, or the target is a program that cannot be started.
     pub fn watch(
@@ -389,7 +405,14 @@ impl Relay {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // What can come later is waited for; a program is there or is not.
         let may_come = watch.is_some() && !matches!(way.target, Target::Exec(_) | Target::Replay(_) | Target::Sim);
-        let known = Arc::new(Mutex::new(Known::absent(last.as_ref(), String::new())));
+        // Nobody looks for a rig that is another's all the time: that would take it whenever it is free.
+        let is_rig = watch.is_some() && matches!(way.target, Target::Rig(_));
+        let is_known = is_rig && last.is_some();
+        let known = match &last {
+            Some(last) if is_rig => Known::present(last),
+            last => Known::absent(last.as_ref(), String::new()),
+        };
+        let known = Arc::new(Mutex::new(known));
         let shared = Arc::clone(&known);
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
@@ -399,11 +422,14 @@ impl Relay {
                     way,
                     known: shared,
                     watch,
-                    may_come,
+                    may_come: may_come && !is_rig,
                     is_lazy,
                     open: None,
                 };
-                let opened = if is_lazy { Ok(()) } else { end.reach().await };
+                let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
+                if is_rig {
+                    end.close().await;
+                }
                 let is_there = opened.is_ok() || may_come;
                 let _ = tell.send(opened.or_else(|error| if may_come { Ok(()) } else { Err(error) }));
                 if is_there {
@@ -797,7 +823,7 @@ impl Way {
         wait: Duration,
     ) -> Result<(Box<dyn Client>, Described), RelayError> {
         let has_config = config.is_some();
-        let options = Options { config, wait, ..self.options.clone() };
+        let options = Options { wait, config, ..self.options.clone() };
         let dialer = self.dialer.as_ref().map(|dial| dial(&options)).transpose().map_err(ClientError::from)?;
         let options = ClientOptions::new(options);
         let mut chosen = match dialer {
@@ -836,7 +862,7 @@ impl OtherEnd {
                 if self.watch.is_some() && !is_released {
                     tokio::time::sleep(LOOK).await;
                 } else {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             };
             let job = tokio::select! {
