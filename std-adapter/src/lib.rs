@@ -45,6 +45,9 @@
 pub mod amplifier;
 #[doc(hidden)]
 pub mod between;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod callers;
 #[doc(hidden)]
 pub mod clock;
 pub mod guide;

@@ -219,7 +219,8 @@ impl Rules {
     }
 
     /// An extension with the operations that are offered, whose calls are counted. `is_there` says whether it is known what it has.
-    /// With `is_direct`, nobody stands between it and its clients, who asks a person and keeps the calls.
+    /// With `is_direct`, nobody stands between it and its agents, who asks a person and keeps the calls. Between it and clients of other protocols
+    /// nobody stands anyway.
     pub(crate) fn over<E: Extension>(
         &self,
         extension: E,
@@ -233,8 +234,7 @@ impl Rules {
             }
             false => Selected::of_what_comes(extension, &self.selection),
         };
-        let calls = self.calls.clone().filter(|_| is_direct);
-        Ok(Limited::new(selected, Arc::clone(&self.policy), calls, is_direct))
+        Ok(Limited::new(selected, Arc::clone(&self.policy), self.calls.clone(), is_direct))
     }
 
     /// Ends the recording.

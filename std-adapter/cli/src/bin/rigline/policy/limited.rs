@@ -16,7 +16,7 @@ pub(crate) struct Limited<E> {
     inner: E,
     policy: Arc<Policy>,
     calls: Option<Arc<Calls>>,
-    /// Nobody is between the client and this, who could have asked a person.
+    /// Nobody is between an agent and this, who could have asked a person.
     is_direct: bool,
 }
 
@@ -85,8 +85,9 @@ impl<E: Extension> Extension for Limited<E> {
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let mut kept = Kept::begin(self.calls.clone(), &call);
-        if self.is_direct && self.policy.wants_confirmation(call.operation()) {
+        let is_direct = self.is_direct || !call.context.protocol().has_content();
+        let mut kept = Kept::begin(self.calls.clone().filter(|_| is_direct), &call);
+        if is_direct && self.policy.wants_confirmation(call.operation()) {
             let text =
                 format!("{} needs the confirmation of a person, and this server cannot ask for it", call.operation());
             kept.refused(&text);

@@ -43,14 +43,14 @@ mod library;
 mod rigs;
 #[cfg(not(target_os = "linux"))]
 mod rigs {
-    use rigline_host::relay::Handle;
+    use rigline_host::relay::Remote;
 
     /// There is no lab here.
     #[derive(Debug)]
     pub(crate) enum Rigs {}
 
     impl Rigs {
-        pub(crate) fn set_relay(&self, _: Handle) {
+        pub(crate) fn set_relay(&self, _: Remote) {
             match *self {}
         }
     }
@@ -130,13 +130,13 @@ pub(crate) struct Offer<'a> {
 /// How agents reach it.
 pub(crate) enum Way<'a> {
     Stdio { keep_outputs: bool, idle: Duration },
-    Http(&'a HttpArguments, &'a ListenAddress, &'static Protocol),
+    Http(&'a HttpArguments, &'a ListenAddress, Option<&'static Protocol>),
 }
 
 /// A way that is open.
 enum Opened<'a> {
     Stdio(Stdio),
-    Http(HttpServer, &'a HttpArguments, &'static Protocol),
+    Http(HttpServer, &'a HttpArguments, Option<&'static Protocol>),
 }
 
 impl Way<'_> {
@@ -147,8 +147,8 @@ impl Way<'_> {
                 Opened::Stdio(stdio.between(Arc::clone(gate) as Arc<dyn Between>))
             }
             Self::Http(http, address, protocol) => {
-                let server = http.bind(address, protocol, Some(Arc::clone(gate) as Arc<dyn Between>))?;
-                Opened::Http(server, http, protocol)
+                let server = http.bind(address, *protocol, Some(Arc::clone(gate) as Arc<dyn Between>))?;
+                Opened::Http(server, http, *protocol)
             }
         })
     }
@@ -294,7 +294,7 @@ impl Offer<'_> {
         let relay =
             Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
         if let Some(own) = own {
-            own.set_relay(relay.handle());
+            own.set_relay(relay.remote());
             if let Some(why) = relay.absence() {
                 connect::complain(format_args!("rigline: {why}; the tool `lease` waits for it"));
             }
