@@ -24,7 +24,7 @@ use crate::json::write::{Message, Writer};
 pub struct Failure {
     pub(crate) kind: FailureKind,
     pub(crate) detail: Detail,
-    /// What the path of a decoding error starts with.
+    /// The start of a decoding error's path.
     pub(crate) prefix: PathPrefix,
     pub(crate) code: Option<&'static str>,
 }
@@ -47,7 +47,7 @@ impl PathPrefix {
     }
 }
 
-/// What kind of failure it was.
+/// The kind of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -58,13 +58,13 @@ pub enum FailureKind {
     UnknownOperation,
     /// An argument is missing, of the wrong type or out of bounds: gevals -32602.
     BadArguments,
-    /// It could not be carried out: a device is gone, access was refused. gevals -32000.
+    /// The operation could not be carried out: a device is gone, access was refused. gevals -32000.
     Unreachable,
-    /// It did not end in time: gevals -32001.
+    /// The operation did not end in time: gevals -32001.
     Timeout,
     /// Something that it requires is not there: gevals -32002.
     RequirementNotMet,
-    /// It is not allowed: gevals -32000.
+    /// The operation is not allowed: gevals -32000.
     Forbidden,
     /// Something does not fit its buffer: gevals -32603.
     TooLarge,
@@ -73,7 +73,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// All kinds.
+    /// All kinds of failures.
     pub const ALL: [Self; 9] = [
         Self::Failed,
         Self::UnknownOperation,
@@ -86,7 +86,7 @@ impl FailureKind {
         Self::Internal,
     ];
 
-    /// Its name, in small letters with underlines: `bad_arguments`.
+    /// The name of the failure kind, in small letters with underlines: `bad_arguments`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -153,7 +153,7 @@ impl Failure {
         self.detail == Detail::Written
     }
 
-    /// What kind of failure it was.
+    /// The kind of the failure.
     pub const fn kind(&self) -> FailureKind {
         self.kind
     }

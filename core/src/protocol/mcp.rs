@@ -124,7 +124,7 @@ pub const CODE_NAME: &str = "rigline/code";
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What methods begin with, up to the slash.
+/// The beginnings of methods, up to the slash.
 const FAMILIES: [&[u8]; 12] = [
     b"tools",
     b"resources",
@@ -212,7 +212,7 @@ fn is_modern(received: &Received<'_>) -> bool {
     [META_VERSION, META_CAPABILITIES, META_CLIENT].into_iter().any(|slot| received.has(slot))
 }
 
-/// What may be answered while a call is out: all but what runs tools. A list of them is, if it needs no pages.
+/// Tells which requests are answered while a call is out: all except those that run tools. A list of them is, if it needs no pages.
 fn busy(received: &Received<'_>) -> Busy {
     if received.is(rpc::METHOD, "notifications/cancelled") && received.has(REQUEST_ID) {
         Busy::Cancel(received.span(REQUEST_ID))
@@ -231,7 +231,7 @@ fn token<'t>(received: &Received<'t>) -> Option<&'t [u8]> {
     (matches!(token, [b'"', ..]) || is_integer(token)).then_some(token)
 }
 
-/// What a text behind outputs begins with, which has the beginnings of all other results in it.
+/// The beginning of a text after outputs, which has the beginnings of all other results in it.
 static CONTENT: [u8; 36] = *b"},\"content\":[{\"type\":\"text\",\"text\":\"";
 /// A text without outputs: the list begins with it.
 static FIRST_TEXT: &[u8] = CONTENT.split_at(2).1;
@@ -380,7 +380,7 @@ fn timeout(received: &Received<'_>) -> Option<u64> {
     millis.checked_mul(1_000_000).filter(|nanos| *nanos > 0)
 }
 
-/// What a caller says of the task that a call is a part of: [`CONTEXT_NAME`].
+/// The caller's information about the task that a call is a part of: [`CONTEXT_NAME`].
 pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
     call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
 }
@@ -497,7 +497,7 @@ enum Detail {
     All,
     /// All but the schema of its outputs.
     Arguments,
-    /// Its name and what the protocol requires.
+    /// The name of a member, and the protocol's requirement.
     Name,
 }
 
@@ -625,7 +625,7 @@ fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'}');
 }
 
-/// What the answers to `initialize` and `server/discover` have in common.
+/// Writes the members that the answers to `initialize` and `server/discover` have in common.
 fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
     out.raw(b",\"instructions\":\"");
@@ -633,8 +633,8 @@ fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'"');
 }
 
-/// What an agent has to know before its first call. Each line has what it is true with: the tool of this name, if it names one; a
-/// safe state.
+/// The facts that an agent has to know before its first call. A line is written if there is a tool of its name, where it has one, and a
+/// safe state, where it needs one.
 static INSTRUCTIONS: [(&str, bool, &str); 8] = [
     ("identify", false, "Call identify first: it says what there is."),
     ("", false, "Use the names and units of the tools' schemas. Unknown names and arguments are refused."),
@@ -650,6 +650,7 @@ static INSTRUCTIONS: [(&str, bool, &str); 8] = [
     ("all_off", true, "Call all_off when you are done."),
 ];
 
+/// Writes the facts that an agent has to know before its first call: a line each.
 fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
     let description = ("", false, manifest.description);
     for (name, with_safe_state, text) in iter::once(&description).chain(&INSTRUCTIONS) {

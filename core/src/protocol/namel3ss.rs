@@ -94,7 +94,7 @@ fn wants_checks(received: &Received<'_>) -> bool {
     received.first(CAPABILITY_CONTEXT) == b'{'
 }
 
-/// What a namel3ss host says about a call.
+/// A namel3ss host's information about a call.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Invocation<'a> {
@@ -188,7 +188,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     Ok(Action::Call(call.timeout_nanos(timeout_nanos)))
 }
 
-/// What is required of a call that the extension does not keep to.
+/// A requirement of a call that the extension does not fulfil.
 enum Violation {
     /// A guarantee that it does not give.
     Guarantee(Guarantee),

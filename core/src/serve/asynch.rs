@@ -66,7 +66,7 @@ impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
 }
 
 impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
-    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -157,7 +157,7 @@ impl<E, S> fmt::Debug for Server<'_, '_, E, S> {
     }
 }
 
-/// What serving a connection needs, whatever its transport and its extension are. Only what must know them is generic: an image
+/// The parts for serving a connection, whatever its transport and its extension are. Only what must know them is generic: an image
 /// with two transports has one copy of all else.
 struct Driver<'a> {
     kind: Transport,
@@ -168,7 +168,7 @@ struct Driver<'a> {
     safety: Cell<SafeState>,
     /// The end of input ends a call of a session.
     ends_calls: bool,
-    /// What runs ends soon after the end of input.
+    /// The running call ends soon after the end of input.
     is_short_lived: Cell<bool>,
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
@@ -178,7 +178,7 @@ struct Driver<'a> {
     last: Cell<Option<usize>>,
 }
 
-/// What is known of the extension's state.
+/// Knowledge of the extension's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SafeState {
     Idle,
@@ -200,7 +200,7 @@ enum CallEnd {
 /// A future whose type is not known.
 type Dyn<'f, T> = Pin<&'f mut (dyn Future<Output = T> + 'f)>;
 
-/// What ends serving; none once it was ready.
+/// The future that ends serving; none once it was ready.
 struct Stop<'s>(Cell<Option<Dyn<'s, ()>>>);
 
 impl Stop<'_> {
@@ -340,7 +340,7 @@ impl<'d> Driver<'d> {
 /// How long a call of a session goes on after the end of input.
 const AFTER_INPUT: Duration = Duration::from_secs(4);
 
-/// What is to be done with the transport.
+/// The next action on the transport.
 enum Io<'i> {
     /// Read into this; if it is empty, wait to be interrupted.
     Read(&'i mut [u8]),
@@ -452,7 +452,7 @@ async fn exchange<R: Read, W: Write<Error = R::Error>>(
     }
 }
 
-/// What goes on while no handler runs.
+/// The work while no handler runs.
 struct BetweenCalls<'r, 'd, 'm> {
     driver: &'r Driver<'d>,
     engine: &'r mut Engine<'m>,
@@ -519,7 +519,7 @@ struct Guard<'g, 'd> {
     /// When the call is cut off, since the input has ended.
     last: Option<Instant>,
     ran: CallEnd,
-    /// What goes on alongside has ended: the connection is lost.
+    /// The work beside the call has ended: the connection is lost.
     lost: bool,
 }
 
@@ -601,7 +601,7 @@ impl Guard<'_, '_> {
 struct Heart<'c> {
     received: Option<Received<'c>>,
     write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When it beats; none if it was not asked for.
+    /// When the heartbeat beats; none if it was not asked for.
     next: Option<Instant>,
 }
 
@@ -640,7 +640,7 @@ impl Heart<'_> {
     }
 }
 
-/// What a call and what goes on alongside it know of each other.
+/// State that a call shares with the work beside it.
 #[derive(Default)]
 struct State {
     /// The call is over.
@@ -653,7 +653,7 @@ struct State {
     cancelled: Cell<bool>,
 }
 
-/// What goes on alongside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
+/// The work beside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
 /// out, or the connection is lost.
 struct Alongside<'r, 'd> {
     driver: &'r Driver<'d>,
@@ -806,7 +806,7 @@ impl<'m> Queue<'m> {
         self.filling.replace(Some(spare))
     }
 
-    /// What was sent is done with.
+    /// Takes back a buffer that was sent.
     fn put_back(&self, mut sent: Buffer<'m>) {
         sent.length = 0;
         self.spare.set(Some(sent));

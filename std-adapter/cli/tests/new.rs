@@ -71,7 +71,7 @@ fn n_06_its_evals_pass(project: &Path) {
 fn o_02_its_gevals_package_starts_without_arguments(project: &Path) {
     let eval = std::fs::read_to_string(project.join("hosts/gevals.yaml")).unwrap();
     assert!(eval.contains("package: ./power-meter-extension"), "{eval}");
-    let shim = ["gevals-shim", "target/debug/power-meter", "-o", "hosts/power-meter-extension"];
+    let shim = ["install", "gevals", "target/debug/power-meter", "-o", "hosts/power-meter-extension"];
     assert!(eval.contains(&format!("rigline {}", shim.join(" "))), "{eval}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
     assert!(command.args(shim).current_dir(project).status().unwrap().success());
@@ -237,7 +237,7 @@ const CHIPS: &[(&str, &str)] = &[
     ("nrf52840", "thumbv7em-none-eabi"),
 ];
 
-/// What `.ci/boards.sh` links is what is written, with the project's extension in the place of its own.
+/// `.ci/boards.sh` links the file that is written, with the project's extension in the place of its own.
 #[test]
 fn the_firmware_of_each_chip_is_the_one_that_the_gate_links() {
     let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware-example/boards");

@@ -266,7 +266,7 @@ entrypoints:
     entry: "tools.rig:run"
 "#;
 
-/// What `n3 packs verify` of 0.1.0a15 writes for it.
+/// The file that `n3 packs verify` of 0.1.0a15 writes for it.
 const VERIFICATION: &str = r#"{"pack_id":"acme.rig","version":"1.0","digest":"sha256:c376a9d0c44691454266b5cec96da8a66570bc64bfe19fcfeb31250c5eb2d2d9","verified":true,"key_id":"k","verified_at":"never"}"#;
 
 /// A pack's code runs only if the pack is verified, as it is now, and enabled.
@@ -641,7 +641,7 @@ while read -r line; do
 done
 "#;
 
-/// What a command says: its exit code, standard output and standard error.
+/// The result of a command: its exit code, standard output and standard error.
 fn rigline(arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = Command::new(RIGLINE)
         .args(arguments)
@@ -749,7 +749,7 @@ fn n_13_addresses_with_the_path_of_a_call_and_servers_of_another_protocol() {
     }
 }
 
-/// What passes a relay: codes and details, time limits and what comes after them, an end and a new start, events.
+/// Parts of a call that pass a relay: codes and details, time limits and what comes after them, an end and a new start, events.
 #[test]
 fn what_a_relay_passes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -836,7 +836,7 @@ fn descriptors_of_devices() {
     assert_ne!(rigline(&["descriptor", "sim", "--protocol", "namel3ss"], "").0, 0);
 }
 
-/// What `call` and `describe` end with, by protocol.
+/// The exit codes of `call` and `describe`, by protocol.
 #[test]
 fn calls_and_their_exit_codes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the desktop has of a protocol: an entry of the registry ([`protocols`](crate::protocols)).
+//! The desktop's parts of a protocol: an entry of the registry ([`protocols`](crate::protocols)).
 //!
 //! The shared machinery (hosts, HTTP, checks, the relay, the command) knows no protocol by name. It gets one of these values.
 
@@ -19,7 +19,7 @@ pub struct Protocol {
     pub lines: Option<&'static rigline::protocol::Protocol>,
     /// Whether all of standard input is one request, on however many lines.
     pub is_single_document: bool,
-    /// What it carries beside an operation's name, its arguments and its result.
+    /// The parts that it carries beside an operation's name, its arguments and its result.
     pub carries: &'static [Part],
     /// The request that begins a session with settings of the extension's own, as a line without its end.
     pub configuration: Option<fn(&str) -> String>,
@@ -33,7 +33,7 @@ pub struct Protocol {
     pub has_proxy: bool,
     /// How its lines are described to people.
     pub reading: Option<&'static Reading>,
-    /// How it is spoken over HTTP.
+    /// How the protocol is spoken over HTTP.
     pub http: Option<&'static rigline_std::http::Routes>,
     /// The conformance cases.
     pub check: Option<&'static crate::check::Suite>,
@@ -62,7 +62,7 @@ impl Protocol {
         }
     }
 
-    /// Whether it carries this.
+    /// Tells whether the protocol carries a part.
     pub fn carries(&self, part: Part) -> bool {
         self.carries.contains(&part)
     }

@@ -105,7 +105,7 @@ impl RelayError {
     }
 }
 
-/// What the connection's thread is asked for.
+/// A job for the connection's thread.
 enum Job {
     Call {
         request: CallRequest,
@@ -131,22 +131,22 @@ struct Fault {
     message: String,
 }
 
-/// What the other end has, or had when it was last there.
+/// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
-    /// Why it is not there, if it is not.
+    /// Why the target is not there, if it is not.
     absence: Option<String>,
 }
 
-/// What a relay has learnt about the other end, for [`Relay::watch`].
+/// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// It is there, and this is its description.
+    /// The target is there, and this is its description.
     Present(Box<Described>),
-    /// It is not there, for this reason.
+    /// The target is not there, for this reason.
     Absent(String),
 }
 

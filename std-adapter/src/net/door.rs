@@ -26,19 +26,19 @@ pub struct Door {
     shares: Arc<Shares>,
 }
 
-/// What becomes of a connection that has come.
+/// The treatment of a connection that has come.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Arrival {
-    /// It may ask, and has a place.
+    /// The client may ask, and has a place.
     Admitted(Place),
-    /// It may ask, and waits for a place.
+    /// The client may ask, and waits for a place.
     Waits(Waiting),
     /// Its user may not ask. This is why.
     Refused(String, Told),
     /// There is no place for it. This is why.
     Full(String, Told),
-    /// It is closed without a word: too many others are being told why they were turned away.
+    /// The connection is closed without an answer: too many others are being told why they were turned away.
     Dropped,
 }
 
@@ -64,7 +64,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit);
 
-/// Whose connections count together.
+/// A client whose connections count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Client {
     /// A user of this machine.
@@ -108,7 +108,7 @@ impl Door {
         }
     }
 
-    /// Who may ask.
+    /// Access.
     pub fn access(&self) -> &Access {
         &self.access
     }
@@ -118,7 +118,7 @@ impl Door {
         self.limit
     }
 
-    /// What becomes of a connection, which waits if `may_wait`.
+    /// Decides on a connection, which waits if `may_wait`.
     pub fn arrive(&self, stream: &Stream, may_wait: bool) -> Arrival {
         let turn_away = |why: fn(String, Told) -> Arrival, text: String| match self.told.clone().try_acquire_owned() {
             Ok(told) => why(text, Told(told)),

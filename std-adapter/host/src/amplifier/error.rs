@@ -16,7 +16,7 @@ use crate::process::last_words;
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
-/// What a module says when it fails.
+/// The error of a module.
 ///
 /// ```
 /// let error = rigline_host::amplifier::ModuleError::parse(br#"{"code":"timeout","message":"too slow","x":1}"#)?;
@@ -81,7 +81,7 @@ pub enum CallError {
         /// The end of the program's standard error.
         stderr: String,
     },
-    /// It came after the limit. Only the module's own timeout error counts then.
+    /// The answer came after the limit. Only the module's own timeout error counts then.
     #[error("the answer came after {took:.3?}, beyond the time limit of {limit:?}")]
     Late {
         /// From the request to the answer.
@@ -110,12 +110,12 @@ pub enum CallError {
         /// The limit.
         limit: usize,
     },
-    /// It is not of the form that it should be.
+    /// The answer is not of the form that it should be.
     #[error("a bad answer: {reason}: {text}")]
     Bad {
-        /// What is wrong.
+        /// The fault.
         reason: String,
-        /// Its beginning.
+        /// The beginning of the line.
         text: String,
     },
     /// The arguments are not a JSON object.

@@ -96,7 +96,7 @@ pub(super) enum Request<'a> {
 struct Owed {
     form: Form,
     id: Option<u32>,
-    /// Its line, to know it by if it comes back.
+    /// The line of the request, to know it by if it comes back.
     line: String,
 }
 
@@ -160,7 +160,7 @@ struct Open {
     /// Nothing that was asked before this connection can be answered on it any more.
     is_settled: bool,
     ends: LineEnds,
-    /// What has been read of a line.
+    /// The part of a line that was read.
     line: Vec<u8>,
     /// How much of that was there before the request was sent.
     old: usize,

@@ -49,12 +49,12 @@ pub struct Decoder {
 #[derive(Debug, Clone, Copy)]
 struct Line {
     number: u32,
-    /// Where it begins in the stream.
+    /// Where the line begins in the stream.
     start: u64,
     /// How many of its bytes have come, and its first ones.
     length: usize,
     first: [u8; 3],
-    /// Where it begins in the bytes that are fed; nothing if it began before them.
+    /// Where the line begins in the bytes that are fed; nothing if it began before them.
     place: Option<usize>,
 }
 
@@ -88,7 +88,7 @@ impl Decoder {
         self.records.len() / FIELDS
     }
 
-    /// What came of the last call, [`FIELDS`] words each.
+    /// The results of the last call, [`FIELDS`] words each.
     pub fn records(&self) -> &[u32] {
         &self.records
     }
@@ -285,7 +285,7 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// What is wrong with a line. The numbers are part of the interface to JavaScript.
+/// The fault of a line. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FaultKind {
@@ -340,7 +340,7 @@ impl FaultKind {
         all.find(|kind| *kind as u32 == number)
     }
 
-    /// Its name.
+    /// The name of the fault kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too-long",
