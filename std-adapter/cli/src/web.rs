@@ -3,7 +3,8 @@
 //! | path | what it is |
 //! |---|---|
 //! | `GET /` and files beside it | the page, which is embedded in the program |
-//! | `GET /api/info` | `{"version","target","evals"}` |
+//! | `GET /api/info` | `{"version","target","evals","lab"}` |
+//! | `GET /api/lab` | of a rig of the lab: who has it, for how long still, and who waits, each with whether it is this server |
 //! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
 //! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
 //! | `GET /api/run?id=ID` | one run: its `trials` with their outputs, its `logs`, and the members of `/api/runs` |
@@ -22,8 +23,8 @@
 //! and no address in the network.
 //!
 //! # A session
-//! Sessions are those of the [`proxy`](rigline_host::proxy), with its limits: calls take turns, and a browser that is gone without `shutdown` has
-//! its call cancelled and the outputs made safe. The server closes a connection with one of these codes:
+//! Sessions are those of any server of lines, with its limits ([`tcp`](rigline_host::tcp)): calls take turns, and a browser that is gone without
+//! `shutdown` has its call cancelled and, if no other session is open, the outputs made safe. The server closes a connection with one of these codes:
 //!
 //! | code | why |
 //! |---|---|
@@ -40,6 +41,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +54,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use rigline::json::Json;
 use rigline::json::check::check;
+use rigline::serve::Transport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -68,16 +72,15 @@ use rigline_eval::server::Server as EvalServer;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host as host;
+use rigline_host::lines::{self, End};
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
-use rigline_host::proxy::{End, Transport};
 use rigline_host::target::Target;
 use rigline_std::http::Front;
 use rigline_std::http::guard::{Guard, bearer};
 use rigline_std::net::{ListenAddress, Listeners, Token};
-use rigline_std::queue::Client;
+use rigline_std::queue::{Asker, Client, Line, Origin as _, Queue, Received};
 
-mod call;
 mod clients;
 mod page;
 mod socket;
@@ -95,6 +98,8 @@ const BODY_LIMIT: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The time that clients have to read their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
+/// How often a call over HTTP looks for its client.
+const WATCH: Duration = Duration::from_millis(200);
 /// How long runs have for their cleanup steps when the server stops.
 const CLEANUP: Duration = Duration::from_secs(30);
 
@@ -124,9 +129,13 @@ pub struct Options {
     host: host::Options,
     sim: Option<InProcess>,
     evals: Option<Evals>,
+    lab: Option<Lab>,
     token: Token,
     guard: Guard,
 }
+
+/// Tells who has the rigs that the target means, and who waits for them.
+pub type Lab = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync>;
 
 struct Evals {
     root: Root,
@@ -143,7 +152,8 @@ impl fmt::Debug for Options {
 impl Options {
     /// For clients that send this token: they choose among the serial ports that are plugged in.
     pub fn new(token: Token) -> Self {
-        Self { target: None, host: host::Options::default(), sim: None, evals: None, token, guard: Guard::default() }
+        let (host, guard) = (host::Options::default(), Guard::default());
+        Self { target: None, host, sim: None, evals: None, lab: None, token, guard }
     }
 
     /// This target only.
@@ -166,6 +176,11 @@ impl Options {
     /// several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }
+    }
+
+    /// The target is a rig of the lab: `lab` tells pages who has it.
+    pub fn lab(self, lab: Lab) -> Self {
+        Self { lab: Some(lab), ..self }
     }
 
     /// Programs of other users of this machine are answered too, if they have the token.
@@ -227,7 +242,7 @@ impl Server {
     /// # Errors
     /// The listeners cannot be used in this runtime.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Options { target, host, sim, evals, token, guard } = self.options;
+        let Options { target, host, sim, evals, lab, token, guard } = self.options;
         let listeners = Listeners::new(self.listeners)?;
         let front = Front { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
         let of_evals = target.as_ref().map(ToString::to_string);
@@ -244,6 +259,7 @@ impl Server {
             targets,
             evals,
             runs,
+            lab,
             token,
             guard,
             places: Arc::new(Semaphore::new(CLIENTS)),
@@ -272,6 +288,7 @@ struct Service {
     targets: Arc<Targets>,
     evals: Option<EvalServer>,
     runs: Option<Runs>,
+    lab: Option<Lab>,
     token: Token,
     guard: Guard,
     /// For clients over WebSockets.
@@ -300,6 +317,7 @@ type Asked = Result<Query<Said>, QueryRejection>;
 fn router(service: &Arc<Service>) -> Router {
     Router::new()
         .route("/api/info", get(info))
+        .route("/api/lab", get(lab))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
         .route("/api/run", get(run))
@@ -345,8 +363,19 @@ async fn info(State(service): State<Arc<Service>>) -> Response {
         "version": env!("CARGO_PKG_VERSION"),
         "target": service.targets.fixed().map(ToString::to_string),
         "evals": service.evals.is_some(),
+        "lab": service.lab.is_some(),
     });
     json_response(StatusCode::OK, &info)
+}
+
+async fn lab(State(service): State<Arc<Service>>) -> Response {
+    let Some(lab) = service.lab.clone() else {
+        return refuse(StatusCode::NOT_FOUND, "the target of this server is no rig of the lab");
+    };
+    match lab().await {
+        Ok(told) => json_response(StatusCode::OK, &told),
+        Err(why) => refuse(StatusCode::BAD_GATEWAY, &why),
+    }
 }
 
 async fn ports(State(service): State<Arc<Service>>) -> Response {
@@ -395,17 +424,19 @@ async fn off(State(service): State<Arc<Service>>, said: Query<Said>) -> Response
         Ok(lease) => lease,
         Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
     };
-    let proxy = lease.proxy();
     let name = name_of(said.name.as_deref(), "another client");
     // It goes on when its client is gone.
     let made = tokio::spawn(async move {
-        let made = proxy.make_safe(&name).await;
+        let place = lease.place.clone();
+        place.queue.halt(&format!("the call was cancelled: {name} switched everything off")).await;
+        place.remote.abandon().await;
+        let made = place.remote.reach(&|_| {}).await;
         lease.end().await;
         made
     });
     match made.await {
         Ok(Ok(())) => json_response(StatusCode::OK, &json!({ "ended": true, "error": null })),
-        Ok(Err(error)) => json_response(StatusCode::OK, &json!({ "ended": true, "error": error })),
+        Ok(Err(absence)) => json_response(StatusCode::OK, &json!({ "ended": true, "error": absence.message })),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be ended"),
     }
 }
@@ -430,16 +461,72 @@ async fn call(
     }
     // Line ends occur only between tokens.
     params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    let Ok(_place) = service.places.clone().try_acquire_owned() else {
+    let Ok(place) = service.places.clone().try_acquire_owned() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
     };
-    match service.targets.lease(said.target.as_deref()).await {
-        Ok(lease) => {
-            let name = name_of(said.name.as_deref(), "a program over HTTP");
-            call::call(lease, &name, &params, &client, &service.stop).await
-        }
-        Err(why) => refuse(StatusCode::NOT_FOUND, &why),
+    let lease = match service.targets.lease(said.target.as_deref()).await {
+        Ok(lease) => lease,
+        Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
+    };
+    let caller = Client::of_caller(lease.enter(&name_of(said.name.as_deref(), "a program over HTTP")));
+    let stop = service.stop.clone();
+    // What was begun ends in good order when its client is gone.
+    let called = tokio::spawn(async move {
+        let gone = async {
+            while !client.is_gone() {
+                tokio::time::sleep(WATCH).await;
+            }
+        };
+        let reply = tokio::select! {
+            reply = one_call(&lease.place.queue, &caller, &params) => reply,
+            () = gone => None,
+            () = stop.cancelled() => {
+                let text = "the server stops, and the call was cancelled";
+                return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": text, "code": null }));
+            }
+        };
+        drop((caller, place));
+        lease.end().await;
+        reply.as_deref().and_then(answer_in).unwrap_or_else(|| {
+            json_response(StatusCode::BAD_GATEWAY, &json!({ "error": "the extension has ended", "code": null }))
+        })
+    });
+    called.await.unwrap_or_else(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, "the call has failed"))
+}
+
+/// Runs a call, in no session: outputs stay as they are. It is cancelled when this is dropped. Returns the reply, as a gevals host gets it.
+async fn one_call(queue: &Queue, caller: &Client, params: &[u8]) -> Option<Vec<u8>> {
+    let line = [b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":", params, b"}"].concat();
+    let mut session = queue.new_session()?;
+    if let Err(reply) = queue.reach(&mut session, &line, &|_| {}).await {
+        return Some(reply);
     }
+    let asker = Asker { client: caller, session: None, cancels: true, wants_logs: false, identity: None };
+    match queue.receive_in(&mut session, line, &asker, true) {
+        Ok(Received::Reply(reply)) => Some(reply),
+        Ok(Received::Waits(mut incoming)) => loop {
+            match incoming.line().await? {
+                Line::Reply(reply) => return Some(reply),
+                Line::Notification(_) => {}
+            }
+        },
+        _ => None,
+    }
+}
+
+/// The response for a reply.
+fn answer_in(reply: &[u8]) -> Option<Response> {
+    let reply = Json::parse(reply).ok()?;
+    let Some(error) = reply.get("error") else {
+        return Some(json_text(StatusCode::OK, reply.get("result")?.as_str().to_owned()));
+    };
+    let error: Value = serde_json::from_slice(error.as_bytes()).unwrap_or_default();
+    let status = match error["code"].as_i64() {
+        Some(-32_602..=-32_600) => StatusCode::BAD_REQUEST,
+        Some(-32_001) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Some(json_response(status, &json!({ "error": error["message"], "code": error["code"] })))
 }
 
 fn too_many() -> String {
@@ -493,16 +580,15 @@ impl Service {
             Ok(lease) => lease,
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
         };
-        let proxy = lease.proxy();
-        let ticket = Arc::new(proxy.enter(&name_of(said.name.as_deref(), "another page")));
+        let ticket = lease.enter(&name_of(said.name.as_deref(), "another page"));
         let told = said.clients.as_deref().is_some_and(|wanted| wanted == "1");
-        let told = told.then(|| Told::new(ticket.id(), proxy.callers()));
+        let told = told.then(|| Told::new(ticket.id(), lease.place.callers.subscribe()));
         let joins_lines = said.lines.as_deref().is_some_and(|wanted| wanted == "many");
         let wants = Wants { told, joins_lines };
-        let origin = Some(ticket);
+        let (queue, client) = (Arc::clone(&lease.place.queue), Client::of_caller(ticket));
         socket::carry(socket, wants, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
             let lost = lost.cancelled_owned();
-            let end = proxy.serve_as(origin, reader, writer, Transport::Stream, lost).await;
+            let end = lines::serve(&queue, client, reader, writer, Transport::Stream, lost).await;
             (end == End::Refused)
                 .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })

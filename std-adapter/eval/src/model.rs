@@ -258,6 +258,9 @@ pub struct Trial {
     pub trial: u32,
     /// How often it was tried.
     pub attempts: u32,
+    /// The rig that it ran on, in a run that has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// How the trial ended.
     pub status: String,
     /// The verdict.
@@ -789,6 +792,7 @@ impl Trial {
             attempts: record.attempts,
             status: record.verdict.as_str().to_owned(),
             verdict: record.class().name().to_owned(),
+            shard: record.shard.clone(),
             earlier: record.earlier.iter().map(Attempt::of).collect(),
             error: record.error.clone(),
             output: record.output.clone(),

@@ -32,6 +32,8 @@ pub struct TrialRecord {
     pub cause: Cause,
     /// The results of the earlier attempts.
     pub earlier: Vec<EarlierAttempt>,
+    /// The target that it was sent to, in a run that has several.
+    pub shard: Option<String>,
 }
 
 /// An attempt at a trial that was tried again.

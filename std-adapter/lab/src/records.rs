@@ -76,6 +76,9 @@ pub struct Health {
     /// The description that the rig gives of itself.
     #[serde(default)]
     pub manifest: Option<String>,
+    /// Which board it is, by its serial number or its place, if it is at a port whose name may be given to another board.
+    #[serde(default)]
+    pub board: Option<String>,
     /// Why the rig is in quarantine, if it is.
     #[serde(default)]
     pub reason: Option<String>,
