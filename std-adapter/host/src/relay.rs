@@ -432,8 +432,7 @@ impl Relay {
                     may_come: may_come && !is_rig,
                     is_lazy,
                     open: None,
-                    is_left: false,
-                    is_touched: false,
+                    traces: Traces::default(),
                 };
                 let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
                 if is_rig {
@@ -867,6 +866,12 @@ struct OtherEnd {
     /// How long it is waited for.
     wait: Duration,
     open: Option<Box<dyn Client>>,
+    traces: Traces,
+}
+
+/// The traces that calls have left at the other end.
+#[derive(Debug, Default)]
+struct Traces {
     /// A call that nobody waits for any more goes on there.
     is_left: bool,
     /// Something may be on there.
@@ -926,10 +931,10 @@ impl OtherEnd {
                 }
                 // A call that was cut off was cancelled there, with its safe state.
                 Some(Job::Settle(done)) => {
-                    if self.is_left {
+                    if self.traces.is_left {
                         self.abandon().await;
                     }
-                    self.is_touched = false;
+                    self.traces.is_touched = false;
                     let _ = done.send(());
                 }
             }
@@ -1020,7 +1025,7 @@ impl OtherEnd {
     /// Ends the session as a loss does.
     async fn abandon(&mut self) {
         self.forget();
-        (self.is_left, self.is_touched) = (false, false);
+        self.traces = Traces::default();
         if let Some(upstream) = self.open.take() {
             upstream.abandon().await;
         }
@@ -1035,7 +1040,7 @@ impl OtherEnd {
             self.open = None;
         }
         let only_reads = lock(&self.known).only_reads(&request.operation);
-        self.is_touched |= !only_reads;
+        self.traces.is_touched |= !only_reads;
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
@@ -1043,16 +1048,16 @@ impl OtherEnd {
         };
         match (told, &mut self.open) {
             (Some(told), _) => {
-                self.is_left = false;
+                self.traces.is_left = false;
                 let _ = answer.send(told);
             }
             // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
             // next one is given up too, it does not come to its end.
             (None, Some(upstream)) => {
-                let is_safe = !self.is_touched || !lock(&self.known).manifest.has_safe_state;
-                let may_stay = only_reads && !self.is_left && !(is_safe && upstream.cancels_calls());
-                self.is_left = may_stay && upstream.leave();
-                if !self.is_left {
+                let is_safe = !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state;
+                let may_stay = only_reads && !self.traces.is_left && !(is_safe && upstream.cancels_calls());
+                self.traces.is_left = may_stay && upstream.leave();
+                if !self.traces.is_left {
                     upstream.cancel().await;
                 }
             }

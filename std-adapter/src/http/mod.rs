@@ -451,7 +451,7 @@ impl Server {
         let memory = Arc::new(Semaphore::new(options.memory >> 10));
         let services = options.routes.iter().map(|routes| {
             let (queue, options, memory) = (Arc::clone(&queue), Arc::clone(&options), Arc::clone(&memory));
-            Arc::new(Service { routes, memory, queue, options })
+            Arc::new(Service { options, routes, queue, memory })
         });
         let services: Vec<Arc<Service>> = services.collect();
         let front = Front {

@@ -35,6 +35,9 @@ pub(crate) type Tell = Box<dyn Fn(u64, &str) + Send + Sync>;
 /// Gets a tool's text and its structured content, or why it failed.
 pub(crate) type ToolDone = Box<dyn FnOnce(Result<(String, Value), String>) + Send>;
 
+/// Ends a tool that runs.
+pub(crate) type CallOff = Box<dyn FnOnce() + Send>;
+
 /// Tools beside the target's, which may take their time.
 pub(crate) trait OwnTools: std::fmt::Debug + Send + Sync {
     /// The tools, for a list.
@@ -70,7 +73,7 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     /// Own tools that run, by the numbers of their peers and the ids of their calls as JSON, and what calls them off.
-    running: HashMap<(u64, String), (Peer, Box<dyn FnOnce() + Send>)>,
+    running: HashMap<(u64, String), (Peer, CallOff)>,
     /// By session, or by what they say of themselves.
     clients: HashMap<String, Client>,
     /// How often a client was heard of.
