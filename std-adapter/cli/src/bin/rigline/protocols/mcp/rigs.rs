@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rigline_host::relay::Handle;
+use rigline_host::relay::Remote;
 use rigline_lab::book::Refusal;
 use rigline_lab::client::{self, Connection, Place};
 use rigline_lab::dial;
@@ -27,7 +27,7 @@ const LONGEST: u64 = 24 * 60 * 60;
 pub(crate) struct Rigs {
     place: Place,
     selector: String,
-    relay: OnceLock<Handle>,
+    relay: OnceLock<Remote>,
     runtime: Runtime,
     held: Mutex<Option<Shards>>,
 }
@@ -49,7 +49,7 @@ impl Rigs {
     }
 
     /// The relay whose connection the lease is for.
-    pub(crate) fn set_relay(&self, relay: Handle) {
+    pub(crate) fn set_relay(&self, relay: Remote) {
         let _ = self.relay.set(relay);
     }
 
@@ -147,7 +147,7 @@ fn why(trouble: client::Trouble) -> String {
     Refusal::from(trouble).why
 }
 
-/// What agents need to know of a rig.
+/// Facts about a rig for agents.
 fn of_rig(rig: &Value, own: Option<&str>) -> Value {
     let mut told = json!({ "name": rig["name"], "state": rig["state"], "tags": rig["tags"] });
     if let Some(lease) = rig.get("lease").filter(|lease| !lease.is_null()) {
