@@ -116,7 +116,8 @@ async fn end_processes(lease: &Lease) -> Result<(), Fault> {
         let _ = keeper.ended(Duration::from_secs(1)).await;
     }
     // The keeper may have been killed, and its command not.
-    match processes::end(|| processes::of_lease(&lease.id, lease.holder.uid), GRACE).await.first() {
+    let (id, uid) = (lease.id.clone(), lease.holder.uid);
+    match processes::end(move || processes::of_lease(&id, uid), GRACE).await.first() {
         None => Ok(()),
         Some(process) => Err(Fault::Bad(format!("process {} of the last lease cannot be ended", process.pid))),
     }
