@@ -15,6 +15,7 @@ use std::time::Duration;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
 use rigline::manifest::Kind as ModuleKind;
+use rigline::protocol::{CODE_NAME, KIND_NAME};
 use serde_json::Value;
 
 use crate::files;
@@ -295,8 +296,26 @@ pub struct CallFailure {
     pub custom_code: Option<String>,
     /// What went wrong.
     pub message: String,
-    /// Whether the reply is not a valid one, so that the outcome of the operation is not known.
-    pub is_invalid: bool,
+}
+
+/// What a server of rigline's own says of a failure where its protocol has no word for it.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) kind: Option<FailureKind>,
+    pub(crate) own_code: Option<String>,
+}
+
+impl Beside {
+    /// Reads the members [`KIND_NAME`] and [`CODE_NAME`] of an object, if there is one.
+    pub(crate) fn read(object: Option<Json<'_>>) -> Self {
+        let text = |name| Some(object?.get(name)?.text()?.to_string());
+        Self { kind: text(KIND_NAME).as_deref().and_then(kind_named), own_code: text(CODE_NAME) }
+    }
+}
+
+/// The kind of failure of that name.
+pub(crate) fn kind_named(name: &str) -> Option<FailureKind> {
+    FailureKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 impl fmt::Display for CallFailure {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use rigline::FailureKind;
 use rigline::json::Json;
+use rigline::protocol::amplifier;
 use serde_json::{Value, json};
 
 use super::{CallError, EventLog, Host, HttpError, ModuleError};
 use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
-    Record,
+    Record, kind_named,
 };
 use crate::host::wire::Connect;
 use crate::host::{Manifest, NO_LIMIT};
@@ -110,20 +111,11 @@ impl Client for AmplifierClient {
 }
 
 fn failure(error: ModuleError) -> CallOutcome {
-    let kind = match error.code.as_str() {
-        "timeout" => FailureKind::Timeout,
-        "oom" => FailureKind::TooLarge,
-        "unreachable" => FailureKind::Unreachable,
-        "bad_request" => FailureKind::BadArguments,
-        "forbidden" => FailureKind::Forbidden,
-        "unsupported_op" => FailureKind::UnknownOperation,
-        // `internal` is the module's own failure or the operation's. Callers can use the second.
-        _ => FailureKind::Failed,
-    };
+    let said = error.kind.as_deref().and_then(kind_named);
+    let kind = said.or_else(|| amplifier::failure_kind(&error.code)).unwrap_or(FailureKind::Failed);
     let custom_code = (!error.is_reserved()).then(|| error.code.clone());
     let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
-    let failure =
-        CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message, is_invalid: false };
+    let failure = CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message };
     CallOutcome { outputs, is_message_output: true, failure: Some(failure), ..CallOutcome::default() }
 }
 

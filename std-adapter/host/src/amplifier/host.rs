@@ -248,6 +248,7 @@ impl Host {
                 .into(),
                 message: error.to_string(),
                 details: None,
+                kind: None,
             }),
         };
         let data = |name: &str| Some([(name.to_owned(), Value::from(op))].into_iter().collect());
@@ -323,5 +324,5 @@ fn failure(error: Json<'_>) -> ModuleError {
         false => member("message").unwrap_or_else(|| plain(error)),
     };
     let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());
-    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details }
+    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details, kind: None }
 }

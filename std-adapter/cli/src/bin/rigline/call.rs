@@ -204,11 +204,12 @@ impl Arguments {
     async fn prepare(&self, chosen: &mut Chosen) -> Result<(String, String), Failure> {
         self.can_expect(chosen.protocol)?;
         if !chosen.protocol.has_manifest {
+            PeerArguments::check_carried(&self.connection, chosen, self.timeout.is_some())?;
             // The program that calls knows what the operation takes.
             return Ok((self.operation.clone(), self.arguments(&Schema::any())?));
         }
         let described = chosen.client.describe(None, self.connection.start_timeout).await?;
-        PeerArguments::check_carried(&self.connection, chosen)?;
+        PeerArguments::check_carried(&self.connection, chosen, self.timeout.is_some())?;
         let Description::Manifest(described) = described else {
             return Err(Failure::usage(format!("{} does not list its operations", self.connection.target)));
         };
@@ -218,7 +219,8 @@ impl Arguments {
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let name = operation_named(&self.operation, &names).map_err(Failure::usage)?;
+        let name = operation_named(&self.operation, &names)
+            .map_err(|text| Failure::usage(text).of_call(FailureKind::UnknownOperation))?;
         let schema =
             manifest.operation(name).map_or_else(Schema::any, |operation| Schema::read(&operation.params_text));
         Ok((name.to_owned(), self.arguments(&schema)?))
@@ -250,7 +252,10 @@ impl Arguments {
             is_quiet: self.connection.quiet,
             help: out::command_line(&words) + &self.peer.option(),
         };
-        given.arguments(schema)
+        given.arguments(schema).map_err(|failure| match failure.code {
+            connect::USAGE => failure.of_call(FailureKind::BadArguments),
+            _ => failure,
+        })
     }
 }
 
@@ -283,10 +288,10 @@ impl Evidence {
 fn exit_code(failure: Option<&CallFailure>) -> u8 {
     match failure {
         None => connect::SUCCESS,
-        Some(failure) if failure.is_invalid => connect::NO_ANSWER,
         Some(failure) => match failure.kind {
             FailureKind::UnknownOperation | FailureKind::BadArguments => connect::USAGE,
             FailureKind::Timeout => connect::TIMED_OUT,
+            FailureKind::NoAnswer => connect::NO_ANSWER,
             _ => connect::FAILED,
         },
     }
@@ -297,21 +302,32 @@ fn as_json(answer: &CallOutcome) -> String {
     let failure = answer.failure.as_ref();
     let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
     let error = failure.map(|failure| failure.message.as_str());
-    let code = failure.and_then(|failure| failure.code.clone());
-    to_json(failure.is_none(), message, error, code, &answer.outputs_and_blocks())
+    to_json(&[
+        ("success", failure.is_none().into()),
+        ("message", message.into()),
+        ("error", error.into()),
+        ("code", failure.and_then(|failure| failure.code.clone()).into()),
+        ("kind", failure.map(|failure| failure.kind.name()).into()),
+        ("own_code", failure.and_then(|failure| failure.custom_code.as_deref()).into()),
+    ], &answer.outputs_and_blocks())
 }
 
 /// The same shape for a call without an answer.
 fn as_json_of_failure(failure: &Failure) -> String {
-    to_json(false, None, Some(&failure.text), None, "{}")
+    to_json(&[
+        ("success", false.into()),
+        ("message", Value::Null),
+        ("error", failure.text.as_str().into()),
+        ("code", Value::Null),
+        ("kind", failure.kind.map(FailureKind::name).into()),
+        ("own_code", Value::Null),
+    ], "{}")
 }
 
 /// Outputs keep their digits, which a number of `serde_json` may not.
-fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Option<Value>, outputs: &str) -> String {
-    let (message, error, code) = (Value::from(message), Value::from(error), code.unwrap_or_default());
-    let text = format!(
-        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code},\"outputs\":{outputs}}}"
-    );
+fn to_json(members: &[(&str, Value)], outputs: &str) -> String {
+    let members: String = members.iter().map(|(name, value)| format!("\"{name}\":{value},")).collect();
+    let text = format!("{{{members}\"outputs\":{outputs}}}");
     Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
 }
 

@@ -28,6 +28,7 @@ use super::progress::Show;
 use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
 use crate::connect::{self, Failure};
+use crate::credentials::Credentials;
 use crate::exit;
 use crate::files::is_stdout;
 use crate::jsonrpc::store;
@@ -83,6 +84,8 @@ pub(super) struct Run {
     /// Say something about the run in every report, such as operator=Ada or station=3; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     meta: Vec<(String, String)>,
+    #[command(flatten)]
+    credentials: Credentials,
     #[command(flatten)]
     record: RecordArguments,
     /// Show debug logs too
@@ -248,8 +251,16 @@ impl Run {
 
     fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<(Runs, Store), Failure> {
         let store = store(self.runs.clone())?;
-        let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
+        let hosts = Hosts { wait: self.wait, recorder, credentials: self.credentials()?, ..Hosts::default() };
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
+    }
+
+    /// What the targets are sent over HTTP. Without `--target`, the evals name them.
+    fn credentials(&self) -> Result<rigline_host::Credentials, Failure> {
+        match &self.target {
+            Some(target) => self.credentials.read(&target.parse().map_err(Failure::usage)?),
+            None => self.credentials.read_for_any(),
+        }
     }
 
     /// The mistakes of each eval that its target's description shows, before one of several is run. A single eval finds them itself.
@@ -257,7 +268,8 @@ impl Run {
         let [_, _, ..] = evals else { return Vec::new() };
         // It waits for no board, and leaves nothing in a recording.
         let Ok(store) = store(self.runs.clone()) else { return Vec::new() };
-        let runs = Runs::with_connect(store, None, Arc::new(Hosts::default()));
+        let hosts = Hosts { credentials: self.credentials().unwrap_or_default(), ..Hosts::default() };
+        let runs = Runs::with_connect(store, None, Arc::new(hosts));
         let requests: Vec<Request> = evals.iter().map(|wanted| self.request(wanted)).collect();
         runs.mistakes(&requests).await
     }
