@@ -101,7 +101,7 @@ fn each_kind_has_its_code_and_what_the_code_does_not_say_stands_beside_it() {
             assert_eq!(error["code"], if has_code { json!(CODE) } else { row["amplifier"].clone() }, "{reply}");
             assert_eq!((&error["message"], &error[KIND_NAME]), (&json!("why"), &beside("amplifier", is_said)), "{reply}");
 
-            let reply = answer(kind, has_code, NAMEL3SS, &[json!({"tool": "fail", "payload": {}})]);
+            let reply = answer(kind, has_code, NAMEL3SS, &[json!({"protocol_version": 1, "tool": "fail", "payload": {}})]);
             let error = &reply["error"];
             assert_eq!(error["type"], if has_code { json!(CODE) } else { row["namel3ss"].clone() }, "{reply}");
             assert_eq!((&error["message"], &error[KIND_NAME]), (&json!("why"), &beside("namel3ss", is_said)), "{reply}");

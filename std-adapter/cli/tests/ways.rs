@@ -171,7 +171,7 @@ impl Row {
     /// The outputs: names, and JSON texts as they are in the table.
     fn members(&self) -> Vec<(String, String)> {
         let outputs = self.outputs.as_ref().map(|outputs| Json::parse(outputs.get().as_bytes()).unwrap());
-        let members = outputs.into_iter().flat_map(Json::members);
+        let members = outputs.iter().flat_map(|outputs| outputs.members());
         members.map(|(name, value)| (name.to_string(), compact(value.as_str()))).collect()
     }
 
