@@ -6,7 +6,9 @@ mod common;
 
 use common::{FakeClock, Pipe};
 use rigline::engine::{Engine, Memory};
-use rigline::protocol::{AMPLIFIER, CODE_NAME, GEVALS, KIND_NAME, MCP, NAMEL3SS, Protocol, amplifier, gevals, namel3ss};
+use rigline::protocol::{
+    AMPLIFIER, CODE_NAME, GEVALS, KIND_NAME, MCP, NAMEL3SS, Protocol, amplifier, gevals, namel3ss,
+};
 use rigline::serve::blocking::Server;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::{Value, json};
@@ -99,19 +101,33 @@ fn each_kind_has_its_code_and_what_the_code_does_not_say_stands_beside_it() {
             let reply = answer(kind, has_code, AMPLIFIER, &[json!({"op": "fail", "args": {}})]);
             let error = &reply["error"];
             assert_eq!(error["code"], if has_code { json!(CODE) } else { row["amplifier"].clone() }, "{reply}");
-            assert_eq!((&error["message"], &error[KIND_NAME]), (&json!("why"), &beside("amplifier", is_said)), "{reply}");
+            assert_eq!(
+                (&error["message"], &error[KIND_NAME]),
+                (&json!("why"), &beside("amplifier", is_said)),
+                "{reply}"
+            );
 
-            let reply = answer(kind, has_code, NAMEL3SS, &[json!({"protocol_version": 1, "tool": "fail", "payload": {}})]);
+            let reply =
+                answer(kind, has_code, NAMEL3SS, &[json!({"protocol_version": 1, "tool": "fail", "payload": {}})]);
             let error = &reply["error"];
             assert_eq!(error["type"], if has_code { json!(CODE) } else { row["namel3ss"].clone() }, "{reply}");
-            assert_eq!((&error["message"], &error[KIND_NAME]), (&json!("why"), &beside("namel3ss", is_said)), "{reply}");
+            assert_eq!(
+                (&error["message"], &error[KIND_NAME]),
+                (&json!("why"), &beside("namel3ss", is_said)),
+                "{reply}"
+            );
 
             let begin = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
-            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "fail", "arguments": {}}});
+            let call =
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "fail", "arguments": {}}});
             let reply = answer(kind, has_code, MCP, &[begin, call]);
             let result = &reply["result"];
             assert_eq!(result["isError"], true, "{reply}");
-            assert_eq!((&result["_meta"][KIND_NAME], &result["_meta"][CODE_NAME]), (&json!(kind.name()), &own), "{reply}");
+            assert_eq!(
+                (&result["_meta"][KIND_NAME], &result["_meta"][CODE_NAME]),
+                (&json!(kind.name()), &own),
+                "{reply}"
+            );
         }
     }
 }

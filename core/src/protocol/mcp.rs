@@ -41,9 +41,7 @@ use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::phrases::{
-    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, write_fault,
-};
+use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, write_fault};
 use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
 use crate::schema::Schema;

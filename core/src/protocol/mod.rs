@@ -93,8 +93,8 @@ pub use namel3ss::NAMEL3SS;
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
 pub use crate::json::check::{Member, Members, SLOTS, Span};
 pub use crate::phrases::{
-    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two,
-    write_fault,
+    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, Outputs, Phrases, Progress,
+    close_two, write_fault,
 };
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 

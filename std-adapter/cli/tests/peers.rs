@@ -482,7 +482,7 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args}}}}}"#);
         let out = bridge("gevals", &line);
         assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
-        assert_eq!(post(args).0, 1, "{args}");
+        assert_eq!(post(args).0, 2, "{args}");
         let mut stream = std::net::TcpStream::connect(tcp.url.trim_start_matches("tcp:")).unwrap();
         writeln!(stream, "{line}").unwrap();
         let mut reply = String::new();

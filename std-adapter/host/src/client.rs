@@ -47,6 +47,11 @@ pub trait Client: Send {
         &[]
     }
 
+    /// What does not get through over the connection that there is, though the protocol carries it.
+    fn carries_less(&self) -> &'static [Part] {
+        &[]
+    }
+
     /// Why the record of the call that the caller asked for is not whole, if it is not.
     fn record_fault(&mut self) -> Option<String> {
         None
@@ -136,11 +141,13 @@ pub enum Part {
     FailureKinds,
     /// Failure codes of an operation's own.
     OwnCodes,
+    /// That a call that runs is given up.
+    Cancel,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Context,
         Self::Env,
@@ -151,6 +158,7 @@ impl Part {
         Self::Logs,
         Self::FailureKinds,
         Self::OwnCodes,
+        Self::Cancel,
     ];
 
     /// The words for it.
@@ -166,6 +174,7 @@ impl Part {
             Self::Logs => "logs",
             Self::FailureKinds => "kinds of failures",
             Self::OwnCodes => "codes of an operation's own",
+            Self::Cancel => "that a call is given up",
         }
     }
 }
@@ -321,9 +330,9 @@ pub(crate) fn kind_named(name: &str) -> Option<FailureKind> {
 impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.code {
-            // A number is part of the message already.
             Some(Value::String(code)) => write!(f, "{code}: {}", self.message),
-            _ => f.write_str(&self.message),
+            Some(code) => write!(f, "{} ({code})", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }

@@ -777,7 +777,7 @@ async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described
 
 /// The target does not answer.
 fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
-    fault(if is_timeout { FailureKind::Timeout } else { FailureKind::Unreachable }, error.to_string())
+    fault(if is_timeout { FailureKind::Timeout } else { FailureKind::NoAnswer }, error.to_string())
 }
 
 fn fault(kind: FailureKind, message: String) -> Answer {

@@ -8,13 +8,13 @@ use rigline::json::Json;
 use rigline::protocol::amplifier;
 use serde_json::{Value, json};
 
-use super::{CallError, EventLog, Host, HttpError, ModuleError};
+use super::{CallError, EventLog, Host, HttpError, ModuleError, Place};
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
-    Record, kind_named,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
+    Pending, Record, kind_named,
 };
 use crate::host::wire::Connect;
-use crate::host::{Manifest, NO_LIMIT};
+use crate::host::{Connection, Manifest, NO_LIMIT};
 use crate::target::Target;
 
 struct AmplifierClient {
@@ -26,13 +26,21 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
     Box::pin(async move { client(Host::new(target, &options.host)?, &options) })
 }
 
-/// A client over what `dialer` opens, which leads to `target`.
+/// A client over what `dialer` opens, which leads to `target`; with a connection that is open, if all that was asked on it has been answered.
 pub(crate) fn client_of(
     dialer: Box<dyn Connect>,
     target: &Target,
     options: &ClientOptions,
+    open: Option<Connection>,
 ) -> Result<Box<dyn Client>, ClientError> {
-    client(Host::over(dialer, target, &options.host), options)
+    let host = Host::over(dialer, target, &options.host);
+    client(
+        match open {
+            Some(connection) => host.on(connection),
+            None => host,
+        },
+        options,
+    )
 }
 
 fn client(mut host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
@@ -92,6 +100,14 @@ impl Client for AmplifierClient {
                 Err(error) => Ok(failure(error)),
             }
         })
+    }
+
+    fn carries_less(&self) -> &'static [Part] {
+        match self.host.place() {
+            // A server finishes what it has begun.
+            Place::Http { .. } => &[Part::Cancel],
+            Place::Lines(_) => &[],
+        }
     }
 
     fn record_fault(&mut self) -> Option<String> {

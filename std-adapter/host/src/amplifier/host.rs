@@ -105,6 +105,14 @@ impl Host {
         Self { is_device, ..Self::at(Place::Lines(Lines::new(dialer).with_options(options))) }
     }
 
+    /// The same, with a connection to it that is open. All that was asked on it has been answered.
+    pub(crate) fn on(self, connection: rigline_host::Connection) -> Self {
+        match self.place {
+            Place::Lines(lines) => Self { place: Place::Lines(lines.on(connection)), ..self },
+            Place::Http { .. } => self,
+        }
+    }
+
     /// A host of the module at a place.
     pub fn at(place: Place) -> Self {
         Self {

@@ -8,8 +8,8 @@ use rigline::{FailureKind, Phase};
 use serde_json::{Map, Value, json};
 
 use crate::client::{
-    Beside, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description, OptionValues,
-    Pending,
+    Beside, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description,
+    OptionValues, Pending,
 };
 use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
 use crate::target::Target;
@@ -153,7 +153,12 @@ fn unclean(end: &Shutdown) -> String {
 }
 
 fn answer(result: CallResult) -> CallOutcome {
-    let failure = result.failure().map(|message| {
+    let failure = result.failure().map(|text| {
+        // The code is a member of its own.
+        let message = match &result.outcome {
+            Outcome::Refused(refused) if !refused.message.is_empty() => refused.message.clone(),
+            _ => text,
+        };
         let Beside { kind, own_code: custom_code } =
             Beside::read(Json::parse(result.raw.as_bytes()).ok().and_then(|raw| raw.get("data")));
         let (kind, code) = match &result.outcome {

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::{
-    Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
-    Pending,
+    Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description,
+    Part, Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
@@ -491,7 +491,8 @@ fn is_same(one: &str, other: &str) -> bool {
 
 fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
-    let by_code = code.as_ref().and_then(Value::as_i64).and_then(|code| gevals::failure_kind(i32::try_from(code).ok()?));
+    let by_code =
+        code.as_ref().and_then(Value::as_i64).and_then(|code| gevals::failure_kind(i32::try_from(code).ok()?));
     let kind = match by_code {
         // Tools, Error Handling: the code is that of wrong parameters.
         Some(FailureKind::BadArguments) if message_of(error).starts_with("Unknown tool") => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Host, HttpError, Project, RunError, Runner, ToolCall, ToolError};
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Part, Pending,
     Record, kind_named,
 };
 use crate::http_client::Credentials;
@@ -122,6 +122,11 @@ impl Client for Namel3ssClient {
                 Err(error) => failure(error, called.stderr),
             })
         })
+    }
+
+    fn carries_less(&self) -> &'static [Part] {
+        // A service finishes what it has begun.
+        if self.host.is_service() { &[Part::Cancel] } else { &[] }
     }
 
     fn record_fault(&mut self) -> Option<String> {

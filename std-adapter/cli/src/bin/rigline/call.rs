@@ -219,8 +219,7 @@ impl Arguments {
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let name = operation_named(&self.operation, &names)
-            .map_err(|text| Failure::usage(text).of_call(FailureKind::UnknownOperation))?;
+        let name = operation_named(&self.operation, &names).map_err(Failure::usage)?;
         let schema =
             manifest.operation(name).map_or_else(Schema::any, |operation| Schema::read(&operation.params_text));
         Ok((name.to_owned(), self.arguments(&schema)?))
@@ -252,10 +251,7 @@ impl Arguments {
             is_quiet: self.connection.quiet,
             help: out::command_line(&words) + &self.peer.option(),
         };
-        given.arguments(schema).map_err(|failure| match failure.code {
-            connect::USAGE => failure.of_call(FailureKind::BadArguments),
-            _ => failure,
-        })
+        given.arguments(schema)
     }
 }
 
@@ -297,37 +293,39 @@ fn exit_code(failure: Option<&CallFailure>) -> u8 {
     }
 }
 
-/// An answer as JSON, in one shape for every protocol.
+/// An answer as JSON, in one shape for every protocol. An operation's own code is a further member where the protocol's code is another.
 fn as_json(answer: &CallOutcome) -> String {
     let failure = answer.failure.as_ref();
     let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
-    let error = failure.map(|failure| failure.message.as_str());
-    to_json(&[
-        ("success", failure.is_none().into()),
-        ("message", message.into()),
-        ("error", error.into()),
-        ("code", failure.and_then(|failure| failure.code.clone()).into()),
-        ("kind", failure.map(|failure| failure.kind.name()).into()),
-        ("own_code", failure.and_then(|failure| failure.custom_code.as_deref()).into()),
-    ], &answer.outputs_and_blocks())
+    // A number is told with the text, and a word is a member of its own only.
+    let error = failure.map(|failure| match &failure.code {
+        Some(Value::Number(_)) => failure.to_string(),
+        _ => failure.message.clone(),
+    });
+    let code = failure.and_then(|failure| failure.code.clone()).unwrap_or_default();
+    let own_code = failure.and_then(|failure| failure.custom_code.as_deref()).filter(|own| code != **own);
+    to_json(failure.is_none(), message, error.as_deref(), &code, own_code, &answer.outputs_and_blocks())
 }
 
 /// The same shape for a call without an answer.
 fn as_json_of_failure(failure: &Failure) -> String {
-    to_json(&[
-        ("success", false.into()),
-        ("message", Value::Null),
-        ("error", failure.text.as_str().into()),
-        ("code", Value::Null),
-        ("kind", failure.kind.map(FailureKind::name).into()),
-        ("own_code", Value::Null),
-    ], "{}")
+    to_json(false, None, Some(&failure.text), &Value::Null, None, "{}")
 }
 
 /// Outputs keep their digits, which a number of `serde_json` may not.
-fn to_json(members: &[(&str, Value)], outputs: &str) -> String {
-    let members: String = members.iter().map(|(name, value)| format!("\"{name}\":{value},")).collect();
-    let text = format!("{{{members}\"outputs\":{outputs}}}");
+fn to_json(
+    success: bool,
+    message: Option<&str>,
+    error: Option<&str>,
+    code: &Value,
+    own_code: Option<&str>,
+    outputs: &str,
+) -> String {
+    let (message, error) = (Value::from(message), Value::from(error));
+    let own_code = own_code.map(|own| format!(",\"own_code\":{}", Value::from(own))).unwrap_or_default();
+    let text = format!(
+        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code}{own_code},\"outputs\":{outputs}}}"
+    );
     Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
 }
 

@@ -116,7 +116,7 @@ pub(crate) async fn interrupted() -> Failure {
         143 => "terminated",
         _ => "interrupted",
     };
-    Failure::new(code, text)
+    Failure { code, text: text.to_owned() }
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {

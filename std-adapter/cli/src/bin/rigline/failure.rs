@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use rigline::FailureKind;
 use rigline_host::HostError;
 use rigline_host::client::{Cause, ClientError};
 
@@ -18,35 +17,19 @@ const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigli
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) text: String,
-    /// The kind of failure that a call's own answer would have had, if it is known.
-    pub(crate) kind: Option<FailureKind>,
 }
 
 impl Failure {
-    pub(crate) fn new(code: u8, text: impl Display) -> Self {
-        let kind = match code {
-            NO_ANSWER => Some(FailureKind::NoAnswer),
-            TIMED_OUT => Some(FailureKind::Timeout),
-            _ => None,
-        };
-        Self { code, text: text.to_string(), kind }
-    }
-
     pub(crate) fn usage(text: impl Display) -> Self {
-        Self::new(USAGE, text)
+        Self { code: USAGE, text: text.to_string() }
     }
 
     pub(crate) fn failed(text: impl Display) -> Self {
-        Self::new(FAILED, text)
+        Self { code: FAILED, text: text.to_string() }
     }
 
     pub(crate) fn no_answer(text: impl Display) -> Self {
-        Self::new(NO_ANSWER, text)
-    }
-
-    /// The failure of a call that was not made, since the other end would refuse it.
-    pub(crate) fn of_call(self, kind: FailureKind) -> Self {
-        Self { kind: Some(kind), ..self }
+        Self { code: NO_ANSWER, text: text.to_string() }
     }
 
     /// Prints it, and returns the exit code.
@@ -64,7 +47,7 @@ impl Failure {
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };
-        Self::new(code, format!("{error}{advice}"))
+        Self { code, text: format!("{error}{advice}") }
     }
 }
 
@@ -78,6 +61,6 @@ impl From<ClientError> for Failure {
             ClientError::Other { cause: Cause::Bridge(code), .. } => *code,
             _ => NO_ANSWER,
         };
-        Self::new(code, error)
+        Self { code, text: error.to_string() }
     }
 }

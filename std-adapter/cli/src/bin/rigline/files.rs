@@ -98,5 +98,5 @@ fn is_stream(path: &Path) -> bool {
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     let is_output =
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge);
-    Failure::new(if is_output { FAILED } else { USAGE }, format!("{}: {error}", path.display()))
+    Failure { code: if is_output { FAILED } else { USAGE }, text: format!("{}: {error}", path.display()) }
 }

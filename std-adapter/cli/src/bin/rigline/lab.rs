@@ -180,7 +180,7 @@ mod linux {
     }
 
     pub(crate) fn failure(refusal: Refusal) -> Failure {
-        Failure::new(refusal.code, refusal.why)
+        Failure { code: refusal.code, text: refusal.why }
     }
 
     impl Arguments {
