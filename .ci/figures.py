@@ -10,12 +10,13 @@
     figures.py update boards TABLE
     figures.py update bench BENCH [TIMES]   TIMES has further rows for the second table, as the other benches print them
     figures.py update plot FOLDER
-    figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into README.md
-    figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT into README.md
+    figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into tests/bench/README.md
+    figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT there
+    figures.py update summary           makes README.md's tables anew from those of tests/bench/README.md
     figures.py self-test                changes each count by 3 %, in both directions, and expects a failure that names it
 
 Counts (instructions, cycles, bytes, allocations) repeat; one that is more than 2 % off, up or down, fails. Times are written and
-never compared. The table of README.md is made from that of tests/bench/README.md, and must be equal to it.
+never compared. The tables of README.md are made from those of tests/bench/README.md, and must be equal to them.
 """
 import csv
 import pathlib
@@ -88,13 +89,15 @@ def growth_counts(text):
 
 
 def summary(tables):
-    """README.md's table: the comparisons alone."""
-    lines = ["| | theirs | rigline | ratio |", "|---|---:|---:|---:|"]
+    """README.md's tables: the comparisons with other libraries, and those with the least that the work can cost."""
+    faster = ["| beside another library | theirs | rigline | times as fast |", "|---|---:|---:|---:|"]
+    dearer = ["| beside the least possible | the least | rigline | times the least |", "|---|---:|---:|---:|"]
     for row in map(cells, tables.splitlines()):
         if len(row) == 6 and row[1] != "theirs" and not row[1].startswith("---"):
             grouped = lambda text: re.sub(r"\d{4,}", lambda digits: f"{int(digits[0]):,}", text)
-            lines.append(f"| {row[0]} | {grouped(row[1])} | {grouped(row[2].split(': ')[-1])} | {row[3]} |")
-    return "\n".join(lines) + "\n"
+            table = dearer if ", beside " in row[0] else faster
+            table.append(f"| {row[0]} | {grouped(row[1])} | {grouped(row[2].split(': ')[-1])} | {row[3]} |")
+    return "\n".join([*faster, "", *dearer]) + "\n"
 
 
 def cycles(table):
@@ -145,7 +148,7 @@ def check(what, file):
     elif what == "bench":
         tables = region(BENCH)[1]
         failed = compare(bench_counts(tables), bench_counts(read(file)), BENCH)
-        failed += is_equal(summary(tables), region(README, ": bench")[1], f"the table of {README} is not that of {BENCH}")
+        failed += is_equal(summary(tables), region(README, ": bench")[1], f"the tables of {README} are not those of {BENCH}")
     elif what == "growth":
         failed = compare(growth_counts(read(GROWTH)), growth_counts(read(file)), GROWTH)
     elif what == "plot":
@@ -181,14 +184,14 @@ def update(what, file, *more):
         rows = [line for line in read(file).splitlines() if line.startswith("|") and len(cells(line)) == 4]
         if len(rows) < 4:
             sys.exit(f"{file} has no table of tests/mcp/bench.py")
-        write(README, ": mcp", "".join(f"{row}\n" for row in rows))
+        write(BENCH, ": mcp", "".join(f"{row}\n" for row in rows))
     elif what == "load":
         ratio = re.search(r"median ([\d.]+), from ([\d.]+) to ([\d.]+); errors: (\d+)", read(file))
         if not ratio:
             sys.exit(f"{file} has no result of tests/load/run.sh")
         median, least, most, errors = ratio.groups()
         text = f"The last run gave a median of {median} times the twin's requests per second, from {least} to {most}, and {errors} errors.\n"
-        write(README, ": load", text)
+        write(BENCH, ": load", text)
     else:
         sys.exit(__doc__)
 
@@ -222,6 +225,8 @@ def main(arguments):
     match arguments:
         case ["check", what, file]:
             check(what, file)
+        case ["update", "summary"]:
+            write(README, ": bench", summary(region(BENCH)[1]))
         case ["update", what, file, *more]:
             update(what, file, *more)
         case ["self-test"]:

@@ -49,7 +49,7 @@ OWN = {
     "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs", "choose.rs"],
     "eval": ["foreign.rs"],
     "lab": [],
-    "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs"],
+    "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs", "bin/rigline/protocols/install.rs", "bin/rigline/protocols/spelling.rs"],
 }
 ALSO = {("eval", "waza"): [""], ("cli", "waza"): ["bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
 CRATES = {"core": "core/src", "std": "std-adapter/src", "host": "std-adapter/host/src", "eval": "std-adapter/eval/src", "lab": "std-adapter/lab/src", "cli": "std-adapter/cli/src"}

@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Runs what the README tells a reader to run: each line that starts with `$ ` in its ```console blocks, in order, each block in
-# one shell. With --first, only the first of them, and how long it took. A line of output that follows must appear in what the command prints, but for `…`, which means anything.
+# Runs what the README and the guide tell a reader to run: each line that starts with `$ ` in a ```console block, in order. A line of
+# output that follows must appear in what the command prints; in it, `…` stands for anything.
+#   readme.sh [FILE…]   the commands of these files [default: README.md and all chapters of the guide]
+#   readme.sh --first   only the first command of README.md, and how long it took
+# A chapter's `rigline` is the command of this checkout. What needs a board is in a ```sh block, which is not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python3 - "${1:-}" <<'PYTHON'
-import re, subprocess, sys, time
+exec python3 - "$@" <<'PYTHON'
+import glob, os, re, subprocess, sys, time
 
-first = sys.argv[1] == "--first"
-file = "README.md" if first else sys.argv[1] or "README.md"
-blocks = re.findall(r"^```console\n(.*?)^```", open(file, encoding="utf-8").read(), re.S | re.M)
+first = sys.argv[1:] == ["--first"]
+guide = sorted(set(glob.glob("std-adapter/src/guide/*.md") + glob.glob("std-adapter/*/src/guide/*.md")))
+files = ["README.md"] if first else sys.argv[1:] or ["README.md", *guide]
+if any(file != "README.md" for file in files):
+    subprocess.run(["cargo", "build", "--quiet", "--bin", "rigline"], check=True)
+    os.environ["PATH"] = os.path.abspath(os.environ.get("CARGO_TARGET_DIR", "target") + "/debug") + ":" + os.environ["PATH"]
+blocks = [block for file in files for block in re.findall(r"^```console\n(.*?)^```", open(file, encoding="utf-8").read(), re.S | re.M)]
 failed = 0
 for block in blocks:
-    command, expected = "", []
     steps = []
     for line in block.splitlines():
         if line.startswith("$ "):

@@ -1,4 +1,4 @@
-//! What a handler gets and returns: the call with its arguments and its context, a configuration, the outcome.
+//! The types that a handler gets and returns: the call with its arguments and its context, a configuration, the outcome.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What the adapter supplies to the core: the time, and a destination for logs that the protocol cannot send.
+//! The parts that an adapter supplies to the core: the time, and a destination for logs that the protocol cannot send.
 
 use core::future::Future;
 use core::pin::Pin;

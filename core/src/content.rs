@@ -13,34 +13,34 @@ pub enum Content<'c> {
     Text(&'c str),
     /// An image.
     Image {
-        /// Its media type, such as `image/png`.
+        /// The media type of the image, such as `image/png`.
         mime_type: &'c str,
-        /// Its bytes.
+        /// The bytes of the image.
         data: &'c [u8],
     },
     /// A sound.
     Audio {
-        /// Its media type, such as `audio/wav`.
+        /// The media type of the sound, such as `audio/wav`.
         mime_type: &'c str,
-        /// Its bytes.
+        /// The bytes of the sound.
         data: &'c [u8],
     },
     /// A resource that is text.
     TextResource {
-        /// Its URI.
+        /// The URI of the resource.
         uri: &'c str,
-        /// Its media type, such as `text/plain`.
+        /// The media type of the resource, such as `text/plain`.
         mime_type: &'c str,
         /// The text.
         text: &'c str,
     },
     /// A resource that is bytes.
     BlobResource {
-        /// Its URI.
+        /// The URI of the resource.
         uri: &'c str,
-        /// Its media type.
+        /// The media type of the resource.
         mime_type: &'c str,
-        /// Its bytes.
+        /// The bytes of the resource.
         data: &'c [u8],
     },
     /// A block as another server has written it: an object with its `type`. It goes on as it is.

@@ -125,7 +125,7 @@ impl Protocol {
         Self { numeric_strings: true, ..self }
     }
 
-    /// What its peers have switched on does not outlive them: when a connection ends in which an operation ran that is not
+    /// Outputs that a peer has switched on do not outlive it: when a connection ends in which an operation ran that is not
     /// [read-only](crate::manifest::Effects::read_only), the safe state is brought about, with or without a session. A peer whose
     /// outputs were switched off while it was there hears it in its next reply, as the output `outputs_switched_off`.
     #[must_use]
@@ -148,7 +148,7 @@ impl Protocol {
         self.phrases.content.is_some()
     }
 
-    /// Its name.
+    /// The name of the protocol.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -194,7 +194,7 @@ impl defmt::Format for Protocol {
     }
 }
 
-/// What a protocol may need to know in addition to the message.
+/// Facts beside the message that a protocol may need.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Facts<'f> {
@@ -209,7 +209,7 @@ pub struct Facts<'f> {
     pub is_ahead: bool,
 }
 
-/// What a request asks for.
+/// A request's wish.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
     /// To run an operation.
@@ -296,10 +296,10 @@ impl From<CallAction> for Action {
 #[repr(C, packed(4))]
 pub(crate) struct Nanos(pub(crate) u64);
 
-/// What becomes of a message that comes while a call is out.
+/// The treatment of a message that comes while a call is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
-    /// It waits its turn.
+    /// The message waits its turn.
     Wait,
     /// The message is answered at once. Reading it must return [`Action::Answer`], [`Action::Ignore`] or a refusal; any
     /// other action waits.

@@ -53,7 +53,7 @@ pub struct Engine<'m> {
     framer: Framer<'m>,
     /// The message that is worked on, or was last.
     exchange: Exchange,
-    /// What comes in next is checked as it comes.
+    /// Checks input as it comes.
     scanner: LineScanner,
 }
 
@@ -278,13 +278,13 @@ impl<'m> Engine<'m> {
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
-    /// What was given out was not completed.
+    /// Ends work that was given out and not completed.
     #[cold]
     fn give_up(&mut self) {
         self.complete(&Err(Failure::CANCELLED));
     }
 
-    /// What [`Next::Run`] announced, as parts of the memory.
+    /// The work that [`Next::Run`] announced, as parts of the memory.
     // In line, its parts need not be written to be read again.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn run(&mut self) -> Option<Run<'_>> {

@@ -1,4 +1,4 @@
-//! Events as Amplifier has them: PROTOCOLS.md §3, Event Schema v1.
+//! Amplifier's events: §3 of its protocol text, Event Schema v1.
 
 use core::fmt;
 
@@ -90,12 +90,12 @@ impl<'a> Event<'a> {
         self.0.get("ts").and_then(|value| value.number()).unwrap_or(Digits::ZERO)
     }
 
-    /// What happened, such as `session:start`.
+    /// The name of the event, such as `session:start`.
     pub fn event(&self) -> Text<'a> {
         self.required("event")
     }
 
-    /// Where it happened.
+    /// The component in which the event happened.
     pub fn component(&self) -> Text<'a> {
         self.required("component")
     }
@@ -115,12 +115,12 @@ impl<'a> Event<'a> {
         self.member("duration_ms").map(|value| value.number().unwrap_or(Digits::ZERO))
     }
 
-    /// What else there is to say: an object.
+    /// Further data: an object.
     pub fn data(&self) -> Member<Json<'a>> {
         self.member("data")
     }
 
-    /// What went wrong: an object.
+    /// The error: an object.
     pub fn error(&self) -> Member<Json<'a>> {
         self.member("error")
     }
@@ -168,12 +168,12 @@ impl<'a> Member<Json<'a>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Member<T> {
-    /// It is not there.
+    /// The member is not there.
     #[default]
     Absent,
     /// It is there, and null.
     Null,
-    /// It has a value.
+    /// The member has a value.
     Value(T),
 }
 
@@ -199,20 +199,20 @@ impl<T> Member<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventError {
-    /// It is not JSON.
+    /// The line is not JSON.
     Syntax(SyntaxError),
     /// It is not an object.
     NotAnObject,
     /// A required member is not there.
     Missing {
-        /// Its name.
+        /// The name of the member.
         member: &'static str,
     },
     /// A member has a value of a type that it must not have.
     WrongType {
-        /// Its name.
+        /// The name of the member.
         member: &'static str,
-        /// What was expected.
+        /// The expected value.
         expected: &'static str,
     },
 }

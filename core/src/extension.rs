@@ -42,7 +42,7 @@ use crate::service::{JobRun, Step, TaskEnd};
 /// ```
 #[allow(async_fn_in_trait, reason = "an extension lives on one thread: a `Send` bound would keep boards out")]
 pub trait Extension {
-    /// What the extension is and offers. Known at compile time, so that it costs no memory but flash.
+    /// Name, version and operations of the extension. Known at compile time, so that it costs no memory but flash.
     fn manifest(&self) -> &'static Manifest;
 
     /// Runs one operation. Only operations of the manifest arrive here.

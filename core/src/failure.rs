@@ -24,7 +24,7 @@ use crate::json::write::{Message, Writer};
 pub struct Failure {
     pub(crate) kind: FailureKind,
     pub(crate) detail: Detail,
-    /// What the path of a decoding error starts with.
+    /// The start of a decoding error's path.
     pub(crate) prefix: PathPrefix,
     pub(crate) code: Option<&'static str>,
 }
@@ -47,7 +47,7 @@ impl PathPrefix {
     }
 }
 
-/// What kind of failure it was.
+/// The kind of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -75,7 +75,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// All kinds.
+    /// All kinds of failures.
     pub const ALL: [Self; 10] = [
         Self::Failed,
         Self::UnknownOperation,
@@ -89,7 +89,7 @@ impl FailureKind {
         Self::NoAnswer,
     ];
 
-    /// Its name, in small letters with underlines: `bad_arguments`.
+    /// The name of the failure kind, in small letters with underlines: `bad_arguments`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -157,7 +157,7 @@ impl Failure {
         self.detail == Detail::Written
     }
 
-    /// What kind of failure it was.
+    /// The kind of the failure.
     pub const fn kind(&self) -> FailureKind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals, Amplifier, namel3ss and waza
+//! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals, Amplifier, namel3ss, waza and MCP
 //! hosts, unchanged.**
 //!
 //! ```
@@ -35,7 +35,39 @@
 //! This crate is the protocol core: `no_std`, without an allocator, without unsafe code, and without a panic path. It works in
 //! memory that the caller owns, over `embedded-io` or `embedded-io-async`.
 //!
-//! | module | what |
+//! # What you use
+//! An extension uses eight names:
+//!
+//! | name | use |
+//! |---|---|
+//! | [`macro@extension`] | the attribute of the `impl` block; its methods have `#[operation]`, `#[configure]` and `#[safe_state]` |
+//! | [`macro@Params`] | derives the arguments of an operation |
+//! | [`macro@Outputs`] | derives the outputs of an operation |
+//! | [`Context`] | writes outputs, logs and progress, and waits |
+//! | [`Outcome`] | the end of an operation that ran |
+//! | [`Failure`] | the end of an operation that could not be carried out |
+//! | [`FailureKind`] | the kind of a failure |
+//! | [`json::Decimal`] | a number with a fixed number of decimals, without floats |
+//!
+//! A board uses twelve more:
+//!
+//! | name | use |
+//! |---|---|
+//! | [`Extension`] | the trait that the macro implements |
+//! | [`engine::Engine`] | turns bytes into calls, and results into bytes |
+//! | [`engine::Memory`] | the memory for a request and a reply |
+//! | [`protocol::ALL`] | the protocols; a shorter list needs less flash |
+//! | [`serve::blocking::Server`] | serves a port that blocks |
+//! | `serve::asynch::Server` | serves an async port (feature `async`) |
+//! | [`serve::Transport`] | the kind of the port: streams of a process, or a wire |
+//! | [`frame::LineEnds`] | the line ends: LF, or CR too, as terminals send it |
+//! | [`serve::End`] | the reason why serving has ended |
+//! | [`serve::ServeError`] | an error of the port |
+//! | [`Clock`] | the time |
+//! | [`Instant`] | a point in time |
+//!
+//! # Modules
+//! | module | contents |
 //! |---|---|
 //! | [`frame`] | incremental newline framing, in place |
 //! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |

@@ -107,11 +107,11 @@ impl Kind {
 /// A frame, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Its number.
+    /// The number of the frame.
     pub sequence: u32,
-    /// Its line.
+    /// The line of the frame.
     pub payload: &'a [u8],
 }
 
@@ -267,7 +267,7 @@ pub struct Collector<'m> {
     taken: bool,
 }
 
-/// What came of a byte.
+/// The result of a byte.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collected<'c> {
@@ -327,7 +327,7 @@ impl<'m> Collector<'m> {
     }
 }
 
-/// What the two halves of a device's link share.
+/// State that the two halves of a device's link share.
 #[cfg(feature = "async")]
 #[derive(Debug)]
 pub struct Shared {
@@ -339,13 +339,13 @@ pub struct Shared {
     silent: Cell<bool>,
     /// The last request was cut off, and whether it ran is not known.
     cut: Cell<bool>,
-    /// What waits to be sent when the driver writes next.
+    /// A frame that waits to be sent when the driver writes next.
     hello: Cell<bool>,
     damaged: Cell<bool>,
     too_long: Cell<Option<u32>>,
     unknown: Cell<Option<u32>>,
     again: Cell<bool>,
-    /// What the engine speaks.
+    /// The protocols of the engine.
     protocols: &'static [&'static Protocol],
 }
 
@@ -400,7 +400,7 @@ impl Shared {
         device::LinkError::Wire(error)
     }
 
-    /// What a frame means to the device.
+    /// The meaning of a frame for the device.
     fn take(&self, frame: &Frame<'_>) -> Taken {
         let Frame { kind, sequence, payload } = *frame;
         let is_last = sequence == self.last.get() && sequence != 0;
@@ -517,7 +517,7 @@ mod device {
         )
     }
 
-    /// Why a link failed.
+    /// The reason why a link failed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[cfg_attr(feature = "defmt", derive(defmt::Format))]
     #[non_exhaustive]

@@ -24,17 +24,17 @@ use crate::schema::{Schema, numeric};
 pub struct Manifest {
     /// The extension's identifier.
     pub name: &'static str,
-    /// Its semantic version.
+    /// The semantic version of the extension.
     pub version: &'static str,
     /// The description of the extension, in a sentence. It may be empty.
     pub description: &'static str,
     /// Commands that must be found in `PATH` before an operation runs (gevals "Requirement Object"; on desktops only).
     pub requires: &'static [&'static str],
-    /// What it can do.
+    /// The operations.
     pub operations: &'static [Operation],
     /// The kind of Amplifier module that it is.
     pub kind: Kind,
-    /// What it promises to a namel3ss host.
+    /// The guarantees for a namel3ss host.
     pub guarantees: &'static [Guarantee],
     /// The secrets that it makes use of, by their names (namel3ss `secrets_allowed`): it runs only where all of them are
     /// allowed.
@@ -201,7 +201,7 @@ impl fmt::Display for NotSemantic {
 
 impl core::error::Error for NotSemantic {}
 
-/// The kinds of Amplifier modules (PROTOCOLS.md §1).
+/// The kinds of Amplifier modules (Amplifier's protocol text §1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Kind {
@@ -246,13 +246,13 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Guarantee {
-    /// It writes no files.
+    /// The extension writes no files.
     NoFilesystemWrite,
-    /// It reads no files.
+    /// The extension reads no files.
     NoFilesystemRead,
     /// It does not use the network.
     NoNetwork,
-    /// It starts no programs.
+    /// The extension starts no programs.
     NoSubprocess,
     /// It does not read environment variables.
     NoEnvRead,
@@ -323,7 +323,7 @@ pub struct Operation {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct Effects {
-    /// It changes nothing.
+    /// The operation changes nothing.
     pub read_only: bool,
     /// It may destroy or overwrite something, and does not only add to it.
     pub destructive: bool,
@@ -345,7 +345,7 @@ impl Effects {
 pub const MAX_IDENTIFIER: usize = 64;
 
 impl Operation {
-    /// Its name for clients that accept only letters, digits and `_`: all other bytes are replaced by `_`. It has at
+    /// The name of the operation for clients that accept only letters, digits and `_`: all other bytes are replaced by `_`. It has at
     /// most [`MAX_IDENTIFIER`] bytes.
     pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
         let name = self.name.bytes().take(MAX_IDENTIFIER);

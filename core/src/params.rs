@@ -1,4 +1,4 @@
-//! What arguments and outputs are made of: for each type, the schema in the manifest and the decoder that enforces it.
+//! The types of arguments and outputs: for each type, the schema in the manifest and the decoder that enforces it.
 //!
 //! | Rust | JSON Schema | the schema accepts, and the decoder refuses |
 //! |---|---|---|
@@ -140,7 +140,7 @@ impl Context<'_> {
     }
 }
 
-/// What an operation's method returns when it ends well.
+/// A result of an operation's method.
 #[diagnostic::on_unimplemented(
     message = "an operation cannot return `{Self}`",
     label = "not an outcome",

@@ -1,4 +1,4 @@
-//! What a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
+//! The text that a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
 
 use crate::failure::FailureKind;
 use crate::json::write::{Message, Writer};
@@ -15,7 +15,7 @@ use crate::received::Received;
 pub struct Phrases {
     /// Writes the beginning of every reply, up to behind its id; the id's JSON text is empty where there is none.
     pub head: fn(&mut Writer<'_>, &[u8]),
-    /// What follows the head of a success, up to where its outputs go.
+    /// The text after the head of a success, up to where its outputs go.
     pub success: &'static [u8],
     /// The form of outputs.
     pub outputs: Outputs,
@@ -31,11 +31,11 @@ pub struct Phrases {
     pub error: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
     /// Writes what follows the text of an error reply, up to what [`close`](Self::close) writes.
     pub error_end: fn(&mut Writer<'_>, FailureKind),
-    /// What follows the head of an error reply to a line that is not JSON, up to its text. `"}}` ends it.
+    /// The text after the head of an error reply to a line that is not JSON, up to its text. `"}}` ends it.
     pub parse_error: &'static [u8],
     /// Writes the end of a reply.
     pub close: fn(&mut Writer<'_>, &Closing<'_>),
-    /// Where logs go.
+    /// The destination of logs.
     pub logs: Logs,
     /// Writes a notification about a call's progress as a whole line without its newline, and returns whether it did:
     /// the caller may not have asked for progress. If it did not, the progress is logged.
@@ -45,9 +45,9 @@ pub struct Phrases {
 /// The form of outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outputs {
-    /// What goes before the first of them.
+    /// The text before the first of them.
     pub start: &'static [u8],
-    /// What goes behind the last of them, where no message follows.
+    /// The text after the last of them, if no message follows.
     pub end: &'static [u8],
     /// Each is a JSON string: text as it is, anything else as its JSON text.
     pub as_strings: bool,
@@ -56,11 +56,11 @@ pub struct Outputs {
 /// Where the message of a success goes: behind the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessagePlace {
-    /// What goes before the text where there are outputs.
+    /// The text before a message that follows outputs.
     pub after_outputs: &'static [u8],
-    /// What goes before the text where there are none.
+    /// The text before a message without outputs.
     pub alone: &'static [u8],
-    /// What goes behind the text.
+    /// The text after the message.
     pub end: &'static [u8],
     /// It is a member beside the outputs, so that there is none where an output is called `message`.
     pub is_beside_outputs: bool,
@@ -69,11 +69,11 @@ pub struct MessagePlace {
 /// Where content goes: into a list of objects behind the outputs, which the message is a piece of.
 #[derive(Debug, Clone, Copy)]
 pub struct ContentPlace {
-    /// What goes before the first piece where there are outputs.
+    /// The text before the first piece, if there are outputs.
     pub after_outputs: &'static [u8],
-    /// What goes before the first piece where there are none.
+    /// The text before the first piece, if there are no outputs.
     pub alone: &'static [u8],
-    /// What goes before the text of a message or an error that follows other pieces.
+    /// The text before a message or an error that follows other pieces.
     pub before_text: &'static [u8],
 }
 
@@ -88,11 +88,11 @@ pub struct Failed {
     pub with_outputs_only: bool,
     /// Writes what goes before the text: behind the outputs, if there are any. A handler's own code comes with it.
     pub before_text: fn(&mut Writer<'_>, bool, FailureKind, Option<&'static str>),
-    /// What goes behind the text.
+    /// The text after the message.
     pub end: &'static [u8],
 }
 
-/// What is known of a reply before its end is written.
+/// Facts about a reply before its end is written.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Closing<'c> {
@@ -154,13 +154,13 @@ pub enum Logs {
     OutOfBand,
 }
 
-/// One log.
+/// A log line.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Log<'l> {
     /// How much it matters.
     pub level: Level,
-    /// Its text.
+    /// The text of the log.
     pub message: &'l dyn Message,
     /// Writes its data, a JSON object.
     pub data: Option<&'l dyn Fn(&mut Writer<'_>)>,
@@ -172,7 +172,7 @@ pub struct Log<'l> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress<'p> {
-    /// What is done, more than last time, unless [`beat`](Self::beat) is.
+    /// The amount that is done. It is more than last time, unless [`beat`](Self::beat) is set.
     pub done: u32,
     /// How often this progress was repeated while the handler waited. A repetition keeps a caller waiting that would
     /// otherwise end the call after a silence. It is added to `done` in millionths, so that each report is larger than

@@ -100,12 +100,12 @@ pub(crate) fn string(value: &[u8]) -> Option<Text<'_>> {
     }
 }
 
-/// What a message is, by its envelope.
+/// The kind of a message, by its envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Envelope {
     /// A request, to be answered.
     Request {
-        /// Its id; absent where a protocol has none.
+        /// The id of the request; absent where a protocol has none.
         id: Span,
     },
     /// A request that is not answered, whatever comes of it: JSON-RPC 2.0 §4.1.
@@ -114,7 +114,7 @@ pub enum Envelope {
     Reply,
     /// JSON-RPC's -32600.
     Invalid {
-        /// What is wrong with it.
+        /// The fault.
         text: &'static str,
         /// The id to echo; absent where it is not usable.
         id: Span,
@@ -130,7 +130,7 @@ pub struct Refusal {
     detail: Detail,
 }
 
-/// What follows the lead of a refusal.
+/// The text after the lead of a refusal.
 #[derive(Debug, Clone, Copy)]
 enum Detail {
     Fault(&'static str),
@@ -164,7 +164,7 @@ impl Refusal {
         self.code
     }
 
-    /// What goes between the lead and the fault.
+    /// The text between the lead and the fault.
     fn colon(&self, fault: &str) -> &'static str {
         if self.lead.is_empty() || fault.is_empty() { "" } else { ": " }
     }

@@ -56,7 +56,7 @@ pub(crate) struct Reply {
 /// The name of the output that says so.
 const NOTICE: &str = "outputs_switched_off";
 
-/// What callers are told when the safe state was brought about.
+/// The message to callers when the safe state was brought about.
 pub(crate) const MADE_SAFE: &str =
     "all outputs are off now: a call was cancelled or out of time, or a session ended or was idle";
 
@@ -72,7 +72,7 @@ enum Stage {
     Closed,
 }
 
-/// What the end of a reply may depend on.
+/// Facts that the end of a reply may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'c> {
     pub(crate) received: Option<Received<'c>>,
@@ -223,7 +223,7 @@ impl Reply {
         self.end = out.len();
     }
 
-    /// What goes before the text of the message.
+    /// The text before the message.
     fn before_text(&self) -> &'static [u8] {
         let Phrases { message, content, .. } = self.phrases();
         match (self.stage, content) {
@@ -469,7 +469,7 @@ impl Reply {
     }
 }
 
-/// What an output did that makes an error of the reply, whatever the handler goes on to return.
+/// A fault of an output that makes an error of the reply, whatever the handler goes on to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Unwritable,

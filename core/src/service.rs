@@ -44,7 +44,7 @@ pub trait Service {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Job {
-    /// What the service knows it by.
+    /// The number by which the service knows it.
     pub number: u32,
     /// Which group of tasks it is.
     pub group: usize,
@@ -77,10 +77,10 @@ impl fmt::Debug for JobRun<'_> {
     }
 }
 
-/// What a job has come to.
+/// The progress of a job.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// It starts.
+    /// The job starts.
     Start,
     /// A task starts.
     TaskStart(usize),
@@ -95,10 +95,10 @@ pub enum Step<'a> {
 /// How a task has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum TaskEnd<'a> {
-    /// Well.
+    /// The task passed.
     Passed,
     /// With this failure. Its text is in a log already.
     Failed(&'a Failure),
-    /// It was cut off.
+    /// The task was cut off.
     Cancelled,
 }

@@ -1,4 +1,4 @@
-//! What the tests and the benchmark need in addition to the rig (feature `bench-images`).
+//! The parts for the tests and the benchmark, beside the rig (feature `bench-images`).
 #![allow(deprecated, reason = "of what has no description: the manifest fits a small reply")]
 
 use core::time::Duration;

@@ -10,10 +10,10 @@ use embedded_hal::digital::{InputPin, OutputPin, StatefulOutputPin};
 /// `embedded-hal`, [`SimBoard`](crate::sim::SimBoard) over nothing at all.
 #[allow(async_fn_in_trait, reason = "a rig lives on one thread, as an extension does")]
 pub trait Board {
-    /// What is there, by name.
+    /// The layout: rails, channels, pins and buttons, by name.
     fn layout(&self) -> &'static Layout;
 
-    /// Who it is, and how it came to be running.
+    /// The identity of the board, and the reason of its last reset.
     fn identity(&self) -> Identity<'_>;
 
     /// Switches a supply of the board under test.
@@ -38,12 +38,12 @@ pub trait Board {
     async fn read(&mut self, channel: usize) -> Result<i32, Fault>;
 }
 
-/// What a board has, by name. Names are unique within their table.
+/// The rails, channels, pins and buttons of a board, by name. Names are unique within their table.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The supplies of the board under test.
     pub rails: &'static [Rail],
-    /// What can be measured.
+    /// The channels that can be measured.
     pub channels: &'static [Channel],
     /// The pins that the rig drives.
     pub outputs: &'static [&'static str],
@@ -60,24 +60,24 @@ pub struct Layout {
 /// A supply of the board under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Rail {
-    /// Its name.
+    /// The name of the rail.
     pub name: &'static str,
     /// The channel that measures it, as a place in [`Layout::channels`].
     pub channel: usize,
-    /// What it should be at when it is on, in millivolts.
+    /// The nominal voltage when it is on, in millivolts.
     pub millivolts: i32,
 }
 
 /// Something that can be measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
-    /// Its name.
+    /// The name of the channel.
     pub name: &'static str,
-    /// What it is measured in.
+    /// The unit.
     pub unit: Unit,
 }
 
-/// What a channel is measured in.
+/// The unit of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -96,7 +96,7 @@ impl Unit {
         }
     }
 
-    /// What stands behind a number.
+    /// The symbol after a number.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Volts => "V",
@@ -119,20 +119,20 @@ pub struct Boot {
 /// An output that is wired to an input.
 #[derive(Debug, Clone, Copy)]
 pub struct Loopback {
-    /// Its place in [`Layout::outputs`].
+    /// The place of the loopback in [`Layout::outputs`].
     pub output: usize,
-    /// Its place in [`Layout::inputs`].
+    /// The place of the loopback in [`Layout::inputs`].
     pub input: usize,
 }
 
-/// Who a board is, and how it came to be running.
+/// The identity of a board, and the reason of its last reset.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Identity<'a> {
-    /// Its unique id; on USB the serial number too.
+    /// The unique id of the board; on USB the serial number too.
     pub id: &'a str,
     /// Why it was last reset, if that is known.
     pub reset: Option<&'a str>,
-    /// What it said when it panicked before that reset, if it did.
+    /// The message of the panic before that reset, if there was one.
     pub last_panic: Option<&'a str>,
 }
 
@@ -170,7 +170,7 @@ impl core::error::Error for Fault {}
 /// Measures channels. `embedded-hal` 1.0 has no trait for converters.
 #[allow(async_fn_in_trait, reason = "as for Board")]
 pub trait Adc {
-    /// Why a reading failed.
+    /// The reason why a reading failed.
     type Error;
 
     /// One reading of a channel of the [`Layout`], in thousandths of its unit: millivolts at the rail, not at the pin of
@@ -184,9 +184,9 @@ pub trait Adc {
 /// A rail is on, and a button pressed, while its pin is high. The arrays stand in the order of the layout's tables.
 #[derive(Debug)]
 pub struct Wired<'a, O, I, A, const RAILS: usize, const BUTTONS: usize, const OUTPUTS: usize, const INPUTS: usize> {
-    /// What is there, by name.
+    /// The layout: rails, channels, pins and buttons, by name.
     pub layout: &'static Layout,
-    /// Who the board is.
+    /// The identity of the board.
     pub identity: Identity<'a>,
     /// The pins that switch rails.
     pub rails: [O; RAILS],
@@ -196,7 +196,7 @@ pub struct Wired<'a, O, I, A, const RAILS: usize, const BUTTONS: usize, const OU
     pub outputs: [O; OUTPUTS],
     /// The pins that `gpio-read` reads.
     pub inputs: [I; INPUTS],
-    /// What measures the channels.
+    /// The converter that measures the channels.
     pub adc: A,
 }
 

@@ -80,7 +80,7 @@ pub const DIVIDER: i32 = 2;
 /// The steps of the converter: 12 bits.
 pub const STEPS: i32 = 4096;
 
-/// What a reading of the converter, 0 to 4095, says about a channel, in thousandths of its unit.
+/// The value of a channel for a reading of the converter, 0 to 4095, in thousandths of its unit.
 ///
 /// ```
 /// use rigline_rig::pinmap::{TEMPERATURE, channel_value};

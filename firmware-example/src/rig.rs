@@ -499,7 +499,7 @@ impl<B: Board> Rig<B> {
     }
 }
 
-/// What the operations are made of.
+/// The steps of the operations.
 impl<B: Board> Rig<B> {
     /// Turns all rails off, releases all buttons and drives all outputs low, as far as the hardware lets it; gives the
     /// first fault, and whose it was.
@@ -828,7 +828,7 @@ impl Place {
     }
 }
 
-/// What several readings say, in thousandths of the channel's unit.
+/// The result of several readings, in thousandths of the channel's unit.
 struct Reading {
     mean: i32,
     min: i32,

@@ -50,7 +50,7 @@ pub struct TokioClock {
     timers: Rc<RefCell<Timers>>,
 }
 
-/// What is to be woken, and when: one timer for each waker, since whatever is woken asks again for what it still waits for. So
+/// The wakers and their times: one timer for each waker, since whatever is woken asks again for what it still waits for. So
 /// the time limits of calls that are over do not pile up until they would have been due.
 #[derive(Default)]
 struct Timers {

@@ -3,7 +3,7 @@
 use rigline::json::{Json, Text};
 use rigline::rpc;
 
-/// What takes the place of a log line of more than `limit` bytes without its newline; `None` for any other line.
+/// The replacement for a log line of more than `limit` bytes without its newline; `None` for any other line.
 ///
 /// The level and all other short members stay, the data goes, and the message ends where the limit wants it, with a note of
 /// the line's length. The result is a whole line that ends with a newline.

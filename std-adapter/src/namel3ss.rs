@@ -2,7 +2,7 @@
 //!
 //! The local runner starts a process for every call, as `PROGRAM -c SOURCE`, where `SOURCE` is Python meant for an
 //! interpreter. A program built on [`main`] can stand in the interpreter's place, since it ignores its arguments. For any other
-//! program `rigline namel3ss-shim` writes a wrapper.
+//! program `rigline install namel3ss` writes a wrapper.
 //!
 //! # What `sandbox: true` does
 //! Nothing, except that the handler can read it (`call.context.namel3ss.sandbox`). The sandbox of namel3ss is one for Python code in

@@ -1,4 +1,4 @@
-//! What all servers over TCP and HTTP have in common: the addresses to listen on, and access
+//! The common parts of servers over TCP and HTTP: the addresses to listen on, and access
 //! control.
 //!
 //! # Who may ask
@@ -171,11 +171,11 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Who may ask a server.
+/// The rules for who may ask a server.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Access {
-    /// What every client must send, if there is one.
+    /// The token that every client must send, if there is one.
     pub token: Option<Token>,
     /// Whether other users of this machine are let in too.
     pub any_user: bool,
@@ -281,7 +281,7 @@ pub struct Ends {
     pub peer: SocketAddr,
 }
 
-/// Who holds the other end of a connection.
+/// The user at the other end of a connection.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
@@ -307,7 +307,7 @@ impl Ends {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It may send more.
+    /// The peer may send more.
     Here,
     /// It has closed its sending half, and reads.
     Reads,
@@ -328,7 +328,7 @@ impl Stream {
         Self(Arc::new(stream))
     }
 
-    /// What distinguishes it from all others that are open.
+    /// A number that no other open connection has.
     pub(crate) fn key(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }

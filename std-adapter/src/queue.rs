@@ -58,7 +58,7 @@ const KEPT: usize = 64 << 10;
 /// The most bytes of requests that wait or run. One alone may be longer.
 const WAITING: usize = 256 << 20;
 
-/// What is served, and how much of it.
+/// The protocols and limits of a queue.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The protocols. The first is that of a message without a marker.
@@ -76,7 +76,7 @@ pub struct Settings {
     pub idle: Option<Duration>,
 }
 
-/// Who waits for replies: the other end of a connection, or of this process's own streams.
+/// The receiver of replies: the other end of a connection, or of this process's own streams.
 #[derive(Debug, Clone)]
 pub struct Client {
     stream: Option<Stream>,
@@ -110,12 +110,12 @@ impl Client {
         }
     }
 
-    /// What distinguishes its connection from all that are open.
+    /// A number that no other open connection has.
     fn key(&self) -> usize {
         self.stream.as_ref().map_or(0, Stream::key)
     }
 
-    /// Its address, for people.
+    /// The address of the client, for people.
     fn peer(&self) -> String {
         let Some(stream) = &self.stream else { return "standard input".to_owned() };
         stream.ends().map_or_else(|| "an address that is not known".to_owned(), |ends| ends.peer.to_string())
@@ -142,10 +142,10 @@ pub struct Queue {
     _carriers: JoinSet<()>,
 }
 
-/// What has come of a request when it arrived.
+/// The result of a request's arrival.
 #[derive(Debug)]
 pub enum Received {
-    /// It is answered.
+    /// The request is answered by these bytes.
     Reply(Vec<u8>),
     /// It is acknowledged, and no reply will come.
     StaysOpen(Vec<u8>),
@@ -159,10 +159,10 @@ pub enum Received {
     Gone,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug)]
 pub struct Asker<'a> {
-    /// Its client.
+    /// The client of the request.
     pub client: &'a Client,
     /// The session that it is of, if its client is in one that this queue keeps.
     pub session: Option<&'a str>,
@@ -170,7 +170,7 @@ pub struct Asker<'a> {
     pub cancels: bool,
     /// Whether it may be told of what is not its own.
     pub wants_logs: bool,
-    /// What it says of itself, where it has neither a session nor a connection of its own. Those who say the same are one client.
+    /// The client's description of itself, if it has neither a session nor a connection of its own. Equal descriptions are one client.
     pub identity: Option<&'a str>,
 }
 
@@ -179,18 +179,18 @@ pub struct Asker<'a> {
 pub enum Line {
     /// A notification about it.
     Notification(Vec<u8>),
-    /// Its reply; nothing follows.
+    /// The reply of the line; nothing follows.
     Reply(Vec<u8>),
 }
 
-/// Whose turn an entry has: that of its session, or else of its connection.
+/// The turn of an entry: that of its session, or else of its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Turn {
     Connection(usize),
     Session(String),
 }
 
-/// Who may have switched something on: a session, a connection, or a client by what it says of itself.
+/// A client that may have switched something on: a session, a connection, or a client by what it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Who {
     Connection(usize),
@@ -249,7 +249,7 @@ struct Entry {
     is_acknowledged: bool,
 }
 
-/// What is known of a request that has no reply yet.
+/// The state of a request that has no reply yet.
 #[derive(Debug)]
 struct Ticket {
     /// The JSON text of its id.
@@ -261,11 +261,11 @@ struct Ticket {
     backlog: AtomicUsize,
     /// How many were dropped since that was said.
     dropped: AtomicUsize,
-    /// Its session, once the extension has run for it.
+    /// The session of the request, once the extension has run for it.
     session_after: Mutex<Option<Session>>,
 }
 
-/// What the two threads have in common.
+/// State that the two threads share.
 ///
 /// Waking the other thread costs more than many a call. So neither wakes the other for each request: a task of the server's
 /// wakes the extension's thread when all connections that had something to say have said it, and another one hands out all the lines
@@ -295,7 +295,7 @@ struct State {
     last: u64,
     /// How many bytes they have.
     bytes: usize,
-    /// What runs.
+    /// The running work.
     running: Option<Held>,
     /// No more entries are accepted.
     is_closed: bool,
@@ -305,17 +305,17 @@ struct State {
     is_unsafe: bool,
     /// The configuration that one of them has set, as JSON text.
     config: Option<String>,
-    /// Who has run something, since the safe state was brought about last, that can change what the extension has switched on.
+    /// Clients that may have switched something on since the last safe state.
     touched: Clients,
-    /// Whose next reply says that the safe state was brought about.
+    /// Clients whose next reply reports the safe state.
     owed: Clients,
     /// When a client was heard of last, or something ended.
     heard: Option<Instant>,
-    /// Who listens without a request, by session: the last to come is the last.
+    /// Listeners without a request, by session: the last to come is the last.
     listeners: Vec<(Option<String>, mpsc::UnboundedSender<Line>)>,
 }
 
-/// What is to be done next.
+/// The next thing to do.
 enum Task {
     Entry(Box<Entry>),
     SafeState,
@@ -331,7 +331,7 @@ struct Open {
     session: Session,
 }
 
-/// Who holds the extension.
+/// The holder of the extension.
 #[derive(Debug, Clone)]
 struct Held {
     peer: String,
@@ -749,7 +749,7 @@ impl Queue {
         }
     }
 
-    /// What becomes of a message of a connection of which another waits or runs.
+    /// Decides on a message of a connection of which another waits or runs.
     pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
         let Ok(to) = self.shared.served(self.manifest) else { return Early::Waits };
         self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
@@ -941,7 +941,7 @@ impl Queue {
         true
     }
 
-    /// What a client hears that waits for no reply: of a session, or of none. It ends with the server.
+    /// Messages for a client that waits for no reply: of a session, or of none. It ends with the server.
     pub fn listen(&self, session: Option<&str>) -> mpsc::UnboundedReceiver<Line> {
         let (lines, receiver) = mpsc::unbounded_channel();
         let mut state = self.shared.state();
@@ -966,14 +966,14 @@ impl Queue {
     }
 }
 
-/// What becomes of a message that came while another one of its connection waits or runs.
+/// The treatment of a message that came while another one of its connection waits or runs.
 #[derive(Debug)]
 pub enum Early {
-    /// It waits its turn.
+    /// The message waits its turn.
     Waits,
-    /// It is answered.
+    /// The request is answered by these bytes.
     Reply(Vec<u8>),
-    /// It is done with.
+    /// The message needs no answer.
     Silent,
     /// It cancels the request with this id, as JSON text.
     Cancels(Vec<u8>),
@@ -1007,7 +1007,7 @@ fn on_one_line(text: &mut [u8]) {
     text.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
 
-/// What comes back for a request.
+/// The messages that come back for a request.
 #[derive(Debug)]
 pub struct Incoming {
     shared: Arc<Shared>,

@@ -64,7 +64,7 @@ pub struct Server<'a, E, S = Pending<()>> {
     ends_calls: bool,
 }
 
-/// Why serving failed.
+/// The reason why serving failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError<E> {
@@ -106,7 +106,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         Self { protocol, ..self }
     }
 
-    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }

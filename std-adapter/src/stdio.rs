@@ -134,7 +134,7 @@ pub const HOST_LINE_LIMIT: usize = 65_535;
 #[must_use]
 pub struct Stdio {
     request_limit: usize,
-    /// What was asked for; the default depends on the protocol.
+    /// The requested limit; the default depends on the protocol.
     reply_limit: Option<usize>,
     log_region: usize,
     requires: bool,

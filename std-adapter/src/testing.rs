@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 
 use embedded_io_async::ErrorType;
 
-/// What a [`Wire`] does wrong, and how often: so many times in a thousand.
+/// The faults of a [`Wire`], and how frequent they are: so many times in a thousand.
 ///
 /// [`none`](Self::none) has no faults; each method adds one.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ struct State {
     readers: Option<Waker>,
 }
 
-/// What was written at once.
+/// The bytes of one write.
 #[derive(Debug)]
 struct Chunk {
     bytes: VecDeque<u8>,
@@ -164,7 +164,7 @@ impl Wire {
         self.state().faults = faults;
     }
 
-    /// What the reader has read since this was called last.
+    /// Returns the bytes that the reader has read since the last call.
     pub fn take_delivered(&self) -> Vec<u8> {
         std::mem::take(&mut self.state().delivered)
     }

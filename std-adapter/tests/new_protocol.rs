@@ -5,7 +5,7 @@
 use rigline_test_support as _;
 
 #[allow(unreachable_pub, reason = "it is shared with another crate's tests")]
-#[path = "../../core/tests/common/ping_pong.rs"]
+#[path = "../../core/tests/suite/common/ping_pong.rs"]
 mod ping_pong;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

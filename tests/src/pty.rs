@@ -31,7 +31,7 @@ pub struct Pty {
 
 /// How long the pump takes at most to see that the path was opened, or that this was dropped.
 const ATTENTION: Duration = Duration::from_millis(10);
-/// What may wait in this program, each way, in bytes.
+/// The most bytes that wait in this program, each way.
 const WAITING: usize = 4096;
 
 impl Pty {
@@ -80,7 +80,7 @@ impl Pty {
         Ok(Self { path, ended, pump: Some(pump) })
     }
 
-    /// What to open.
+    /// The path to open.
     ///
     /// # Panics
     /// Never: no code panics while it holds the lock.

@@ -126,7 +126,7 @@ impl Board {
         panic!("QEMU has ended: {:?}; .ci/boards.sh has its options", self.child.wait())
     }
 
-    /// What is sent before the UART is on is lost, as on a real chip.
+    /// Bytes that are sent before the UART is on are lost, as on a real chip.
     fn wait_until_it_answers(&self) {
         let mut uart = self.uart();
         uart.set_read_timeout(Some(Duration::from_millis(200))).expect("the limit is not zero");

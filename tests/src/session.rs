@@ -28,7 +28,7 @@ pub const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":19,"method":"shutdown","params":{}}"#,
 ];
 
-/// What `rigline rig`, the rig on a simulated board, answers to these lines.
+/// The answers of `rigline rig`, the rig on a simulated board, to these lines.
 ///
 /// # Panics
 /// When it cannot be run, or fails.
@@ -62,7 +62,7 @@ pub fn comparable(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| mask(line)).filter(|line| !is_wait_going_on(line)).collect()
 }
 
-/// What stands before a measured value, a time or a limit: in outputs and data, and in texts.
+/// The text before a measured value, a time or a limit: in outputs and data, and in texts.
 const BEFORE_NUMBER: &[&str] = &[
     r#""volts":""#,
     r#""celsius":""#,
@@ -82,7 +82,7 @@ const BEFORE_NUMBER: &[&str] = &[
     ": failed, ",
 ];
 
-/// What stands before a word of the board's identity, which ends at a quote.
+/// The text before a word of the board's identity, which ends at a quote.
 const BEFORE_IDENTITY: &[&str] = &[r#""board":""#, r#""git":""#, " on board "];
 
 /// Only a chip has been reset, and tells why.

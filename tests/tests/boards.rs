@@ -162,7 +162,7 @@ fn the_limit_of_a_request_is_exact() {
     });
 }
 
-/// What a serial port sees before a host opens it. The line that garbage is glued to is lost; the next one is answered.
+/// The bytes on a serial port before a host opens it. The line that garbage is glued to is lost; the next one is answered.
 #[test]
 fn probes_noise_and_half_lines_cost_at_most_one_error_each() {
     let noises: &[&[u8]] = &[

@@ -79,7 +79,7 @@ fn an_image_that_the_boot_rom_would_refuse_is_refused() {
     assert!(Emulator::of(&path, &[]).is_err());
 }
 
-/// What is copied to the drive that a board shows in BOOTSEL mode.
+/// The file for the drive that a board shows in BOOTSEL mode.
 #[test]
 fn a_uf2_runs_as_the_image_that_it_was_made_of() {
     if Emulator::start("echo").is_none() {

@@ -90,7 +90,7 @@ fn one_command_gives_a_board_with_serial_ports() {
     }
 }
 
-/// What a terminal program does, and what it does not: opening raises DTR, closing drops it and forgets half a line.
+/// The actions of a terminal program: opening raises DTR, closing drops it and forgets half a line.
 #[test]
 fn a_pty_is_opened_and_closed_as_a_serial_port() {
     let Some(emulator) = Emulator::start("rig") else { return };

@@ -35,7 +35,7 @@ fn steps() -> usize {
     env::var("RIGLINE_STEPS").map_or(18_000, |steps| steps.parse().expect("RIGLINE_STEPS is a number")) / TESTS
 }
 
-/// What happened to the hardware.
+/// The events of the hardware.
 #[derive(Debug, Default)]
 struct Seen {
     /// How often the handler ran with this tag.
@@ -48,7 +48,7 @@ struct Bench(Rc<RefCell<Seen>>);
 
 #[derive(Params)]
 struct Tagged<'a> {
-    /// What to answer with.
+    /// The answer.
     tag: &'a str,
     /// How long to wait first, in milliseconds.
     #[param(default = 0, maximum = 20)]
@@ -246,7 +246,7 @@ fn read_all(mut wire: Wire) -> Vec<u8> {
     all
 }
 
-/// What must hold after a connection.
+/// The properties that must hold after a connection.
 fn check(
     (driver, family, cut): (Driver, Family, bool),
     delivered: &[u8],

@@ -1,4 +1,4 @@
-//! What a schema accepts its decoder accepts, and what it refuses the decoder refuses, but for the exceptions that
+//! A decoder accepts and refuses the values that its schema accepts and refuses, but for the exceptions that
 //! `rigline::params` names. The validator is the crate `jsonschema`.
 #![allow(deprecated, reason = "the lint of what has no description")]
 

@@ -1,4 +1,4 @@
-//! What the macros cost on a microcontroller, against the same extension by hand.
+//! The cost of the macros on a microcontroller, against the same extension by hand.
 
 use rigline_test_support as _;
 

@@ -337,7 +337,7 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
     );
 }
 
-/// What was damaged.
+/// The damaged bytes.
 #[derive(Default)]
 struct Flipped {
     frames: u32,

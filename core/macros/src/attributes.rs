@@ -1,4 +1,4 @@
-//! What `#[param(…)]`, `#[output(…)]` and `#[serde(…)]` say.
+//! The attributes `#[param(…)]`, `#[output(…)]` and `#[serde(…)]`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::extension::is_lint_level;
 use crate::spelling;
 use crate::text::{self, Case, Number};
 
-/// Whose attributes are read.
+/// The derive macro whose attributes are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Derive {
     Params,
@@ -28,7 +28,7 @@ impl Derive {
         }
     }
 
-    /// What people write for it. It is declared as an attribute, for an error of ours.
+    /// A common misspelling of it. It is declared as an attribute, for an error of ours.
     fn misspelt(self) -> &'static str {
         match self {
             Self::Params => "params",
@@ -36,7 +36,7 @@ impl Derive {
         }
     }
 
-    /// What its attribute says on a struct or an enum.
+    /// The words of its attribute on a struct or an enum.
     fn on_types(self) -> &'static [&'static str] {
         match self {
             Self::Params => &["rename_all", "allow_unknown", "deny_unknown_fields", "default"],
@@ -44,7 +44,7 @@ impl Derive {
         }
     }
 
-    /// What its attribute says on a field or a variant.
+    /// The words of its attribute on a field or a variant.
     fn on_fields(self) -> &'static [&'static str] {
         match self {
             Self::Params => &[
@@ -73,7 +73,7 @@ impl Derive {
     }
 }
 
-/// What is said of a struct or an enum.
+/// The attributes of a struct or an enum.
 #[derive(Default)]
 pub(crate) struct Container {
     pub(crate) rename_all: Option<Case>,
@@ -100,7 +100,7 @@ pub(crate) enum Default {
     Function(ExprPath),
 }
 
-/// What is said of a field or a variant.
+/// The attributes of a field or a variant.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) span: Span,
@@ -331,12 +331,12 @@ fn name(meta: &ParseNestedMeta<'_>) -> String {
     meta.path.get_ident().map(Ident::to_string).unwrap_or_default()
 }
 
-/// What an attribute of ours says, and none of ours knows.
+/// The error for a word that our attributes do not know.
 pub(crate) fn unknown(meta: &ParseNestedMeta<'_>, known: &[&str]) -> syn::Error {
     meta.error(format_args!("unknown attribute{}", spelling::hint(&meta.path, known)))
 }
 
-/// What serde may know, but not this crate.
+/// The error for a word that serde may know, but not this crate.
 fn unread(meta: &ParseNestedMeta<'_>, known: &[&str]) -> syn::Error {
     let name = name(meta);
     match spelling::nearest(&name, known) {

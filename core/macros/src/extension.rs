@@ -19,11 +19,11 @@ use crate::{refused, spelling, text};
 /// The most operations of one extension.
 const MAX_OPERATIONS: usize = 500;
 
-/// What the attribute on the block says.
+/// The words of the attribute on the block.
 const ON_BLOCK: [&str; 8] =
     ["name", "version", "description", "kind", "requires", "guarantees", "secrets", "separate_frames"];
 
-/// What `#[operation]` says.
+/// The words of `#[operation]`.
 const ON_OPERATION: [&str; 6] = ["name", "description", "outputs", "read_only", "destructive", "idempotent"];
 
 /// The attributes of methods.
@@ -107,7 +107,7 @@ impl Faults {
         result.map_err(|error| self.add(error)).ok()
     }
 
-    /// What is left on a method is another macro's, or a misspelt one of ours, which the compiler would not know.
+    /// Reports attributes that are left on a method. They are another macro's, or a misspelt one of ours, which the compiler would not know.
     fn misspelt(&mut self, attributes: &mut Vec<Attribute>) {
         attributes.retain(|attribute| {
             let path = attribute.path();
@@ -135,7 +135,7 @@ impl Faults {
     }
 }
 
-/// What the attribute on the block says.
+/// The words of the attribute on the block.
 #[derive(Default)]
 struct Said {
     name: Option<LitStr>,
@@ -240,7 +240,7 @@ struct Passed {
     cfg: Vec<Attribute>,
 }
 
-/// What `#[cfg]` says of a method, for what is written in its stead.
+/// The `#[cfg]` attributes of a method, for the code that is written in its stead.
 fn conditions(function: &ImplItemFn) -> Vec<Attribute> {
     function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect()
 }
@@ -264,7 +264,7 @@ struct Operation {
     lints: Vec<Attribute>,
 }
 
-/// What an operation does to the world, as far as that is said.
+/// The declared effects of an operation on the world.
 #[derive(Default)]
 struct SaidEffects {
     read_only: Option<bool>,

@@ -461,7 +461,7 @@ fn limit(ty: &Type, number: &crate::text::Number) -> TokenStream {
     })
 }
 
-/// What is wrong with the attributes themselves, looked at when the schema is.
+/// The faults of the attributes themselves, which are checked with the schema.
 fn checks(ty: &Type, member: &Member) -> syn::Result<TokenStream> {
     let default = match &member.default {
         Default::Number(number) if member.schema.is_none() => Some(number),
@@ -502,7 +502,7 @@ fn checks(ty: &Type, member: &Member) -> syn::Result<TokenStream> {
     Ok(code)
 }
 
-/// What the seed that decodes a value is told of the rule for it, if there is one.
+/// The rule for a value, as its decoding seed gets it, if there is one.
 fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     let mut code = TokenStream::new();
     let mut rule = |test: TokenStream, text: String| {

@@ -1,4 +1,4 @@
-//! What stands in place of code that could not be written.
+//! The replacement for code that could not be written.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,4 @@
-//! What a misspelt name was to be.
+//! The probable meaning of a misspelt name.
 
 use syn::Path;
 

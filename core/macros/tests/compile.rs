@@ -1,4 +1,4 @@
-//! What the compiler says about programs that use the macros: those in `tests/fail` do not compile, those in `tests/warn` compile
+//! The compiler's messages about programs that use the macros: those in `tests/fail` do not compile, those in `tests/warn` compile
 //! with warnings of ours, those in `tests/pass` compile.
 //!
 //! Only what is ours is judged, so that every compiler may word its own part as it likes: that a program is refused, the line
@@ -52,7 +52,7 @@ struct Program {
     verdict: Verdict,
 }
 
-/// What a comment in a program says.
+/// The expectation in a comment of a program.
 struct Expected<'p> {
     line: usize,
     token: &'p str,
@@ -96,7 +96,7 @@ fn programs() -> Vec<Program> {
     programs
 }
 
-/// What the compiler says about each program: one run of cargo in a package that has all of them.
+/// The compiler's messages about each program: one run of cargo in a package that has all of them.
 fn check(programs: &[Program]) -> BTreeMap<String, Vec<Diagnostic>> {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the core's folder");
     let workspace = core.parent().expect("the core's folder is in the workspace's");

@@ -1,4 +1,4 @@
-//! What the macros write, at work: manifests, decoders, dispatch.
+//! The macros' output at work: manifests, decoders, dispatch.
 #![allow(
     clippy::unnecessary_wraps,
     clippy::unused_self,
@@ -560,7 +560,7 @@ fn operations_that_are_configured_away_leave_no_gap() {
     );
 }
 
-/// What an extension is to Amplifier hosts.
+/// The description of an extension for Amplifier hosts.
 #[test]
 fn kinds() {
     use rigline::manifest::Kind;
@@ -583,7 +583,7 @@ fn kinds() {
     );
 }
 
-/// What every handler may write: `?` on any error, in functions of its own too.
+/// Every handler may write: `?` on any error, in functions of its own too.
 mod n_08 {
     use super::*;
 

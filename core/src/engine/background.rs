@@ -1,4 +1,4 @@
-//! What comes in while something runs: faults, and what may be answered before its turn.
+//! Input while something runs: faults, and what may be answered before its turn.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::rpc;
 #[allow(unused_imports, reason = "for the docs")]
 use crate::{protocol::Protocol, service::Service};
 
-/// What is known of the peer, and what it did while something ran.
+/// The peer's state, and its actions while something ran.
 pub(super) struct Peer {
     pub(super) session: Session,
     /// The running call was cancelled by its caller, who gets no reply.
@@ -26,7 +26,7 @@ impl Peer {
     }
 }
 
-/// What goes on behind the line of a [`Run`](super::Run): later lines come in, and faults among them are answered at once. All else
+/// Work behind the line of a [`Run`](super::Run): later lines come in, and faults among them are answered at once. All else
 /// waits its turn.
 pub struct Background<'s> {
     pub(super) tail: Tail<'s>,

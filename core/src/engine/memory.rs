@@ -25,7 +25,7 @@ pub enum TooSmall {
     Protocols,
     /// The reply region is below [`LEAST_REPLY`].
     Reply {
-        /// Its size, in bytes.
+        /// The size of the reply, in bytes.
         size: usize,
     },
 }

@@ -1,10 +1,10 @@
-//! What an engine asks its caller to do.
+//! The steps that an engine asks its caller to take.
 
 use super::background::Background;
 use crate::context::ReplyBuffer;
 use crate::exchange::Work;
 
-/// What is to be done next.
+/// The next thing to do.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
@@ -35,7 +35,7 @@ pub(crate) enum Next {
 /// Something to run, in parts that can be used side by side.
 #[derive(Debug)]
 pub struct Run<'s> {
-    /// What is to be run.
+    /// The work to run.
     pub work: Work<'s>,
     /// The reply's memory, for [`Context::new`](crate::Context::new).
     pub reply: ReplyBuffer<'s>,

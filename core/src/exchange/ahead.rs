@@ -12,7 +12,7 @@ use crate::received::{Envelope, Received};
 use crate::rpc;
 use crate::service::Service;
 
-/// What becomes of a message that comes in while another runs or waits for its turn.
+/// The treatment of a message that comes in while another runs or waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     /// It waits its turn: [`Session::receive`].
@@ -109,7 +109,7 @@ impl Session {
     }
 }
 
-/// What was found out about a message that need not wait.
+/// The result of looking at a message that need not wait.
 pub(crate) enum Inspected {
     /// It is done with, and whether something was written.
     Answered(bool),

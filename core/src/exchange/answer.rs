@@ -50,7 +50,7 @@ impl Turn<'_, '_> {
     }
 }
 
-/// What is known of the current message when its reply ends.
+/// Facts about the current message when its reply ends.
 pub(super) fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> About<'l> {
     About { received: Some(Received::whole(message.of(line), spans)), manifest }
 }

@@ -9,7 +9,7 @@ use crate::received::Received;
 #[cfg(all(feature = "postcard", feature = "async"))]
 use crate::rpc;
 
-/// What a message is.
+/// The kind of a message.
 pub(super) enum Detected {
     /// An answer, which gets none.
     Answer(&'static Protocol),

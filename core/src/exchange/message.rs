@@ -23,13 +23,13 @@ use crate::service::JobRun;
 /// Something to run.
 #[derive(Debug)]
 pub struct Running<'s> {
-    /// What is to be run.
+    /// The work to run.
     pub work: Work<'s>,
     /// The reply's memory, for [`Context::new`](crate::Context::new).
     pub reply: ReplyBuffer<'s>,
 }
 
-/// What is to be run.
+/// The work to run.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
@@ -122,7 +122,7 @@ impl Exchange {
         self.notice == Notice::Given
     }
 
-    /// What [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
+    /// Returns the work that [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
     /// one that the batch was received with. Returns none if nothing is to be run.
     pub fn run<'s>(&'s mut self, to: &Served<'s>, message: &'s mut [u8], out: &'s mut [u8]) -> Option<Running<'s>> {
         if self.batch.is_none() && !self.reply.is_silent() {
@@ -175,7 +175,7 @@ impl Exchange {
         self.opened = Opened::NotAsked;
     }
 
-    /// What was given out was not completed.
+    /// Ends work that was given out and not completed.
     #[cold]
     pub(crate) fn give_up(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8]) {
         self.complete(to, message, out, &Err(Failure::CANCELLED));
@@ -199,7 +199,7 @@ impl Exchange {
         self.reply.silent(0, protocol);
     }
 
-    /// What [`Stage::Running`] or [`Stage::OwnWork`] says, as parts of the memory.
+    /// The work of [`Stage::Running`] or [`Stage::OwnWork`], as parts of the memory.
     // In line, its parts need not be written to be read again; and what `take` makes of them is not copied.
     #[inline(always)]
     pub(crate) fn start<'s, T>(

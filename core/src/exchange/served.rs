@@ -1,4 +1,4 @@
-//! What the sessions with one extension share.
+//! State that the sessions with one extension share.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::service::Service;
 /// The least size of a reply region, in bytes: an error reply to a request with the longest id.
 pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 
-/// What the sessions with one extension share: its manifest, the protocols, the limits, and who may start a session.
+/// State that the sessions with one extension share: its manifest, the protocols, the limits, and who may start a session.
 pub struct Served<'m> {
     pub(crate) manifest: &'static Manifest,
     /// The protocols, in the order in which they claim messages.

@@ -13,7 +13,7 @@ use crate::phrases::{Log, Logs};
 use crate::reply::MADE_SAFE;
 use crate::rpc;
 
-/// Who may start a session, where several connections lead to one extension.
+/// Decides which connection may start a session, if several lead to one extension.
 ///
 /// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
 pub trait SessionPolicy {
@@ -27,7 +27,7 @@ pub trait SessionPolicy {
     fn close(&self);
 }
 
-/// What stays the same from one message of a peer to the next: the protocol that it speaks, and whether it has started a session.
+/// State that stays the same from one message of a peer to the next: the protocol that it speaks, and whether it has started a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Session {
     /// The protocol of the last message; what cannot be read is answered in it.
@@ -40,7 +40,7 @@ pub struct Session {
     pub(super) safety: Safety,
 }
 
-/// What is known of what the peer has switched on.
+/// Knowledge of the outputs that the peer has switched on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Safety {
     /// Something that can change it has run since the session began or the safe state was brought about.
@@ -57,13 +57,13 @@ pub(super) enum State {
     Initialized,
     /// `shutdown` was taken; its acknowledgement is not out yet.
     ShuttingDown {
-        /// What is shut down began with `initialize`.
+        /// The session that is shut down began with `initialize`.
         initialized: bool,
     },
     Ended,
 }
 
-/// What becomes of a message. Lengths are those of what was written into the reply region, from its start and without a newline.
+/// The next step with a message. Lengths are those of what was written into the reply region, from its start and without a newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// It is done with, and nothing is said.
@@ -220,7 +220,7 @@ impl Session {
         }
     }
 
-    /// What has come of the message, now that what was handed out is dealt with; none if nothing was.
+    /// The outcome of the message, after the work that was handed out; none if no work was.
     #[inline]
     pub(crate) fn settled(&mut self, x: &mut Exchange) -> Option<Done> {
         match core::mem::replace(&mut x.stage, Stage::Idle) {
@@ -284,7 +284,7 @@ impl Session {
         self.is_shutting_down() || self.state == State::Ended
     }
 
-    /// What was asked for has come to its end: a session has started, or has not.
+    /// Ends the requested work: a session has started, or has not.
     #[inline]
     pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
         self.safety.owes_notice &= !exchange.has_given_notice();

@@ -1,4 +1,4 @@
-//! What is known of a message while it is worked on.
+//! The state of a message while it is worked on.
 
 use super::Served;
 use crate::definition::{CallAction, Nanos, Respond};
@@ -15,7 +15,7 @@ pub struct Exchange {
     pub(crate) stage: Stage,
     pub(crate) batch: Option<Batch>,
     pub(crate) reply: Reply,
-    /// What is to run has an acknowledgement, which goes first.
+    /// Whether an acknowledgement goes before the work.
     pub(crate) is_deferred: bool,
     /// The caller has cancelled it, and gets no reply.
     pub(super) is_cancelled: bool,
@@ -26,7 +26,7 @@ pub struct Exchange {
     pub(super) is_closed: bool,
     pub(super) least_log: Level,
     pub(super) opened: Opened,
-    /// What runs, or ran last: it stays where it is.
+    /// The work that runs, or ran last. It stays where it is.
     pub(super) running: Asked,
     /// Where the members of the current message are.
     pub(crate) spans: Spans,
@@ -41,11 +41,11 @@ pub(crate) enum Stage {
     Running,
     /// Work of the extension's own has its turn.
     OwnWork,
-    /// What ran has ended, with this.
+    /// The work has ended with this.
     Completed(Done),
 }
 
-/// What came of a message, or of a member of a batch.
+/// The outcome of a message, or of a member of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Done {
     Nothing,
@@ -78,17 +78,17 @@ pub(super) enum Opened {
     No,
 }
 
-/// What is asked of the extension.
+/// The work that the extension is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) kind: Kind,
     /// The value is an object; if not, an empty object takes its place.
     pub(super) has_args: bool,
-    /// What is answered, instead of the result of a call. All but configurations are acknowledged with it before they run.
+    /// The answer instead of the result of a call. All but configurations are acknowledged with it before they run.
     pub(super) answer: Option<Respond>,
     /// The operation's position in the manifest.
     pub(super) index: usize,
-    /// What the extension gets: arguments, a configuration or an event.
+    /// The value for the extension: arguments, a configuration or an event.
     pub(super) value: Span,
     /// Where the message is in its line.
     pub(super) message: Span,
@@ -96,7 +96,7 @@ pub(super) struct Asked {
     pub(super) timeout: Option<Nanos>,
 }
 
-/// What runs.
+/// The running work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Call,
@@ -135,7 +135,7 @@ impl Asked {
         self.timeout = None;
     }
 
-    /// What is said before it runs.
+    /// The acknowledgement before it runs.
     pub(super) fn acknowledgement(&self) -> Option<Respond> {
         self.answer.filter(|_| self.kind != Kind::Configure)
     }

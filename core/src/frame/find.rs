@@ -51,7 +51,7 @@ fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What begins with the first block of `N` that has a line end in it, or that is not whole.
+/// The rest from the first block of `N` that has a line end in it, or that is not whole.
 #[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn after_clear_blocks<const N: usize, const SERIAL: bool>(mut bytes: &[u8]) -> &[u8] {

@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) ends: LineEnds,
 }
 
-/// What there is of the partial line that does not fit the memory.
+/// The part of a line that does not fit the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Excess {
     None,
@@ -235,7 +235,7 @@ fn hold(buf: &mut [u8], state: &mut State, mut at: usize, len: usize) -> (usize,
     (at, end)
 }
 
-/// What was not looked at, if it comes next and all of it is in the memory.
+/// The bytes that were not looked at, if they come next and are all in the memory.
 pub(super) fn unframed<'f>(buf: &'f [u8], state: &mut State) -> Option<&'f [u8]> {
     state.release();
     (state.start >= state.kept && state.excess == Excess::None).then(|| part(buf, state.look, state.end))

@@ -67,7 +67,7 @@ pub enum LineEnds {
     Serial,
 }
 
-/// What [`Framer::next_frame`] returns.
+/// A result of [`Framer::next_frame`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'f> {
     /// A line's content, never empty, in the framer's own memory: it may be changed (decoded in place).
@@ -94,7 +94,7 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// What [`Framer::take`] returns.
+/// A result of [`Framer::take`].
 #[derive(Debug)]
 pub enum Taken<'f> {
     /// A line's content, and what lies behind it.
@@ -194,7 +194,7 @@ impl<'b> Framer<'b> {
         (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
     }
 
-    /// What was read and not delivered, if nothing of it was dropped: it starts with the next line. For those who find the line's end
+    /// The bytes that were read and not delivered, if none were dropped: it starts with the next line. For those who find the line's end
     /// themselves, and say so by [`take_first`](Self::take_first). The line that is held is consumed.
     pub(crate) fn unframed(&mut self) -> Option<&[u8]> {
         unframed(self.buf, &mut self.state)

@@ -36,13 +36,13 @@ pub fn check_to_depth<const WORDS: usize>(text: &[u8]) -> Result<(), SyntaxError
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SyntaxError {
-    /// What was wrong.
+    /// The fault.
     pub kind: SyntaxErrorKind,
     /// Offset, in bytes from the start of the text, of the byte that could not stand there (the text's length at its end).
     pub offset: usize,
 }
 
-/// What was wrong with a text.
+/// The fault of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -185,7 +185,7 @@ impl<'t> Parts<'t> {
         Some((value, Self { before, after, end }))
     }
 
-    /// What comes before the value that was taken.
+    /// The text before the value that was taken.
     pub(crate) fn start(&self) -> &'t [u8] {
         self.before
     }
@@ -273,7 +273,7 @@ impl Members {
     }
 }
 
-/// One watched member.
+/// A member whose position is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     name: &'static [u8],
@@ -333,7 +333,7 @@ impl Member {
     #[cfg(target_pointer_width = "64")]
     const WHOLE: usize = 14;
 
-    /// What follows the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
+    /// The text after the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
     /// that way.
     #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
@@ -429,12 +429,12 @@ pub(crate) fn scan_next_element(
 #[derive(Debug)]
 pub(crate) struct LineScanner(Scanner<DEPTH_WORDS>);
 
-/// What there is of a line.
+/// The part of a line that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scanned {
     /// The whole of it: its length with and without its end.
     Line { whole: usize, length: usize },
-    /// Its beginning, which has no line end in it.
+    /// The beginning of the line, which has no line end in it.
     Part,
     /// It is none of those that are taken, or not known to be one.
     Other,
@@ -554,7 +554,7 @@ enum Place {
 struct Nest {
     /// How many containers are open; 0 if no value is being skipped.
     depth: usize,
-    /// What the innermost is, and those around it: the last 32 of them, one bit each. Never true outside.
+    /// The kinds of the innermost container and those around it: the last 32 of them, one bit each. Never true outside.
     in_object: bool,
     around: u32,
 }
@@ -844,7 +844,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// What follows the colon of the member whose name `rest` starts with, and the table from the member on.
+    /// The text after the colon of the member whose name `rest` starts with, and the table from the member on.
     #[inline(never)]
     fn find_key<'t>(&mut self, rest: &'t [u8], members: &'static Members) -> Option<(&'t [u8], &'static [Member])> {
         let mut keys = members.keys;
@@ -1251,7 +1251,7 @@ fn clear(level: &'static Members, slots: &mut [Span]) {
     }
 }
 
-/// What follows the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
+/// The text after the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
 /// with the first sequence that is none.
 fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
     let length = text.iter().take_while(|byte| **byte >= 0x80).count();

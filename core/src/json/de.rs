@@ -87,7 +87,7 @@ pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, 
     from_checked_or(text, Rules::default(), |error| error)
 }
 
-/// What is accepted beside what every type says.
+/// Values that are accepted beside those of every type.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules {
     /// A string whose text is a number is one where a number is expected; the same for `true` and `false`.

@@ -161,7 +161,7 @@ fn conclude(out: &mut Writer<'_>, start: usize, result: Result<(), Fault>) -> Re
     })
 }
 
-/// What can stop the writing of a value; want of room cannot. One byte, so that a `Result` of it is a register.
+/// A fault that stops the writing of a value. Too little room is none. One byte, so that a `Result` of it is a register.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     NotFinite,

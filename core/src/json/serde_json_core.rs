@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// What it takes has the value that it has by `serde_json`.
+        /// Texts that it accepts have the value that they have in `serde_json`.
         #[test]
         fn agrees_with_serde_json(texts in prop::collection::vec(any::<String>(), 0..4), escaped: bool) {
             let mut json = serde_json::to_string(&texts).unwrap();

@@ -22,7 +22,7 @@ pub struct Json<'a> {
     text: &'a [u8],
 }
 
-/// What a JSON value is.
+/// The kind of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Kind {
@@ -60,7 +60,7 @@ impl<'a> Json<'a> {
         Self { text }
     }
 
-    /// What the value is.
+    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         match self.text.first() {
             Some(b'{') => Kind::Object,

@@ -484,7 +484,7 @@ impl Message for char {
 }
 
 impl Message for fmt::Arguments<'_> {
-    /// What a `Display` inside wrote before it gave an error stays: a message cut short says more than none.
+    /// Text that a `Display` inside wrote before its error stays: a message cut short says more than none.
     #[inline]
     fn write_escaped(&self, out: &mut Writer<'_>) {
         match self.as_str() {
@@ -543,7 +543,7 @@ impl<M: Message + ?Sized> Message for &M {
 /// ```
 #[derive(Debug)]
 pub struct Escaped<'w, 'b>(
-    /// Where the text goes.
+    /// The writer of the text.
     pub &'w mut Writer<'b>,
 );
 
@@ -831,7 +831,7 @@ mod tests {
         String::from_utf8(out.finish().unwrap().to_vec()).unwrap()
     }
 
-    /// What `serde_json` writes, with the two line separators escaped.
+    /// The output of `serde_json`, with the two line separators escaped.
     fn reference(text: &str) -> String {
         serde_json::to_string(text).unwrap().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
     }

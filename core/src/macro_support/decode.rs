@@ -19,12 +19,12 @@ pub struct Names {
     pub otherwise: Otherwise,
 }
 
-/// What a name that is not known comes to.
+/// The treatment of an unknown name.
 pub enum Otherwise {
     Ignored,
     /// Refused in a call's arguments, and ignored elsewhere. These are the fields to name in the error, without aliases.
     RefusedInArguments(&'static [&'static str]),
-    /// The same, refused everywhere.
+    /// An unknown field is refused everywhere.
     UnknownField(&'static [&'static str]),
     /// The same, of an enum.
     UnknownVariant(&'static [&'static str]),
@@ -73,7 +73,7 @@ impl Visitor<'_> for &Names {
     }
 }
 
-/// What an argument's attributes say, as data. As a seed it decodes the value, and checks it while the decoder still knows where
+/// The attributes of an argument, as data. As a seed it decodes the value, and checks it while the decoder still knows where
 /// it stands.
 pub struct Argument<T> {
     expected: Option<Rule>,

@@ -1,4 +1,4 @@
-//! What the macros' output uses. It is not part of the public API, and changes without notice.
+//! Support for the macros' output. It is not part of the public API, and changes without notice.
 #![allow(missing_docs)]
 
 mod decode;
@@ -20,7 +20,7 @@ pub use decode::{Argument, Names, Otherwise, Rule, Slot, incomplete, members, mi
 pub use number::{Limit, Number, NumberKind};
 pub use text::{Chosen, FromBool, FromText, Length, List, Takes, is_none_of, places};
 
-/// What an operation's arguments and a configuration are decoded into.
+/// A type that arguments of an operation and a configuration are decoded into.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be decoded from a call's arguments or a configuration",
     label = "has no decoder",

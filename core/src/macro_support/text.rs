@@ -143,7 +143,7 @@ pub const fn places(one_of: &OneOf) -> usize {
     note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
 )]
 pub trait FromText: Sized {
-    /// What it takes, for [`Takes::check`].
+    /// The accepted values, for [`Takes::check`].
     const TAKES: Takes;
 
     fn from_text(text: &'static str) -> Option<Self>;

@@ -118,7 +118,7 @@ pub const CARRIES_NAME: &str = "rigline/carries";
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What methods begin with, up to the slash.
+/// The beginnings of methods, up to the slash.
 const FAMILIES: [&[u8]; 12] = [
     b"tools",
     b"resources",
@@ -206,7 +206,7 @@ fn is_modern(received: &Received<'_>) -> bool {
     [META_VERSION, META_CAPABILITIES, META_CLIENT].into_iter().any(|slot| received.has(slot))
 }
 
-/// What may be answered while a call is out: all but what runs tools. A list of them is, if it needs no pages.
+/// Tells which requests are answered while a call is out: all except those that run tools. A list of them is, if it needs no pages.
 fn busy(received: &Received<'_>) -> Busy {
     if received.is(rpc::METHOD, "notifications/cancelled") && received.has(REQUEST_ID) {
         Busy::Cancel(received.span(REQUEST_ID))
@@ -225,7 +225,7 @@ fn token<'t>(received: &Received<'t>) -> Option<&'t [u8]> {
     (matches!(token, [b'"', ..]) || is_integer(token)).then_some(token)
 }
 
-/// What a text behind outputs begins with, which has the beginnings of all other results in it.
+/// The beginning of a text after outputs, which has the beginnings of all other results in it.
 static CONTENT: [u8; 36] = *b"},\"content\":[{\"type\":\"text\",\"text\":\"";
 /// A text without outputs: the list begins with it.
 static FIRST_TEXT: &[u8] = CONTENT.split_at(2).1;
@@ -374,7 +374,7 @@ fn timeout(received: &Received<'_>) -> Option<u64> {
     millis.checked_mul(1_000_000).filter(|nanos| *nanos > 0)
 }
 
-/// What a caller says of the task that a call is a part of: [`CONTEXT_NAME`].
+/// The caller's information about the task that a call is a part of: [`CONTEXT_NAME`].
 pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
     call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
 }
@@ -479,7 +479,7 @@ enum Detail {
     All,
     /// All but the schema of its outputs.
     Arguments,
-    /// Its name and what the protocol requires.
+    /// The name of a member, and the protocol's requirement.
     Name,
 }
 
@@ -598,7 +598,7 @@ fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'}');
 }
 
-/// What the answers to `initialize` and `server/discover` have in common.
+/// Writes the members that the answers to `initialize` and `server/discover` have in common.
 fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
     out.raw(b",\"instructions\":\"");
@@ -606,7 +606,7 @@ fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'"');
 }
 
-/// What an agent has to know before its first call: a line each.
+/// Writes the facts that an agent has to know before its first call: a line each.
 fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
     let find =
         |tool: &[u8]| manifest.operations.iter().any(|operation| operation.identifier().eq(tool.iter().copied()));

@@ -56,8 +56,8 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let wants_checks = closing.received.is_some_and(|received| wants_checks(&received));
     let is_said = |kind: &FailureKind| match kind {
         FailureKind::Failed => true,
-        // A tool of Python's may raise a ValueError of its own.
-        FailureKind::BadArguments | FailureKind::Unreachable | FailureKind::NoAnswer => false,
+        FailureKind::Unreachable | FailureKind::NoAnswer => false,
+        // Of bad arguments the specification has the whole error, without a further member.
         _ => closing.code.is_none(),
     };
     write_fault(out, b",", closing.error.filter(|kind| !is_said(kind)), None, b"");
@@ -101,7 +101,7 @@ fn wants_checks(received: &Received<'_>) -> bool {
     received.first(CAPABILITY_CONTEXT) == b'{'
 }
 
-/// What a namel3ss host says about a call.
+/// A namel3ss host's information about a call.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Invocation<'a> {
@@ -195,7 +195,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     Ok(Action::Call(call.timeout_nanos(timeout_nanos)))
 }
 
-/// What is required of a call that the extension does not keep to.
+/// A requirement of a call that the extension does not fulfil.
 enum Violation {
     /// A guarantee that it does not give.
     Guarantee(Guarantee),

@@ -13,7 +13,7 @@ use crate::rpc::{self, end_line, invalid_request, writer};
 pub struct Incoming<'t> {
     /// The method.
     pub method: Text<'t>,
-    /// Its parameters; null if there are none.
+    /// The parameters of the request; null if there are none.
     pub params: Json<'t>,
     /// Whether it has no id, and gets no reply: what is written for it is dropped.
     pub is_notification: bool,

@@ -179,7 +179,7 @@ pub fn begin_error(out: &mut Writer<'_>, code: i32) {
     out.raw(b",\"message\":\"");
 }
 
-/// What closes an error reply behind its text.
+/// Writes the end of an error reply, after its text.
 pub fn end_error(out: &mut Writer<'_>) {
     out.raw(b"\"}}");
 }

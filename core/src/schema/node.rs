@@ -23,7 +23,7 @@ pub enum Node {
     },
     /// A number.
     Number {
-        /// What it is a multiple of, as JSON text; empty where any number will do.
+        /// The number of which the value is a multiple, as JSON text; empty if any number is accepted.
         multiple_of: &'static str,
         /// The smallest, as JSON text; empty without a bound.
         minimum: &'static str,
@@ -43,7 +43,7 @@ pub enum Node {
     Enum {
         /// The strings.
         names: &'static [&'static str],
-        /// What they mean together; empty where nothing is said.
+        /// Their common meaning; empty if none is declared.
         description: &'static str,
     },
     /// An array.
@@ -66,9 +66,9 @@ pub enum Node {
     },
     /// An object with members that are known.
     Object {
-        /// What it is; empty where nothing is said.
+        /// The description; empty if none is declared.
         description: &'static str,
-        /// Its members.
+        /// The members of the object.
         fields: &'static [Field],
         /// Whether members that are not known are refused.
         closed: bool,
@@ -102,7 +102,7 @@ impl Field {
     }
 }
 
-/// What a field says of its value beside its type. What it does not say is empty.
+/// The rules of a field for its value, beside its type. A rule that is not declared is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Keywords {
     pub(super) description: &'static str,
@@ -120,7 +120,7 @@ pub struct Keywords {
 pub struct Choice {
     /// The text.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub description: &'static str,
 }
 
@@ -135,7 +135,7 @@ impl Choice {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum OneOf {
-    /// These.
+    /// The listed names.
     Names(&'static [&'static str]),
     /// These, with descriptions, which the argument's own description goes on with.
     Described(&'static [Choice]),
@@ -170,7 +170,7 @@ impl OneOf {
 }
 
 impl Keywords {
-    /// Nothing is said.
+    /// No rule is declared.
     pub const NONE: Self = Self {
         description: "",
         minimum: "",
@@ -182,7 +182,7 @@ impl Keywords {
         one_of: OneOf::Names(&[]),
     };
 
-    /// What the value is.
+    /// The kind of the value.
     #[must_use]
     pub const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
@@ -230,7 +230,7 @@ impl Keywords {
         Self { one_of, ..self }
     }
 
-    /// What is not said here is as `inner` has it.
+    /// Takes rules that are not declared here from `inner`.
     pub(super) const fn over(&self, inner: &Self) -> Self {
         const fn or(text: &'static str, otherwise: &'static str) -> &'static str {
             if text.is_empty() { otherwise } else { text }
@@ -247,7 +247,7 @@ impl Keywords {
         }
     }
 
-    /// What a schema that is written out says itself is not said twice.
+    /// Removes rules that the text of a schema contains already.
     pub(super) const fn without_those_in(&self, text: &str) -> Self {
         Self {
             description: if contains(text, "\"description\"") { "" } else { self.description },

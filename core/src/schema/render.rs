@@ -159,7 +159,7 @@ impl<const N: usize> Out<N> {
         self.raw(if nullable { "\",\"null\"]" } else { "\"" });
     }
 
-    /// What stands in every schema, up to its end. `own` is the type's own description.
+    /// Writes the members that every schema has, up to its end. `own` is the type's own description.
     const fn annotations(&mut self, own: &str, said: &Keywords) {
         self.annotations_with(own, said, 0);
     }
@@ -311,7 +311,7 @@ impl<const N: usize> Out<N> {
         }
     }
 
-    /// What those texts are: `: A (the first), B (the second)`.
+    /// Writes the meaning of those texts: `: A (the first), B (the second)`.
     const fn choices(&mut self, one_of: OneOf) {
         let OneOf::Described(mut rest) = one_of else { return };
         let mut lead = ": ";

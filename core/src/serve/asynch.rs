@@ -66,7 +66,7 @@ impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
 }
 
 impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
-    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -154,7 +154,7 @@ impl<E, S> fmt::Debug for Server<'_, '_, E, S> {
     }
 }
 
-/// What serving a connection needs, whatever its transport and its extension are. Only what must know them is generic: an image
+/// The parts for serving a connection, whatever its transport and its extension are. Only what must know them is generic: an image
 /// with two transports has one copy of all else.
 struct Driver<'a> {
     kind: Transport,
@@ -165,14 +165,14 @@ struct Driver<'a> {
     safety: Cell<SafeState>,
     /// The end of input ends a call of a session.
     ends_calls: bool,
-    /// What runs ends soon after the end of input.
+    /// The running call ends soon after the end of input.
     is_short_lived: Cell<bool>,
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
     carry: Cell<Option<u8>>,
 }
 
-/// What is known of the extension's state.
+/// Knowledge of the extension's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SafeState {
     Idle,
@@ -194,7 +194,7 @@ enum CallEnd {
 /// A future whose type is not known.
 type Dyn<'f, T> = Pin<&'f mut (dyn Future<Output = T> + 'f)>;
 
-/// What ends serving; none once it was ready.
+/// The future that ends serving; none once it was ready.
 struct Stop<'s>(Cell<Option<Dyn<'s, ()>>>);
 
 impl Stop<'_> {
@@ -333,7 +333,7 @@ impl<'d> Driver<'d> {
 /// How long a call of a session goes on after the end of input.
 const AFTER_INPUT: Duration = Duration::from_secs(4);
 
-/// What is to be done with the transport.
+/// The next action on the transport.
 enum Io<'i> {
     /// Read into this; if it is empty, wait to be interrupted.
     Read(&'i mut [u8]),
@@ -440,7 +440,7 @@ async fn exchange<R: Read, W: Write<Error = R::Error>>(
     }
 }
 
-/// What goes on while no handler runs.
+/// The work while no handler runs.
 struct BetweenCalls<'r, 'd, 'm> {
     driver: &'r Driver<'d>,
     engine: &'r mut Engine<'m>,
@@ -500,7 +500,7 @@ struct Guard<'g, 'd> {
     /// When the call is cut off, since the input has ended.
     last: Option<Instant>,
     ran: CallEnd,
-    /// What goes on alongside has ended: the connection is lost.
+    /// The work beside the call has ended: the connection is lost.
     lost: bool,
 }
 
@@ -621,7 +621,7 @@ impl Heart<'_> {
     }
 }
 
-/// What a call and what goes on alongside it know of each other.
+/// State that a call shares with the work beside it.
 #[derive(Default)]
 struct State {
     /// The call is over.
@@ -634,7 +634,7 @@ struct State {
     cancelled: Cell<bool>,
 }
 
-/// What goes on alongside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
+/// The work beside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
 /// out, or the connection is lost.
 struct Alongside<'r, 'd> {
     driver: &'r Driver<'d>,
@@ -787,7 +787,7 @@ impl<'m> Queue<'m> {
         self.filling.replace(Some(spare))
     }
 
-    /// What was sent is done with.
+    /// Takes back a buffer that was sent.
     fn put_back(&self, mut sent: Buffer<'m>) {
         sent.length = 0;
         self.spare.set(Some(sent));

@@ -33,7 +33,7 @@ impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
         Self { extension, engine, clock, transport: Transport::Stdio, log_buffer: &mut [] }
     }
 
-    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -253,9 +253,9 @@ fn write_line<T: Write>(transport: &mut T, mut line: &[u8]) -> Result<(), ServeE
 /// A reading half and a writing half as one transport.
 #[derive(Debug)]
 pub struct Halves<R, W> {
-    /// What is read from.
+    /// The reader.
     pub reader: R,
-    /// What is written to.
+    /// The writer.
     pub writer: W,
 }
 

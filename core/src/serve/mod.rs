@@ -22,7 +22,7 @@ use crate::reply::MADE_SAFE;
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
 
-/// What the transport is to the process.
+/// The kinds of transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transport {

@@ -1,6 +1,6 @@
 use rigline::{Context, Failure, Outcome, Params};
 
-/// What the extension needs of its hardware.
+/// The hardware that the extension needs.
 pub trait Lamp {
     /// Switches the lamp on or off.
     fn set(&mut self, on: bool);

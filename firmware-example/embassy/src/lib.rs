@@ -1,4 +1,4 @@
-//! What a rigline firmware on [embassy](https://embassy.dev) needs in addition to the core, for any extension:
+//! The parts of a rigline firmware on [embassy](https://embassy.dev) outside the core, for any extension:
 //!
 //! - [`usb_cdc`]: a USB serial port as `embedded-io-async` streams that do not wedge, lose or repeat bytes;
 //! - [`LogsMayBeLost`]: a writer for it that drops whole log lines when nobody reads, so that the firmware goes on;

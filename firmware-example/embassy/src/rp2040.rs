@@ -67,7 +67,7 @@ impl usb_cdc::Endpoints for Endpoints {
     }
 }
 
-/// What stands in where the chip's number cannot be had: `EMULATED` in ASCII.
+/// The number that replaces an unreadable chip number: `EMULATED` in ASCII.
 ///
 /// Reading the number calls the boot ROM, and an emulator may run without one.
 pub const FALLBACK: [u8; 8] = *b"EMULATED";

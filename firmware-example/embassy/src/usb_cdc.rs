@@ -347,7 +347,7 @@ impl<'d, D: Driver<'d>> Write for Writer<'d, D> {
     }
 }
 
-/// What the host holds, as the USB task saw it last: four independent facts, each from a request or event of its own.
+/// The state of the host, as the USB task saw it last: four independent facts, each from a request or event of its own.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy)]
 struct Status {

@@ -1,4 +1,4 @@
-//! What is kept over a reset: the message of a panic or a hard fault, in RAM that no reset clears (`PANDUMP` of memory.x).
+//! Data that is kept over a reset: the message of a panic or a hard fault, in RAM that no reset clears (`PANDUMP` of memory.x).
 //!
 //! An image calls [`keep_and_reset`] from its panic handler and [`hard_fault`] from its `HardFault` exception.
 

@@ -64,7 +64,7 @@ pub const FRAME: usize = link::encoded_size(REQUEST - 1);
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// How long the executor may stand still before the chip is reset. The watchdog can wait 8.3 s at most.
 pub const WATCHDOG: Duration = Duration::from_secs(8);
-/// What USB calls the rig.
+/// The name of the rig on USB.
 pub const PRODUCT: &str = "rigline rig";
 /// The speed of UART0, in baud.
 pub const BAUD: u32 = 115_200;
@@ -216,7 +216,7 @@ fn engine<'e, 'm>(
     Some(place.insert(engine.with_line_ends(ends).with_session_policy(gate).with_service(evals)))
 }
 
-/// What a wire's engine and driver work in.
+/// The memory of a wire's engine and driver.
 struct Regions {
     request: [u8; REQUEST],
     reply: [u8; REPLY],

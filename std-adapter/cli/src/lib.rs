@@ -1,6 +1,7 @@
-//! What the command `rigline` serves: [a page in a browser](web), by which a target's operations are called and evals are run.
+//! The server of the command's [web page](web), and the [guide] to the command.
 //!
-//! The command is the binary of this package: `cargo install rigline-cli`.
+//! The command `rigline` is the binary of this package: `cargo install rigline-cli`.
 #![forbid(unsafe_code)]
 
+pub mod guide;
 pub mod web;

@@ -98,12 +98,12 @@ const LAST_LINES: Duration = Duration::from_secs(3);
 /// How long runs have for their cleanup steps when the server stops.
 const CLEANUP: Duration = Duration::from_secs(30);
 
-/// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
+/// The sources from which the page may load: nothing from elsewhere, and no script or style in its markup.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// What goes with every answer.
+/// The headers of every answer.
 const HEADERS: [(HeaderName, HeaderValue); 7] = [
     (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -117,7 +117,7 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
     ),
 ];
 
-/// What is served, and to whom.
+/// The served target, and the access to it.
 #[must_use]
 pub struct Options {
     target: Option<Target>,
@@ -156,7 +156,7 @@ impl Options {
         Self { host, ..self }
     }
 
-    /// What the target [`sim`](Target::Sim) is, instead of a process.
+    /// Sets the extension of the target [`sim`](Target::Sim), instead of a process.
     pub fn sim(self, sim: InProcess) -> Self {
         Self { sim: Some(sim), ..self }
     }
@@ -203,7 +203,7 @@ impl Server {
         Ok(Self { listeners: address.bind()?, options })
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the server listens on.
     ///
     /// # Errors
     /// The system does not say.
@@ -267,7 +267,7 @@ impl Server {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Service {
     targets: Arc<Targets>,
     evals: Option<EvalServer>,
@@ -279,7 +279,7 @@ struct Service {
     stop: CancellationToken,
 }
 
-/// What a request's URL says.
+/// The parameters of a request's URL.
 #[derive(Debug, Default, Deserialize)]
 struct Said {
     token: Option<String>,
@@ -287,7 +287,7 @@ struct Said {
     limit: Option<usize>,
     /// A run's id.
     id: Option<String>,
-    /// What the client wants to be called.
+    /// The client's wished name.
     name: Option<String>,
     /// Whether the client is to be told of the other clients.
     clients: Option<String>,

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
-/// What the programs below have in common. Each speaks one protocol only, and writes into the file `log` beside it that it was started and what it
+/// The common parts of the programs below. Each speaks one protocol only, and writes into the file `log` beside it that it was started and what it
 /// was called with.
 const COMMON: &str = r#"#!/usr/bin/env python3
 import json, os, sys

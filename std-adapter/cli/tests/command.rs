@@ -82,6 +82,48 @@ fn exit_codes() {
     }
 }
 
+/// The commands of earlier versions are in no list, and work as before.
+#[test]
+fn old_spellings_of_commands_do_what_the_new_ones_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("events.jsonl");
+    let event = r#"{"id":"1","ts":1,"event":"session:start","component":"k","session_id":"s","data":{}}"#;
+    fs::write(&log, format!("{event}\n")).unwrap();
+    let log = log.to_str().unwrap();
+    let gevals = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+    let amplifier = r#"{"op":"health"}"#;
+    let tools = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let evals = r#"{"jsonrpc":"2.0","id":1,"method":"eval.list","params":{"directory":"."}}"#;
+    let runs = folder.path().join("runs");
+    let runs = runs.to_str().unwrap();
+    let table: &[(&[&str], &[&str], &str)] = &[
+        (&["gevals-shim", "sim"], &["install", "gevals", "sim"], ""),
+        (&["namel3ss-shim", "sim"], &["install", "namel3ss", "sim"], ""),
+        (&["descriptor", "sim"], &["install", "amplifier", "sim"], ""),
+        (&["mcp-config", "sim", "--client", "cursor"], &["install", "cursor", "sim"], ""),
+        (&["mcp-config", "sim", "--client", "vscode", "--read-only"], &["install", "vscode", "sim", "--read-only"], ""),
+        (&["events", log], &["replay", log], ""),
+        (&["events", log, "--taxonomy", "--json"], &["replay", log, "--taxonomy", "--json"], ""),
+        (&["bridge", "sim"], &["serve", "sim"], gevals),
+        (&["rig", "--protocol", "amplifier"], &["serve", "sim", "--protocol", "amplifier"], amplifier),
+        (&["mcp", "sim", "--read-only"], &["serve", "sim", "--protocol", "mcp", "--read-only"], tools),
+        (&["jsonrpc", "--runs", runs], &["serve", "--protocol", "waza", "--runs", runs], evals),
+    ];
+    let (help, _) = texts(&rigline(&["--help"]));
+    for (old, new, input) in table {
+        let listed = help.lines().any(|line| line.trim_start().starts_with(&format!("{} ", old[0])));
+        assert!(!listed, "{}: {help}", old[0]);
+        let input = if input.is_empty() { String::new() } else { format!("{input}\n") };
+        let (before, after) = (rigline_with(old, &input), rigline_with(new, &input));
+        assert!(!before.stdout.is_empty(), "{old:?}: {}", texts(&before).1);
+        assert_eq!(before.status.code(), after.status.code(), "{new:?}: {}", texts(&after).1);
+        assert_eq!(texts(&before).0, texts(&after).0, "{new:?}");
+    }
+    // What only a server on an address has is not taken for a form on standard input and output.
+    let (_, errors) = texts(&rigline(&["serve", "sim", "--clients", "3"]));
+    assert!(errors.contains("the address to listen on is missing"), "{errors}");
+}
+
 /// Command lines as somebody writes them who has not read the manual.
 #[test]
 fn a_wrong_command_line_is_told_with_the_next_step() {
@@ -294,7 +336,7 @@ fn logs_by_verbosity() {
     assert_eq!(rigline(&["call", "sim", "measure", "-v", "-q"]).status.code(), Some(2));
 }
 
-/// What an extension says must not drive the terminal.
+/// Text of an extension must not drive the terminal.
 #[test]
 fn escape_sequences_are_not_passed_on() {
     let log =

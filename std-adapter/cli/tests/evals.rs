@@ -1287,7 +1287,7 @@ fn echo(task: &str, more: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// What `eval run` of a folder's eval comes to: its exit code, the JSON value, standard error.
+/// The outcome of `eval run` of a folder's eval: its exit code, the JSON value, standard error.
 fn outcome(folder: &Path, args: &[&str]) -> (Option<i32>, Value, String) {
     let runs = tempfile::tempdir().unwrap();
     let (code, stdout, stderr) =

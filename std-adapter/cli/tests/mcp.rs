@@ -189,7 +189,7 @@ fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     }
 }
 
-/// What no client should send: each costs an answer at most, and the next request is answered.
+/// Messages that no client should send: each costs an answer at most, and the next request is answered.
 #[test]
 fn i_06_hostile_ids_tokens_and_metadata() {
     let mut server = Server::start(&["mcp", "sim"]);
@@ -370,7 +370,7 @@ impl Evals {
         Server::start(&[&["mcp", target, "--evals", &evals, "--runs", &runs], words].concat())
     }
 
-    /// What is kept of the only run: the lines of its file.
+    /// The record of the only run: the lines of its file.
     fn record(&self) -> Vec<Value> {
         let files = std::fs::read_dir(self.path("runs")).unwrap();
         let mut files =

@@ -72,7 +72,7 @@ call("measure", {"channel": "nope"})
 call("measure", {"channel": float("nan")})
 call("measure", {"channel": "3V3"}, capability_context=context(no_env_write=True))
 call("fly", {})
-call("wait for", {"channel": "3V3", "min": 3.0, "max": 3.6, "timeout": "30s"}, timeout_seconds=1)
+call("wait for", {"channel": "3V3", "min": 3.0, "max": 3.6, "within_ms": 30000}, timeout_seconds=1)
 "#;
 
 #[test]
@@ -123,7 +123,7 @@ def call(tool, payload, timeout_ms=5000, **guarantees):
 call("measure", {"channel": "3V3"})
 call("gpio_read", {"pin": "LED"}, no_network=True, secrets_allowed=["K"])
 call("measure", {"channel": "nope"})
-call("wait for", {"channel": "3V3", "min": 3.0, "max": 3.6, "timeout": "30s"}, timeout_ms=200)
+call("wait for", {"channel": "3V3", "min": 3.0, "max": 3.6, "within_ms": 30000}, timeout_ms=200)
 call("measure", {"channel": "3V3"}, no_env_read=True)
 call("fly", {})
 "#;
@@ -311,12 +311,13 @@ flow "too high":
 #[test]
 fn o_05_a_flow_with_fractions() {
     let Some(python) = python() else { return };
+    let gevals_alone = format!("exec:{RIGLINE} rig --protocol gevals");
     let mut server =
         Command::new(RIGLINE).args(["serve", "sim", "--tcp", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let server = Server(server, line.trim().rsplit(' ').next().unwrap().to_owned());
-    for (target, number) in [("sim", "number"), (server.1.as_str(), "text")] {
+    for (target, number) in [("sim", "number"), (server.1.as_str(), "number"), (gevals_alone.as_str(), "text")] {
         let tools = "tools:\n  \"wait for\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n";
         let folder = project(&[
             ("app.ai", &FRACTIONS.replace("NUMBER", number)),
@@ -326,7 +327,9 @@ fn o_05_a_flow_with_fractions() {
         ]);
         // NR-36: the folders are made.
         let shim = folder.path().join(".venv/bin/python");
-        let status = Command::new(RIGLINE).args(["namel3ss-shim", target, "-o"]).arg(&shim).status().unwrap();
+        let bridge = (target == gevals_alone).then_some("--bridge");
+        let arguments = ["namel3ss-shim", target, "-o"];
+        let status = Command::new(RIGLINE).args(arguments).arg(&shim).args(bridge).status().unwrap();
         assert!(status.success());
         let (is_right, text) = n3(&python, folder.path(), &["app.ai", "flow", "demo"]);
         assert!(is_right && text.contains("volts"), "{target}: {text}");

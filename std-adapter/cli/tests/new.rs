@@ -237,7 +237,7 @@ const CHIPS: &[(&str, &str)] = &[
     ("nrf52840", "thumbv7em-none-eabi"),
 ];
 
-/// What `.ci/boards.sh` links is what is written, with the project's extension in the place of its own.
+/// `.ci/boards.sh` links the file that is written, with the project's extension in the place of its own.
 #[test]
 fn the_firmware_of_each_chip_is_the_one_that_the_gate_links() {
     let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware-example/boards");

@@ -30,7 +30,7 @@ struct Shown {
     why: String,
 }
 
-/// What a command wrote.
+/// The output of a command.
 struct Written {
     folder: tempfile::TempDir,
     code: i32,
@@ -417,7 +417,7 @@ fn check(name: &str, expected: &Value, written: &Written) {
     check_measurement(name, &expected["measured"], written, &suites);
 }
 
-/// What was measured, in the digits of the device.
+/// The measurements, in the digits of the device.
 fn check_measurement(name: &str, expected: &Value, written: &Written, suites: &[BTreeMap<String, String>]) {
     let Some(of) = expected["name"].as_str() else { return };
     let json = written.json("r.json");

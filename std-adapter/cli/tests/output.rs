@@ -1,4 +1,4 @@
-//! What the command writes: full disks, JSON in every outcome, terminals of every width, files of others.
+//! The output of the command: full disks, JSON in every outcome, terminals of every width, files of others.
 #![cfg(unix)]
 
 use rigline_test_support as _;
@@ -149,7 +149,7 @@ fn g_10_json_has_a_value_in_every_outcome() {
     assert_eq!(texts(&rigline(&["events", &log, "--json-lines"])).0.lines().count(), 2);
 }
 
-/// What would drive a terminal, in raw UTF-8.
+/// Characters that drive a terminal, in raw UTF-8.
 const HOSTILE: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{2028}d\u{200f}e";
 
 fn is_safe(text: &str) -> bool {
@@ -448,7 +448,7 @@ fn n_12_completions_and_manual_pages() {
     let pages = folder.path().join("share/man1");
     let output = rigline(&["man", pages.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{:?}", texts(&output));
-    for page in ["rigline.1", "rigline-call.1", "rigline-eval-run.1", "rigline-targets.1"] {
+    for page in ["rigline.1", "rigline-call.1", "rigline-eval-run.1", "rigline-targets.1", "rigline-mcp.1"] {
         assert!(fs::read_to_string(pages.join(page)).unwrap().contains(".TH"), "{page}");
     }
 }
@@ -502,9 +502,7 @@ fn g_10_every_help_has_the_exit_codes() {
     let (help, _) = texts(&rigline(&["--help"]));
     let names: Vec<&str> = help
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .take_while(|line| *line != "Options:")
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|name| !name.is_empty())
         .collect();

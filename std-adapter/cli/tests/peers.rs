@@ -266,7 +266,7 @@ entrypoints:
     entry: "tools.rig:run"
 "#;
 
-/// What `n3 packs verify` of 0.1.0a15 writes for it.
+/// The file that `n3 packs verify` of 0.1.0a15 writes for it.
 const VERIFICATION: &str = r#"{"pack_id":"acme.rig","version":"1.0","digest":"sha256:c376a9d0c44691454266b5cec96da8a66570bc64bfe19fcfeb31250c5eb2d2d9","verified":true,"key_id":"k","verified_at":"never"}"#;
 
 /// A pack's code runs only if the pack is verified, as it is now, and enabled.
@@ -482,7 +482,7 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args}}}}}"#);
         let out = bridge("gevals", &line);
         assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
-        assert_eq!(post(args).0, 2, "{args}");
+        assert_eq!(post(args).0, 1, "{args}");
         let mut stream = std::net::TcpStream::connect(tcp.url.trim_start_matches("tcp:")).unwrap();
         writeln!(stream, "{line}").unwrap();
         let mut reply = String::new();
@@ -641,7 +641,7 @@ while read -r line; do
 done
 "#;
 
-/// What a command says: its exit code, standard output and standard error.
+/// The result of a command: its exit code, standard output and standard error.
 fn rigline(arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = Command::new(RIGLINE)
         .args(arguments)
@@ -749,7 +749,7 @@ fn n_13_addresses_with_the_path_of_a_call_and_servers_of_another_protocol() {
     }
 }
 
-/// What passes a relay: codes and details, time limits and what comes after them, an end and a new start, events.
+/// Parts of a call that pass a relay: codes and details, time limits and what comes after them, an end and a new start, events.
 #[test]
 fn what_a_relay_passes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -836,7 +836,7 @@ fn descriptors_of_devices() {
     assert_ne!(rigline(&["descriptor", "sim", "--protocol", "namel3ss"], "").0, 0);
 }
 
-/// What `call` and `describe` end with, by protocol.
+/// The exit codes of `call` and `describe`, by protocol.
 #[test]
 fn calls_and_their_exit_codes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Who may ask the servers, where they listen, and what idle, noisy and vanished clients cost.
+//! Access to the servers, their addresses, and the cost of idle, noisy and vanished clients.
 #![cfg(unix)]
 
 use rigline_test_support as _;
@@ -347,7 +347,7 @@ fn g_01_evals_only_below_the_root() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// What another user of this machine is answered, by the shell's own sockets.
+/// The answer to another user of this machine, by the shell's own sockets.
 fn stranger(address: &str, text: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap();
     let host = host.trim_matches(['[', ']']);

@@ -66,7 +66,7 @@ fn eval(folder: &Path, args: &[&str]) -> (i32, Value) {
     (code, report)
 }
 
-/// What an eval comes to whose one step has this output `v`, an output `five`, and this grader: `passed`, `failed` or the error.
+/// The outcome of an eval whose one step has this output `v`, an output `five`, and this grader: `passed`, `failed` or the error.
 fn graded(output: &str, grader: &str) -> String {
     let output = Value::from(output);
     let text = format!(

@@ -33,15 +33,15 @@ pub(super) const PATTERN_LIMIT: usize = 32;
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Attachment {
-    /// Its path from the workdir, or the pattern that found nothing.
+    /// The path of the attachment from the workdir, or the pattern that found nothing.
     pub name: String,
-    /// Its media type, by its name.
+    /// The media type of the attachment, by its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub content_type: String,
-    /// Where the copy is.
+    /// The path of the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its size.
+    /// The size of the attachment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The SHA-256 hash of the copy, in hexadecimal digits.
@@ -70,7 +70,7 @@ struct Taken {
     bytes: u64,
 }
 
-/// What is wrong with a pattern of `attach`, if anything is.
+/// The fault of a pattern of `attach`, if there is one.
 pub(super) fn fault(pattern: &str) -> Option<String> {
     let path = Path::new(pattern);
     match () {

@@ -23,7 +23,7 @@ pub(super) struct Axes<'n> {
     pub(super) rows: Option<&'n Node>,
 }
 
-/// What is wrong, and in which line, or that the option `--set` is.
+/// The fault and its line, or that the option `--set` is at fault.
 pub(super) type Fault = (u32, String);
 
 /// In the place of a line: the fault is in the option `--set`.
@@ -35,7 +35,7 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*(\.(?:Vars|vars|Inputs|inputs)|matrix|for|vars|inputs|env)\.([A-Za-z0-9_-]+)\s*\}\}")
         .expect("a constant pattern")
 });
-/// What begins as one of those that must have a value.
+/// The beginning of a placeholder that must have a value.
 static ALMOST: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{\{\s*(matrix|for|vars|inputs|env)\b[^{}]*\}*").expect("a constant pattern"));
 

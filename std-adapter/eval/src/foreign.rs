@@ -3,7 +3,7 @@
 
 use super::node::{Kind, Node};
 
-/// Whose file it is, if its members are those of another program's files.
+/// The program whose files have such members, if it is another one.
 pub(super) fn program_of<T>(members: &[(String, T)]) -> Option<&'static str>
 where
     T: AsText,
@@ -39,7 +39,7 @@ where
     }
 }
 
-/// What may be a text.
+/// A value that may be a text.
 pub(super) trait AsText {
     /// The text, if it is one.
     fn as_text(&self) -> Option<&str>;

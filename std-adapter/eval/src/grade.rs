@@ -24,7 +24,7 @@ const LONGEST_TEXT: usize = 120;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Grader {
-    /// Its name, if it has one.
+    /// The name of the grader, if it has one.
     pub name: Option<String>,
     /// The metric that it counts for.
     pub metric: Option<String>,
@@ -34,7 +34,7 @@ pub struct Grader {
     pub step: Option<String>,
     /// The output of the step [default: its message and all outputs].
     pub output: Option<String>,
-    /// Its type, as in the file.
+    /// The type of the grader, as in the file.
     pub kind: String,
     /// The check.
     pub check: Check,
@@ -54,21 +54,21 @@ pub enum Check {
     Files {
         /// Those that must be there.
         present: Vec<String>,
-        /// Those that must not.
+        /// The files that must not exist.
         absent: Vec<String>,
     },
     /// Regular expressions match, and others do not.
     Regex {
-        /// Those that must match.
+        /// The patterns that must match.
         matches: Vec<Regex>,
-        /// Those that must not.
+        /// The patterns that must not match.
         not: Vec<Regex>,
     },
     /// Texts are found, and others are not.
     Contains {
         /// Those that must be found.
         values: Vec<String>,
-        /// Those that must not.
+        /// The texts that must not occur.
         not: Vec<String>,
         /// Whether one of `values` is enough.
         any: bool,
@@ -88,14 +88,14 @@ pub enum Check {
         /// Texts that must not.
         not_values: Vec<String>,
     },
-    /// All of these.
+    /// All of these checks.
     All(Vec<Check>),
     /// The output is this: as text, white space at its ends apart, or as a JSON value. Numbers are equal whatever their spelling, and
     /// different however close they are.
     Equals {
-        /// As text.
+        /// The value as text.
         text: String,
-        /// As JSON text.
+        /// The value as JSON text.
         json: String,
     },
     /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits. A measurement
@@ -175,7 +175,7 @@ impl Grader {
         Self { step, output, kind: "output_equals".into(), check, line, ..Self::unjudged("") }
     }
 
-    /// Its name, or its type.
+    /// The name of the grader, or its type.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.kind)
     }

@@ -1,4 +1,4 @@
-//! What earlier runs measured: their tasks, with the outputs that are numbers.
+//! Values that earlier runs measured: their tasks, with the outputs that are numbers.
 
 use std::io;
 

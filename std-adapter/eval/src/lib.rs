@@ -31,40 +31,20 @@
 //! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
 //! - [`tools`] has operations that list and run evals, for agents.
 //!
-//! # How a trial goes
-//! Setup steps, the agent (executors `command` and `mock`), verify steps, and then cleanup steps, whatever happened before. A step that fails ends the
-//! trial, but for its cleanup. Then the graders judge. A trial passes when all its steps and graders do, a task when all its trials do, and
-//! a run when enough tasks do ([`Metrics::pass_threshold`]), or with a list of metrics, when each reaches its threshold.
-//! A task whose graders are all of kinds that are not here is skipped: it is not judged, and has not passed.
+//! [`guide`] says what an eval can contain, how it is judged, and what reports have.
 //!
-//! When a run is cancelled, or a trial's time is over, the operation in hand is stopped (a program's process group is ended, a board's
-//! DTR drops), a new session begins, and cleanup steps run in it.
+//! # The course of a trial
+//! 1. Setup steps run.
+//! 2. The agent runs (executors `command` and `mock`).
+//! 3. Verify steps run.
+//! 4. Cleanup steps run, whatever happened before.
+//! 5. The graders judge.
 //!
-//! # Verdicts
-//! What does not pass has a [class](verdict::Class): *fail* is about the board under test, *rig error* about the rig: it could not be reached,
-//! was lost during a step, was too late, answered that it cannot do its part, or failed the preflight, the steps under `health`. `retries`
-//! of `config` tries what was a rig error again, and failures too with `retry_on: any`. A task is *flaky* whose trials, or attempts, passed and
-//! failed. A run with a rig error has not passed, whatever its threshold.
+//! A step that fails ends the trial, except for its cleanup. A trial passes when all its steps and graders do. A task passes when all its
+//! trials do. A run passes when enough tasks do ([`Metrics::pass_threshold`]), or, with a list of metrics, when each reaches its threshold.
 //!
-//! # Measurements
-//! The grader `measurement`, and `measure` of a step, record a number with its name, unit and limits, and fail beyond the limits. Over the trials
-//! of a task they have [statistics](measurement::Statistics).
-//!
-//! # Placeholders
-//! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` mean what an earlier step said: in arguments, in the prompt, and in the texts that graders
-//! look for. Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
-//! wants one. What YAML takes for a number is the text that was written, where the schema wants a string.
-//!
-//! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
-//! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` mean a case's values, `{{env.NAME}}` for an environment variable that
-//! `config.allow_env` names. `{{"{{"}}` means two braces that begin no placeholder. In logs, reports and the run store `{{env.NAME}}` stands in
-//! the place of its value, if that has 8 bytes and is not a number.
-//!
-//! `{{.Vars.NAME}}` means one of the eval's `inputs`, or a column of the table that `tasks_from` names.
-//!
-//! # Mistakes
-//! A member whose name is nearly a known one, and what other runners have and this one does not, are [warnings](Spec::warnings). A grader that
-//! can never fail is a fault: an empty text to look for, a pattern that matches everything, a range without bounds.
+//! When a run is cancelled, or the time of a trial is over, the running operation is stopped: the process group of a program is ended, and
+//! the DTR line of a board is dropped. A new session begins, in which the cleanup steps run.
 #![forbid(unsafe_code)]
 
 mod against;
@@ -74,6 +54,7 @@ mod digits;
 mod expand;
 mod foreign;
 pub mod grade;
+pub mod guide;
 pub mod history;
 pub mod list;
 mod mask;
@@ -100,7 +81,7 @@ mod walk;
 pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
 pub use model::class;
-pub use root::{Outside, Root};
+pub use root::{OutsideRoot, Root};
 pub use spec::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,
     Overrides, SIZE_LIMIT, Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,

@@ -23,13 +23,13 @@ pub const LIST_LIMIT: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
-    /// Its file, from where the walk began.
+    /// The file of the eval, from where the walk began.
     pub path: PathBuf,
-    /// Its name.
+    /// The name of the eval.
     pub name: String,
     /// The skill it is about.
     pub skill: Option<String>,
-    /// Its version.
+    /// The version of the eval.
     pub version: Option<String>,
 }
 

@@ -34,10 +34,10 @@ pub struct Results {
     pub started_at_ms: u64,
     /// How long all took, by a clock that nobody sets.
     pub duration_ms: u64,
-    /// What the caller has said of the run, such as the operator.
+    /// Facts about the run from the caller, such as the operator.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meta: BTreeMap<String, String>,
-    /// Where it ran.
+    /// The machine that the command ran on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
     /// The runs in their order.
@@ -49,14 +49,14 @@ pub struct Results {
     pub recording: Option<String>,
 }
 
-/// Where a command ran.
+/// The machine that a command ran on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Host {
     /// The name of the machine.
     pub name: String,
-    /// Its operating system and architecture.
+    /// The operating system and architecture of the machine.
     pub system: String,
     /// The user.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,9 +77,9 @@ impl Host {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unusable {
-    /// Its file.
+    /// The file of the eval.
     pub path: Option<String>,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
@@ -95,9 +95,9 @@ impl Unusable {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Hashed {
-    /// Where it is.
+    /// The path of the file.
     pub path: String,
-    /// Its size.
+    /// The size of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The SHA-256 hash of its content, in hexadecimal digits.
@@ -123,13 +123,13 @@ impl Hashed {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Run {
-    /// Its id in the run store.
+    /// The id of the run in the run store.
     pub run_id: String,
     /// The eval's name.
     pub eval: String,
     /// The eval's file.
     pub path: String,
-    /// What the eval is about.
+    /// The subject of the eval.
     pub skill: Option<String>,
     /// The eval's version.
     pub version: Option<String>,
@@ -137,7 +137,7 @@ pub struct Run {
     pub status: String,
     /// Whether enough passed.
     pub passed: bool,
-    /// What that means: `pass`, `fail`, `rig_error` or `cancelled`.
+    /// The verdict: `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
     /// Why it did not pass, or which failures its threshold allows.
     pub reason: Option<String>,
@@ -149,13 +149,13 @@ pub struct Run {
     pub health: Option<Trial>,
     /// How many tasks there are, and what became of them.
     pub summary: Summary,
-    /// What may be wrong with the eval.
+    /// Possible mistakes in the eval.
     pub warnings: Vec<String>,
     /// The least share of tasks that must pass.
     pub pass_threshold: f64,
     /// The metrics, where the eval has a list of them.
     pub metrics: Vec<MetricResult>,
-    /// Their weighted mean.
+    /// The weighted mean of the metrics.
     pub score: Option<f64>,
     /// How far an answer may be beyond the limit of its step and pass.
     pub grace_ms: u64,
@@ -169,7 +169,7 @@ pub struct Run {
     /// The files that the eval is made of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Hashed>,
-    /// What became of its tasks. Those that were not come to have no trials.
+    /// The outcomes of its tasks. A task that did not run has no trials.
     #[serde(serialize_with = "that_were_run")]
     pub tasks: Vec<Task>,
     /// The ids of tasks that were not come to.
@@ -198,9 +198,9 @@ fn that_were_run<S: serde::Serializer>(tasks: &[Task], serializer: S) -> Result<
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Summary {
-    /// All.
+    /// The number of tasks.
     pub total: u32,
-    /// Those that passed.
+    /// The number of tasks that passed.
     pub passed: u32,
     /// Those that failed, also because of the rig.
     pub failed: u32,
@@ -215,16 +215,16 @@ pub struct Summary {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Task {
-    /// Its id.
+    /// The id of the task.
     pub id: String,
-    /// Its name.
+    /// The name of the task.
     pub name: String,
-    /// Its file.
+    /// The file of the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How it ended.
     pub status: String,
-    /// What that means.
+    /// The verdict.
     pub verdict: String,
     /// Whether it did not pass, and the eval's threshold allows that.
     pub tolerated: bool,
@@ -240,7 +240,7 @@ pub struct Task {
     pub measurements: Vec<Statistic>,
     /// How long it took.
     pub duration_ms: u64,
-    /// Its trials.
+    /// The trials of the task.
     pub trials: Vec<Trial>,
     /// Whether it was not come to.
     #[serde(skip)]
@@ -254,13 +254,13 @@ pub struct Task {
 pub struct Trial {
     /// The task's id.
     pub task: String,
-    /// Its number, from 1.
+    /// The number of the trial, from 1.
     pub trial: u32,
     /// How often it was tried.
     pub attempts: u32,
     /// How it ended.
     pub status: String,
-    /// What that means.
+    /// The verdict.
     pub verdict: String,
     /// The attempts before the last.
     pub earlier: Vec<Attempt>,
@@ -268,9 +268,9 @@ pub struct Trial {
     pub error: Option<String>,
     /// The answer of the agent, if there was one.
     pub output: Option<String>,
-    /// Its steps.
+    /// The steps of the trial.
     pub steps: Vec<Step>,
-    /// Its graders.
+    /// The graders of the trial.
     pub graders: Vec<Grader>,
     /// How long it took.
     pub duration_ms: u64,
@@ -281,7 +281,7 @@ pub struct Trial {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Step {
-    /// Its id.
+    /// The id of the step.
     pub id: String,
     /// The operation that it called.
     pub operation: String,
@@ -291,7 +291,7 @@ pub struct Step {
     pub status: String,
     /// The message.
     pub message: String,
-    /// Its outputs.
+    /// The outputs of the step.
     pub outputs: Map<String, Value>,
     /// The time limit that it was given.
     pub limit_ms: Option<u64>,
@@ -309,7 +309,7 @@ pub struct Step {
 pub struct Attempt {
     /// The result.
     pub verdict: String,
-    /// Why.
+    /// The reason.
     pub error: Option<String>,
     /// The files that its steps attached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -321,16 +321,16 @@ pub struct Attempt {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Grader {
-    /// Its name, or its type.
+    /// The name of the grader, or its type.
     pub name: String,
-    /// Its type.
+    /// The type of the grader.
     #[serde(rename = "type")]
     pub kind: String,
     /// How much it counts for a metric.
     pub weight: f64,
     /// `passed`, `failed` or `unsupported`.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub message: String,
     /// The number that it judged.
     pub measurement: Option<Measured>,
@@ -343,7 +343,7 @@ pub struct Grader {
 pub struct Rig {
     /// The extension's name.
     pub name: String,
-    /// Its version.
+    /// The version of the rig.
     pub version: String,
     /// The target.
     pub target: String,
@@ -351,7 +351,7 @@ pub struct Rig {
     pub serial_number: Option<String>,
 }
 
-/// One measured value.
+/// A measured value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -363,7 +363,7 @@ pub struct Measured {
     /// The value as the device sent it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: Option<String>,
     /// The least that is good.
     pub low: Digits,
@@ -380,7 +380,7 @@ pub struct Measured {
 pub struct Statistic {
     /// The measurement's name.
     pub name: String,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: Option<String>,
     /// The least that is good.
     pub low: Digits,
@@ -396,7 +396,7 @@ pub struct Statistic {
     pub min: Digits,
     /// The greatest of them.
     pub max: Digits,
-    /// Their mean.
+    /// The mean of the values.
     pub mean: Digits,
     /// The standard deviation of a sample.
     pub standard_deviation: Option<f64>,
@@ -431,7 +431,7 @@ pub struct Logs {
 /// An earlier run of the same eval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Past {
-    /// Its id.
+    /// The id of the run.
     pub id: String,
     /// When it began, in milliseconds since 1970 (UTC).
     pub started_ms: u64,
@@ -471,7 +471,7 @@ pub(super) fn class_of(text: &str) -> Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mark {
-    /// It passed.
+    /// The case passed.
     Passed,
     /// It did not pass, and the eval did not either.
     Failed,
@@ -479,7 +479,7 @@ pub enum Mark {
     Error,
     /// It did not pass, and the eval passed all the same.
     Tolerated,
-    /// It was not judged.
+    /// The case was not judged.
     Skipped,
     /// It was not come to, or not to its end.
     NotRun,
@@ -503,16 +503,16 @@ pub struct Case<'r> {
     pub suite: &'r str,
     /// The task's name.
     pub name: &'r str,
-    /// What became of it.
+    /// The outcome.
     pub class: Class,
     /// How it is shown.
     pub mark: Mark,
-    /// Why.
+    /// The reason.
     pub why: &'r str,
 }
 
 impl Case<'_> {
-    /// What became of it, in words.
+    /// The outcome in words.
     pub fn label(&self) -> &'static str {
         match (self.mark, self.class) {
             (Mark::Tolerated, Class::Flaky) => "flaky, tolerated",
@@ -522,7 +522,7 @@ impl Case<'_> {
         }
     }
 
-    /// What it is about, unique in the results.
+    /// The identity, unique in the results.
     pub fn id(&self) -> String {
         let run = self.run.map_or_else(|| self.suite.to_owned(), Run::label);
         match self.task {
@@ -716,7 +716,7 @@ impl Run {
         text
     }
 
-    /// Its verdict, with the counts of its tasks or the reason.
+    /// The verdict of the run, with the counts of its tasks or the reason.
     pub fn says(&self) -> String {
         let label = self.class().label();
         match &self.reason {
@@ -728,7 +728,7 @@ impl Run {
         }
     }
 
-    /// What became of it.
+    /// The outcome.
     pub fn class(&self) -> Class {
         match self.verdict.as_str() {
             "" if self.passed => Class::Pass,
@@ -743,7 +743,7 @@ impl Run {
         if self.place > 1 { format!("{} ({})", self.eval, self.place) } else { self.eval.clone() }
     }
 
-    /// Its tasks, and the run as a whole where no task says why it did not pass.
+    /// The tasks of the run, and the run as a whole where no task says why it did not pass.
     pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         let tasks = self.tasks.iter().map(move |task| Case {
             run: Some(self),
@@ -798,7 +798,7 @@ impl Trial {
         }
     }
 
-    /// What became of it.
+    /// The outcome.
     pub fn class(&self) -> Class {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }
@@ -815,7 +815,7 @@ impl Trial {
 }
 
 impl Attempt {
-    /// What became of it.
+    /// The outcome.
     pub fn class(&self) -> Class {
         class_of(&self.verdict)
     }
@@ -958,7 +958,7 @@ impl Statistic {
         parts.join(", ")
     }
 
-    /// What machines read of it: the name of each member, and its value.
+    /// The form for machines: the name of each member, and its value.
     pub fn members(&self) -> Vec<(&'static str, String)> {
         let mut members = vec![("value", shown(self.decisive()))];
         members.extend(self.unit.as_ref().map(|unit| ("unit", name(unit))));
@@ -1009,7 +1009,7 @@ impl Task {
         }
     }
 
-    /// What became of it.
+    /// The outcome.
     pub fn class(&self) -> Class {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }

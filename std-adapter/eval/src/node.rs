@@ -24,7 +24,7 @@ pub const DEPTH_LIMIT: usize = 32;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// From 1.
+    /// The line in the file, from 1.
     pub(super) line: u32,
     /// The source text of a scalar that is not a string.
     written: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Node {
     is_filled: bool,
     /// The list or the map that its text stands for, as it was written.
     source: Option<Box<Node>>,
-    /// Its bytes in the document, where they are known.
+    /// The bytes of the value in the document, where they are known.
     bytes: Option<(u32, u32)>,
 }
 
@@ -165,7 +165,7 @@ impl Node {
         matches!(self.kind, Kind::Null)
     }
 
-    /// Its kind, for an error text.
+    /// The kind of the value, for an error text.
     pub(super) fn what(&self) -> &'static str {
         match self.kind {
             Kind::Null => "nothing",

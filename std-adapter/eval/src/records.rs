@@ -8,19 +8,19 @@ use rigline::protocol::waza::Verdict;
 
 use super::attach::Attachment;
 
-/// What became of a trial.
+/// The outcome of a trial.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TrialRecord {
-    /// Its number, from 1.
+    /// The number of the trial, from 1.
     pub number: u32,
     /// How it ended.
     pub verdict: Verdict,
     /// Why it did not pass.
     pub error: Option<String>,
-    /// Its steps.
+    /// The steps of the trial.
     pub steps: Vec<StepRecord>,
-    /// Its graders.
+    /// The graders of the trial.
     pub grades: Vec<Grade>,
     /// The answer of the agent, if there was one.
     pub output: Option<String>,
@@ -52,21 +52,21 @@ impl EarlierAttempt {
     }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepRecord {
-    /// Its id.
+    /// The id of the step.
     pub id: String,
-    /// Its operation.
+    /// The operation of the step.
     pub operation: String,
-    /// Its phase.
+    /// The phase of the step.
     pub phase: Phase,
     /// How it ended.
     pub verdict: Verdict,
-    /// Its message, or the reason of its failure.
+    /// The message of the step, or the reason of its failure.
     pub message: String,
-    /// Its outputs.
+    /// The outputs of the step.
     pub outputs: Vec<(String, String)>,
     /// The time limit that it was given: its own, or what was left of the trial's. `None` for a step that was not sent to a rig.
     pub limit: Option<Duration>,
@@ -118,9 +118,9 @@ impl StepRecord {
 /// The result of a grader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// It passed.
+    /// The grader was satisfied.
     Passed,
-    /// It did not.
+    /// The grader was not satisfied.
     Failed,
     /// This runner does not have its kind. It counts neither way.
     Unsupported,
@@ -143,7 +143,7 @@ impl Judgement {
 pub struct Grade {
     /// The grader, by its name, or its type.
     pub grader: String,
-    /// Its type.
+    /// The type of the grader.
     pub kind: String,
     /// The metric it names.
     pub metric: Option<String>,
@@ -151,7 +151,7 @@ pub struct Grade {
     pub weight: f64,
     /// The result.
     pub judgement: Judgement,
-    /// Why.
+    /// The reason.
     pub message: String,
     /// The number that was judged, if it was one.
     pub measurement: Option<Measurement>,
@@ -161,11 +161,11 @@ pub struct Grade {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measurement {
-    /// Its name, unique in its task.
+    /// The name of the measurement, unique in its task.
     pub name: String,
     /// The number, with all its digits; another text, if it is none; empty, if there is no output.
     pub value: String,
-    /// Its unit.
+    /// The unit of the measurement.
     pub unit: Option<String>,
     /// The least that passes.
     pub low: Option<String>,
@@ -203,7 +203,7 @@ impl Measurement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// It passed.
+    /// The trial or the task passed.
     Pass,
     /// It did not, and the rig is not the reason.
     Fail,
@@ -211,7 +211,7 @@ pub enum Class {
     RigError,
     /// It passed in some trials or attempts, and failed in others.
     Flaky,
-    /// It was not judged.
+    /// The trial or the task was not judged.
     Skipped,
     /// The run was cancelled before it ended.
     Cancelled,

@@ -1,4 +1,4 @@
-//! What runs came to, for people and for other programs: as JSON, JUnit, CTRF, TAP, a page, and for GitHub Actions.
+//! The outcomes of runs, for people and for other programs: as JSON, JUnit, CTRF, TAP, a page, and for GitHub Actions.
 //!
 //! All are written from one model, [`Results`]. JSON is the model itself.
 

@@ -24,7 +24,7 @@ struct Inner {
 /// A path that leads out of the root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is outside the folder that this server may read, {} (see --root)", .path.display(), .root.display())]
-pub struct Outside {
+pub struct OutsideRoot {
     /// The path, as it was said.
     pub path: PathBuf,
     /// The root.
@@ -63,8 +63,8 @@ impl Root {
     ///
     /// # Errors
     /// It leads out of the root, whether there is anything or not.
-    pub fn resolve(&self, path: &Path) -> Result<PathBuf, Outside> {
-        let outside = || Outside { path: path.to_owned(), root: self.0.folder.clone() };
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf, OutsideRoot> {
+        let outside = || OutsideRoot { path: path.to_owned(), root: self.0.folder.clone() };
         let whole = self.0.folder.join(path);
         let mut existing = whole.as_path();
         let mut missing: Vec<Component<'_>> = Vec::new();
@@ -95,7 +95,7 @@ impl Root {
     /// Opens a file below the root. Should a part of its path become a link meanwhile, it is not followed.
     fn open(&self, path: &Path) -> io::Result<File> {
         let path = std::path::absolute(path)?;
-        let outside = |error: Outside| io::Error::new(io::ErrorKind::PermissionDenied, error);
+        let outside = |error: OutsideRoot| io::Error::new(io::ErrorKind::PermissionDenied, error);
         let path = self.resolve(&path).map_err(outside)?;
         self.open_resolved(&path)
     }

@@ -16,7 +16,7 @@ use super::attach::Attachments;
 use super::grade::{Grade, Judgement};
 use super::mask::Mask;
 use super::measurement::Statistics;
-use super::session::{Connect, OnLog, Rig, Unreached};
+use super::session::{Connect, OnLog, Rig, SessionError};
 use super::spec::{Executor, Fault, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
@@ -27,7 +27,7 @@ use rigline_std::sync::lock;
 /// six: so a line of the log stays below what common readers take (64 KiB).
 pub const TEXT_LIMIT: usize = 16 * 1024;
 
-/// What happens in a run, in order. After [`Event::Complete`] nothing does.
+/// An event of a run. They come in order. After [`Event::Complete`] nothing does.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -37,12 +37,12 @@ pub enum Event {
     Trial {
         /// The task's place in the spec.
         task: usize,
-        /// What became of it.
+        /// The outcome.
         record: TrialRecord,
     },
     /// `eval.log`.
     Log {
-        /// Its level.
+        /// The level of the log.
         level: Level,
         /// The text.
         message: String,
@@ -55,7 +55,7 @@ pub enum Event {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What happened.
+    /// The event.
     pub event: waza::Event,
     /// The task's place in the spec.
     pub task: Option<usize>,
@@ -83,18 +83,18 @@ pub struct Outcome {
     /// How many tasks could not be judged.
     pub skipped: u32,
     /// Why nothing was run, if the target could not be talked to, or failed the preflight.
-    pub unreached: Option<Unreached>,
+    pub unreached: Option<SessionError>,
     /// Why nothing was run, if steps do not fit the target's operations.
     pub mistakes: Vec<Fault>,
     /// The preflight, if there was one.
     pub health: Option<TrialRecord>,
-    /// Who the rig is, if there was a session.
+    /// The identity of the rig, if there was a session.
     pub rig: Option<Rig>,
     /// Whether the threshold, or each metric's, was reached.
     pub passed: bool,
     /// Where the eval has a list of metrics: each one's share.
     pub metrics: Vec<MetricResult>,
-    /// Their weighted mean.
+    /// The weighted mean of the metrics.
     pub score: Option<f64>,
     /// The result of each task that was done, in the order of the spec.
     pub tasks: Vec<TaskRecord>,
@@ -102,32 +102,32 @@ pub struct Outcome {
     pub duration: Duration,
 }
 
-/// What became of a metric.
+/// The outcome of a metric.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct MetricResult {
-    /// Its name.
+    /// The name of the metric.
     pub name: String,
     /// The share of graders that passed; 0 of none is 0.
     pub share: f64,
     /// The threshold.
     pub threshold: f64,
-    /// Its weight.
+    /// The weight of the metric.
     pub weight: f64,
     /// Whether the threshold was reached.
     pub passed: bool,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskRecord {
-    /// Its place in the spec.
+    /// The place of the task in the spec.
     pub task: usize,
     /// How it ended: as its trials did.
     pub verdict: Verdict,
-    /// Its trials.
+    /// The trials of the task.
     pub trials: Vec<TrialRecord>,
     /// How long it took.
     pub duration: Duration,
@@ -206,7 +206,7 @@ pub struct Plan {
     pub workdir: String,
     /// The folder for the files that steps attach.
     pub attachments: PathBuf,
-    /// What opens targets.
+    /// The connector that opens targets.
     pub connect: Arc<dyn Connect>,
     /// Whether debug logs are wanted.
     pub verbose: bool,
@@ -283,7 +283,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
             }
         }
         Err(_) if cancel.is_cancelled() => first.close().await,
-        Err(Obstacle::Unreached(mut why)) => {
+        Err(Obstacle::SessionError(mut why)) => {
             first.close().await;
             spec.mask.hide(&mut why.text);
             error = Some(format!("Eval execution failed: {why}"));
@@ -341,7 +341,7 @@ fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
     wanted
 }
 
-/// What the workers of a run share.
+/// State that the workers of a run share.
 struct Shared {
     spec: Arc<Spec>,
     next: AtomicUsize,
@@ -409,7 +409,7 @@ impl Shared {
 /// Why no task is run.
 enum Obstacle {
     /// The target cannot be talked to, or failed the preflight.
-    Unreached(Unreached),
+    SessionError(SessionError),
     /// Steps do not fit the target's operations.
     Mistakes(Vec<Fault>),
 }
@@ -419,7 +419,7 @@ impl Shared {
     /// what keeps the tasks from being run.
     async fn begin(&self, worker: &mut Worker, strict: bool) -> (Option<TrialRecord>, Result<(), Obstacle>) {
         if let Err(why) = self.open(worker).await {
-            return (None, Err(Obstacle::Unreached(why)));
+            return (None, Err(Obstacle::SessionError(why)));
         }
         let Mistakes { preflight, tasks, doubts } = worker.mistakes();
         let mut mistakes = tasks;
@@ -441,14 +441,14 @@ impl Shared {
             let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
             health = Some(record);
             if !is_well {
-                return (health, Err(Obstacle::Unreached(Unreached { text, is_timeout })));
+                return (health, Err(Obstacle::SessionError(SessionError { text, is_timeout })));
             }
         }
         if mistakes.is_empty() { (health, Ok(())) } else { (health, Err(Obstacle::Mistakes(mistakes))) }
     }
 
     /// Opens the first session, again where the rig is the reason that there is none and it may be tried again.
-    async fn open(&self, worker: &mut Worker) -> Result<(), Unreached> {
+    async fn open(&self, worker: &mut Worker) -> Result<(), SessionError> {
         let mut left = self.spec.config.retries;
         loop {
             match worker.open().await {

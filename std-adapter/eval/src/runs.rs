@@ -293,7 +293,7 @@ impl Runs {
         Ok((spec, executor))
     }
 
-    /// What is wrong with the steps of several evals, as far as their targets' descriptions show it: a list for each request. Each target
+    /// Returns the faults of the steps of several evals, as far as their targets' descriptions show it: a list for each request. Each target
     /// is asked once. Of evals that cannot be run, of targets that cannot be reached, and of evals with a preflight, which judges the rig
     /// first, nothing is found.
     pub async fn mistakes(&self, requests: &[Request]) -> Vec<Vec<Fault>> {
@@ -438,7 +438,7 @@ impl Accepted {
         &self.id
     }
 
-    /// What will be run.
+    /// The eval that will be run.
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
@@ -603,7 +603,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::super::session::{OnLog, Pending, Session, Unreached};
+    use super::super::session::{OnLog, Pending, Session, SessionError};
     use super::*;
 
     /// A board that is never there.
@@ -617,7 +617,7 @@ mod tests {
             _: Option<&'a Path>,
             _: Option<rigline_host::JsonObject>,
             _: OnLog,
-        ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+        ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
         }

@@ -75,7 +75,7 @@ pub const READERS: usize = 4;
 /// A size that is enough for most replies.
 const USUAL_REPLY: usize = 4 << 10;
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Clone)]
 struct Shared {
     runs: Runs,
@@ -119,15 +119,15 @@ impl Shared {
 enum Answered {
     /// There is none.
     Nothing,
-    /// Its reply, if there is one, and the runs to launch when it is sent.
+    /// The reply to the request, if there is one, and the runs to launch when it is sent.
     Reply(Option<Vec<u8>>, Vec<Accepted>),
-    /// It is the last.
+    /// The connection ends after this refusal.
     Refusal(Vec<u8>),
     /// Its client is gone.
     Gone,
 }
 
-/// What follows the id of a request's reply.
+/// The text after the id of a request's reply.
 fn body(service: &mut Service, incoming: Incoming<'_>) -> Vec<u8> {
     let mut memory = vec![0; USUAL_REPLY];
     loop {
@@ -291,7 +291,7 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
 /// A client: the output for its lines, and the runs that it has started.
 struct Client {
     out: Output,
-    /// Its runs that have not ended.
+    /// The runs of the client that have not ended.
     runs: watch::Sender<usize>,
 }
 
@@ -352,7 +352,7 @@ enum End {
     Input,
     /// It may not ask, or spoke HTTP.
     Refused,
-    /// It is gone.
+    /// The client is gone.
     Gone,
 }
 

@@ -10,7 +10,7 @@ use rigline::protocol::waza::{
 use serde_json::Value;
 
 use super::list::list;
-use super::root::{Outside, Root};
+use super::root::{OutsideRoot, Root};
 use super::runs::{Accepted, Request, Runs, StartError};
 use super::spec::{Executor, LoadError, Overrides, Spec};
 use rigline_host::lines::on_one_line;
@@ -48,7 +48,7 @@ impl Service {
         }
     }
 
-    fn load(&self, path: Text<'_>) -> Result<Result<(Spec, Vec<super::spec::Fault>), LoadError>, Outside> {
+    fn load(&self, path: Text<'_>) -> Result<Result<(Spec, Vec<super::spec::Fault>), LoadError>, OutsideRoot> {
         let path = self.root.resolve(&file(path))?;
         Ok(self.root.confine(|| self.runs.load(&path, &Overrides::default())))
     }
@@ -57,7 +57,7 @@ impl Service {
         Error::Invalid { errors: raw(&mut self.text, faults.iter().map(ToString::to_string)) }
     }
 
-    fn outside(&mut self, outside: &Outside) -> Error<'_> {
+    fn outside(&mut self, outside: &OutsideRoot) -> Error<'_> {
         self.text = format!("Eval not found: {outside}");
         Error::PathNotAllowed(&self.text)
     }

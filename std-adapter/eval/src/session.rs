@@ -40,21 +40,21 @@ pub trait Connect: Send + Sync {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>>;
+    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>>;
 }
 
 /// Why there is no session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 #[non_exhaustive]
-pub struct Unreached {
-    /// Why.
+pub struct SessionError {
+    /// The reason.
     pub text: String,
     /// Whether the extension did not answer in time.
     pub is_timeout: bool,
 }
 
-impl Unreached {
+impl SessionError {
     /// A reason other than the time.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_timeout: false }
@@ -64,7 +64,7 @@ impl Unreached {
 /// A session with an extension.
 pub trait Session: Send + Sync {
     /// Calls an operation. The error is the reason why there is no answer.
-    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
+    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<StepResult, String>>;
     /// The JSON Schema of an operation's arguments, if it has one.
     fn schema(&self, operation: &str) -> Option<Schema>;
     /// All operations with their schemas; empty if the target has not described itself.
@@ -75,7 +75,7 @@ pub trait Session: Send + Sync {
     }
     /// Ends the running call at once. The next one begins in a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
-    /// Who answers.
+    /// The identity of the rig that answers.
     fn rig(&self) -> Rig;
     /// Ends the session.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
@@ -87,7 +87,7 @@ pub trait Session: Send + Sync {
 pub struct Call<'a> {
     /// The operation.
     pub operation: &'a str,
-    /// Its arguments, as JSON text: numbers keep their digits.
+    /// The arguments of the call, as JSON text: numbers keep their digits.
     pub args: String,
     /// The part of the task.
     pub phase: Phase,
@@ -104,18 +104,18 @@ pub struct Call<'a> {
 /// The answer of an operation.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct StepResult {
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// Who is to blame for that.
+    /// The cause.
     pub cause: Cause,
-    /// Its message.
+    /// The message of the step.
     pub message: Option<String>,
-    /// Its outputs, in their order.
+    /// The outputs of the step, in their order.
     pub outputs: Vec<(String, String)>,
 }
 
-/// Who a rig is, as far as it says.
+/// The identity of a rig, as far as it reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rig {
@@ -149,9 +149,9 @@ impl Connect for Hosts {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
         Box::pin(async move {
-            let mut target: Target = target.parse().map_err(|error| Unreached::new(format!("{error}")))?;
+            let mut target: Target = target.parse().map_err(|error| SessionError::new(format!("{error}")))?;
             if let (Target::Exec(exec), Some(folder)) = (&mut target, folder)
                 && exec.program.contains(['/', '\\'])
             {
@@ -168,7 +168,7 @@ impl Connect for Hosts {
             options.sim_program.clone_from(&self.sim_program);
             options.credentials.clone_from(&self.credentials);
             if self.recorder.is_some() && matches!(target, Target::Http(_)) {
-                return Err(Unreached::new("what passes over HTTP is not recorded"));
+                return Err(SessionError::new("what passes over HTTP is not recorded"));
             }
             let asked = choose::connect(&target, ClientOptions::new(options), None, Need::Context).await?;
             let open = Open::new(asked, &target, self.recorder.as_deref()).await?;
@@ -197,7 +197,7 @@ pub async fn over(
     target: &Target,
     settings: Option<JsonObject>,
     log: OnLog,
-) -> Result<Box<dyn Session>, Unreached> {
+) -> Result<Box<dyn Session>, SessionError> {
     let options = ClientOptions::new(session_options(settings, log));
     let asked = choose::over(dialer, target, options, Need::Context).await?;
     Ok(Box::new(Open::new(asked, target, None).await?))
@@ -249,7 +249,7 @@ struct Open {
     rig: Rig,
 }
 
-impl From<ClientError> for Unreached {
+impl From<ClientError> for SessionError {
     fn from(error: ClientError) -> Self {
         Self { text: error.to_string(), is_timeout: error.is_timeout() }
     }
@@ -318,7 +318,7 @@ fn texts(outcome: &CallOutcome) -> Vec<(String, String)> {
 }
 
 impl Session for Open {
-    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>> {
+    fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<StepResult, String>> {
         let context = CallContext {
             workdir: Some(call.workdir.to_owned()),
             phase: call.phase,
@@ -341,7 +341,7 @@ impl Session for Open {
                 // The call is over, so the session goes on.
                 Err(ClientError::Host(error @ HostError::Late { .. })) => {
                     let failure = Some(error.to_string());
-                    return Ok(Answer { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
+                    return Ok(StepResult { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
                 }
                 Err(ClientError::Host(error)) => return Err(why(&error, call.timeout, started.elapsed())),
                 Err(error) => return Err(error.to_string()),
@@ -349,7 +349,7 @@ impl Session for Open {
             let cause = outcome.failure.as_ref().map(|failure| cause(failure, named.is_some())).unwrap_or_default();
             let failure = outcome.failure.as_ref().map(ToString::to_string);
             let outputs = texts(&outcome);
-            Ok(Answer { failure, cause, message: outcome.message, outputs })
+            Ok(StepResult { failure, cause, message: outcome.message, outputs })
         })
     }
 

@@ -45,7 +45,7 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(86_400_000);
 /// A trial's time where the file sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What runs a task.
+/// The executor of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
     /// Nothing: steps and agent are made up, always in the same way. For trying out.
@@ -72,7 +72,7 @@ impl Executor {
         }
     }
 
-    /// Its name.
+    /// The name of the executor.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mock => "mock",
@@ -86,7 +86,7 @@ impl Executor {
         Self::named(name).is_some() || Self::ELSEWHERE.contains(&name)
     }
 
-    /// All names.
+    /// Returns the names of all executors.
     pub fn known() -> impl Iterator<Item = &'static str> {
         Self::AVAILABLE.into_iter().chain(Self::ELSEWHERE)
     }
@@ -96,15 +96,15 @@ impl Executor {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Spec {
-    /// Its file.
+    /// The file of the eval.
     pub path: PathBuf,
-    /// Its name.
+    /// The name of the eval.
     pub name: String,
     /// The description.
     pub description: Option<String>,
     /// The skill it is about.
     pub skill: Option<String>,
-    /// Its version, as it was written.
+    /// The version of the eval, as it was written.
     pub version: Option<String>,
     /// How it is run.
     pub config: Config,
@@ -112,7 +112,7 @@ pub struct Spec {
     pub metrics: Metrics,
     /// The preflight: what must hold before the tasks, or the rig is at fault.
     pub health: Option<Task>,
-    /// Its tasks.
+    /// The tasks of the eval.
     pub tasks: Vec<Task>,
     /// Warnings: members with names that are nearly known ones, and members that only other runners support.
     pub warnings: Vec<Fault>,
@@ -176,9 +176,9 @@ pub struct Metrics {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name. Graders with this as their `metric`, name or type count; all of them, if there are none.
+    /// The name of the metric. Graders with this as their `metric`, name or type count; all of them, if there are none.
     pub name: String,
-    /// Its weight in the mean.
+    /// The weight of the metric in the mean.
     pub weight: f64,
     /// The least share that must pass, 0 to 1.
     pub threshold: f64,
@@ -190,9 +190,9 @@ pub struct Metric {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Task {
-    /// Its id, unique in its eval.
+    /// The id of the task, unique in its eval.
     pub id: String,
-    /// Its name; the id, if it has none.
+    /// The name of the task; the id, if it has none.
     pub name: String,
     /// The description.
     pub description: Option<String>,
@@ -200,11 +200,11 @@ pub struct Task {
     pub tags: Vec<String>,
     /// The prompt for an agent.
     pub prompt: Option<String>,
-    /// Its file, from the eval's folder.
+    /// The file of the task, from the eval's folder.
     pub file: String,
     /// The time limit of a trial, instead of the eval's.
     pub timeout: Option<Duration>,
-    /// Its steps, by phase and then in their order.
+    /// The steps of the task, by phase and then in their order.
     pub steps: Vec<Step>,
     /// The graders: its own, those of `expected`, and the eval's.
     pub graders: Vec<Grader>,
@@ -234,13 +234,13 @@ pub struct Mock {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Step {
-    /// Its id, unique in its task.
+    /// The id of the step, unique in its task.
     pub id: String,
     /// When it is run. Steps of [`Phase::Cleanup`] always are.
     pub phase: Phase,
     /// The operation.
     pub operation: String,
-    /// Its arguments, with placeholders.
+    /// The arguments of the step, with placeholders.
     pub(super) args: Node,
     /// The line in its file.
     pub(super) line: u32,
@@ -256,7 +256,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What.
+    /// The text.
     pub text: String,
     /// In which file.
     pub path: PathBuf,

@@ -35,17 +35,17 @@ pub struct Store {
     folder: PathBuf,
 }
 
-/// What is on disk of a run.
+/// A run on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// Its state; `running` if another process runs it.
+    /// The state of the run; `running` if another process runs it.
     pub state: RunState,
-    /// What was done of it.
+    /// The summary of its progress.
     pub summary: Summary,
-    /// Why it failed.
+    /// The reason of the failure.
     pub error: Option<String>,
-    /// What it came to, as reports say it. `None` of one that has not ended, or whose process was killed.
+    /// The outcome, as in reports. `None` of one that has not ended, or whose process was killed.
     pub result: Option<Ended>,
 }
 
@@ -97,7 +97,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the runs are.
+    /// Returns the folder of the runs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -162,7 +162,7 @@ impl Store {
         }
     }
 
-    /// What is known of a run that this process does not run; `None` if nothing.
+    /// Returns a run that this process does not run; `None` if it is not known.
     ///
     /// # Errors
     /// It is there and cannot be read.

@@ -30,7 +30,7 @@ use super::list::list;
 use super::model::Statistic;
 use super::run::{self, OnEvent, TaskRecord};
 use super::runs::{Accepted, Request, Runs, StartError};
-use super::session::{Connect, Hosts, OnLog, Pending, Session, Unreached};
+use super::session::{Connect, Hosts, OnLog, Pending, Session, SessionError};
 use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
@@ -99,7 +99,7 @@ pub enum EvalsError {
     Clash {
         /// The extension.
         extension: &'static str,
-        /// Its operation.
+        /// The operation of the tool.
         operation: &'static str,
     },
     /// Threads for the runs cannot be started.
@@ -466,7 +466,7 @@ impl Connect for Configured {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
         self.hosts.connect(target, folder, settings.or_else(|| self.config.clone()), log)
     }
 }

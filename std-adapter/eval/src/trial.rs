@@ -17,7 +17,7 @@ use super::grade::{Check, Evidence};
 use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, Judgement};
 pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
-use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
+use super::session::{Call, Connect, OnLog, Rig, Session, SessionError, StepResult};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use rigline_host::by_schema::{Schema, fit};
 use rigline_host::client::Part;
@@ -36,7 +36,7 @@ pub(super) struct RunContext {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) log: OnLog,
     pub(super) cancel: CancellationToken,
-    /// Who the rig is, once there was a session.
+    /// The identity of the rig, once there was a session.
     pub(super) rig: OnceLock<Rig>,
     /// Whether several tasks run at a time, so that log lines have to say which one they are of.
     pub(super) is_parallel: bool,
@@ -51,14 +51,14 @@ pub(super) struct Worker {
     log: OnLog,
 }
 
-/// What does not fit the target's description.
+/// Differences from the target's description.
 #[derive(Default)]
 pub(super) struct Mistakes {
     /// Of the preflight's steps.
     pub(super) preflight: Vec<Fault>,
     /// Of the tasks' steps.
     pub(super) tasks: Vec<Fault>,
-    /// What may be a mistake.
+    /// Possible mistakes.
     pub(super) doubts: Vec<Fault>,
 }
 
@@ -136,7 +136,7 @@ struct Time {
     limit: Duration,
     /// When the trial began.
     began: SystemTime,
-    /// What the agent has used of it.
+    /// The agent's part of it.
     of_agent: Duration,
 }
 
@@ -173,7 +173,7 @@ impl Worker {
     }
 
     /// Opens the session, if steps will need one.
-    pub(super) async fn open(&mut self) -> Result<(), Unreached> {
+    pub(super) async fn open(&mut self) -> Result<(), SessionError> {
         let context = &self.context;
         let needs = context.executor != Executor::Mock && context.spec.tasks.iter().any(|task| !task.steps.is_empty());
         if !needs || self.session.is_some() {
@@ -181,7 +181,7 @@ impl Worker {
         }
         if context.cancel.is_cancelled() {
             // Perhaps before its turn: the board may be another run's.
-            return Err(Unreached::new("cancelled"));
+            return Err(SessionError::new("cancelled"));
         }
         let target = context.spec.config.target.as_deref().unwrap_or_default();
         let connecting = context.connect.connect(
@@ -192,14 +192,14 @@ impl Worker {
         );
         let session = tokio::select! {
             session = connecting => session?,
-            () = context.cancel.cancelled() => return Err(Unreached::new("cancelled")),
+            () = context.cancel.cancelled() => return Err(SessionError::new("cancelled")),
         };
         context.rig.get_or_init(|| session.rig());
         self.session = Some(session);
         Ok(())
     }
 
-    /// What the target's description shows to be wrong with the eval's steps.
+    /// Returns the mistakes of the eval's steps that the target's description shows.
     pub(super) fn mistakes(&self) -> Mistakes {
         let operations = self.session.as_ref().map(|session| session.operations()).unwrap_or_default();
         let spec = &self.context.spec;
@@ -425,9 +425,9 @@ impl Worker {
         steps: &[StepRecord],
         output: Option<&str>,
         limit: Duration,
-    ) -> Result<Answer, EarlyEnd> {
+    ) -> Result<StepResult, EarlyEnd> {
         if self.context.executor == Executor::Mock {
-            return Ok(Answer {
+            return Ok(StepResult {
                 failure: None,
                 cause: Cause::default(),
                 message: Some(format!("{} (mock)", step.operation)),
@@ -473,19 +473,19 @@ impl Worker {
     fn record(
         &self,
         step: &Step,
-        answer: Result<Answer, EarlyEnd>,
+        answer: Result<StepResult, EarlyEnd>,
         started: Instant,
         limit: Duration,
         steps: &mut Vec<StepRecord>,
     ) -> Result<(), EarlyEnd> {
         let (verdict, cause, message, outputs) = match answer {
-            Ok(Answer { failure: None, message, outputs, cause }) => {
+            Ok(StepResult { failure: None, message, outputs, cause }) => {
                 (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
             }
-            Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
+            Ok(StepResult { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
                 (Verdict::Failed, Cause::Board, why, outputs)
             }
-            Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
+            Ok(StepResult { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
             Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
         };
         let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
@@ -505,7 +505,7 @@ impl Worker {
     }
 }
 
-/// What the eval has for the target, and the target's protocol does not carry: what was asked for, and what steps are called without.
+/// Parts of the eval that the target's protocol does not carry: what was asked for, and what steps are called without.
 fn lacking(spec: &Spec, executor: Executor, lacks: impl Fn(Part) -> Option<&'static str>) -> (Vec<Fault>, Vec<Fault>) {
     let config = &spec.config;
     let has_phases = || spec.tasks.iter().flat_map(|task| &task.steps).any(|step| step.phase != Phase::default());

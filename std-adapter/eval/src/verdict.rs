@@ -1,4 +1,4 @@
-//! What trials and tasks come to, for people and for CI: whether the board under test or the rig is at fault.
+//! The verdicts of trials and tasks, for people and for CI: whether the board under test or the rig is at fault.
 
 use serde_json::{Value, json};
 

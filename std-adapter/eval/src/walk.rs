@@ -13,14 +13,14 @@ pub(super) const DEPTH_LIMIT: usize = 32;
 /// The number of files and folders that are visited.
 pub(super) const ENTRY_LIMIT: usize = 200_000;
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Files. A file that several paths lead to is listed by the one without links, if there is one.
     pub(super) files: Vec<PathBuf>,
     /// Links that lead nowhere, and what is not a regular file: perhaps what was meant, but no reason to stop.
     pub(super) troubles: Vec<String>,
-    /// What could not be read, and limits that were reached.
+    /// Files that could not be read, and limits that were reached.
     pub(super) errors: Vec<String>,
 }
 

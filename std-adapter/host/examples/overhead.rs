@@ -1,4 +1,4 @@
-//! What a call costs on a running session, beside the same bytes through a bare echo program.
+//! The cost of a call on a running session, beside the same bytes through a bare echo program.
 //!
 //! `cargo run --release -p rigline-host --example overhead [LIMIT]` measures both over pipes and over TCP, and fails if a call takes
 //! more than LIMIT (1.5 by default) times as long as the echo, call by call.

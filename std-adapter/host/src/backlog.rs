@@ -42,7 +42,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// Where entries are taken.
+/// The end from which entries are taken.
 pub(crate) struct Receiver<T> {
     entries: mpsc::Receiver<(T, usize)>,
     state: Arc<State>,

@@ -13,7 +13,7 @@
 //! let draft = Draft::Map(members.map(|(name, text)| (name.to_owned(), Draft::written(text))).into());
 //! let settled = settle(&draft, &schema);
 //! assert_eq!(settled.json, r#"{"serial":"123456789012345678901","count":5}"#);
-//! assert!(settled.checked.misfits.is_empty());
+//! assert!(settled.checked.mismatches.is_empty());
 //! ```
 //!
 //! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
@@ -130,8 +130,8 @@ impl Draft {
 /// Arguments as the schema wants them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Settled {
-    /// As JSON text.
+pub struct Coerced {
+    /// The value as JSON text.
     pub json: String,
     /// The result of the check against the schema.
     pub checked: Checked,
@@ -141,30 +141,30 @@ pub struct Settled {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What does not fit.
-    pub misfits: Vec<Misfit>,
+    /// The values that do not fit.
+    pub mismatches: Vec<Mismatch>,
     /// Why the value could not be checked, if it could not.
     pub unchecked: Option<String>,
 }
 
 impl Checked {
-    /// How many of the misfits another kind of value could mend.
+    /// How many of the mismatches another kind of value could mend.
     fn of_kinds(&self) -> usize {
-        self.misfits.iter().filter(|misfit| misfit.breach != Breach::EqualElements).count()
+        self.mismatches.iter().filter(|mismatch| mismatch.breach != Breach::EqualElements).count()
     }
 }
 
 /// A value that does not fit its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Misfit {
+pub struct Mismatch {
     /// Where: names and places from the outside in, `days.0`. It is empty for the whole.
     pub path: String,
     /// The same, one by one: a name may have dots in it.
     pub names: Vec<String>,
-    /// Why.
+    /// The reason.
     pub text: String,
-    /// Which rule it breaks.
+    /// The rule that the value breaks.
     pub(crate) breach: Breach,
 }
 
@@ -181,29 +181,29 @@ pub(crate) enum Breach {
     Other,
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.path.is_empty() { f.write_str(&self.text) } else { write!(f, "{}: {}", self.path, self.text) }
     }
 }
 
 /// Chooses the meaning of each scalar so that the whole fits the schema, if possible.
-pub fn settle(draft: &Draft, schema: &Schema) -> Settled {
+pub fn settle(draft: &Draft, schema: &Schema) -> Coerced {
     let settled = settle_scalars(draft, schema);
-    if settled.checked.misfits.is_empty() {
+    if settled.checked.mismatches.is_empty() {
         return settled;
     }
     // A list or an object that was written as JSON: what is in it may be what the schema wants in another reading.
-    let paths: Vec<&[String]> = settled.checked.misfits.iter().map(|misfit| misfit.names.as_slice()).collect();
+    let paths: Vec<&[String]> = settled.checked.mismatches.iter().map(|mismatch| mismatch.names.as_slice()).collect();
     let opened = settle_scalars(&draft.opened(&paths), schema);
-    if opened.checked.misfits.len() < settled.checked.misfits.len() || opened.checked.misfits.is_empty() {
+    if opened.checked.mismatches.len() < settled.checked.mismatches.len() || opened.checked.mismatches.is_empty() {
         opened
     } else {
         settled
     }
 }
 
-fn settle_scalars(draft: &Draft, schema: &Schema) -> Settled {
+fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     let mut choices = Vec::new();
     choose(draft, schema.value(), &[schema.value()], &mut choices);
     let render = |choices: &[Choice<'_>]| {
@@ -227,7 +227,7 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Settled {
             }
             let tried = render(&choices);
             let result = schema.check(&tried);
-            if result.of_kinds() < checked.of_kinds() && result.misfits.len() <= checked.misfits.len() {
+            if result.of_kinds() < checked.of_kinds() && result.mismatches.len() <= checked.mismatches.len() {
                 (json, checked) = (tried, result);
                 break;
             }
@@ -236,7 +236,7 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Settled {
             }
         }
     }
-    Settled { json, checked }
+    Coerced { json, checked }
 }
 
 /// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
@@ -300,7 +300,7 @@ impl Schemas {
     /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
     pub fn refusal(&self, operation: &str, args: &str) -> Option<String> {
         let checked = self.get(operation)?.check(args);
-        let faults = checked.misfits.iter().map(|Misfit { path, text, .. }| match path.as_str() {
+        let faults = checked.mismatches.iter().map(|Mismatch { path, text, .. }| match path.as_str() {
             "" => text.clone(),
             path => format!("{path}: {text}"),
         });
@@ -450,7 +450,7 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
     }
 }
 
-/// What a schema's `$ref` refers to, within the same document.
+/// The schema that a `$ref` refers to, within the same document.
 fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     let reference = schema.get("$ref")?.as_str()?;
     let pointer = reference.strip_prefix('#').or_else(|| {
@@ -575,10 +575,10 @@ mod tests {
         } });
         let text = "a".repeat(40) + "b";
         let checked = Schema::from(&schema).check(&json!({ "s": text }).to_string());
-        assert!(checked.misfits.is_empty(), "{checked:?}");
+        assert!(checked.mismatches.is_empty(), "{checked:?}");
         assert!(checked.unchecked.is_some_and(|why| why.contains("cannot be checked here: s: ")));
         let checked = Schema::from(&schema).check(&json!({ "s": text, "n": "x" }).to_string());
-        assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n"]);
+        assert_eq!(checked.mismatches.iter().map(|mismatch| mismatch.path.as_str()).collect::<Vec<_>>(), ["n"]);
     }
 
     #[test]
@@ -633,7 +633,12 @@ mod tests {
             for (draft, expected) in [(Draft::written(text), written), (Draft::output(text), output)] {
                 let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &Schema::from(&schema));
                 assert_eq!(settled.json, format!("{{\"{name}\":{expected}}}"), "{name}={text}");
-                assert_eq!(settled.checked.misfits.is_empty(), text != "yes", "{name}={text}: {:?}", settled.checked);
+                assert_eq!(
+                    settled.checked.mismatches.is_empty(),
+                    text != "yes",
+                    "{name}={text}: {:?}",
+                    settled.checked
+                );
             }
         }
         let list = Draft::List(vec![Draft::output("1"), Draft::output("2"), Draft::output(big)]);
@@ -651,14 +656,14 @@ mod tests {
             for v in [Draft::written("5"), Draft::output("5")] {
                 let draft = Draft::Map(vec![("kind".into(), Draft::text(kind)), ("v".into(), v)]);
                 let settled = settle(&draft, &Schema::from(&schema));
-                assert_eq!((settled.json.as_str(), settled.checked.misfits.len()), (expected, 0));
+                assert_eq!((settled.json.as_str(), settled.checked.mismatches.len()), (expected, 0));
             }
         }
     }
 
     #[test]
     fn g_05_no_value_changes_its_kind_so_that_a_rule_no_longer_counts() {
-        for (schema, text, sent, misfits) in [
+        for (schema, text, sent, mismatches) in [
             (json!({"minimum": 0}), "-5", "-5", 1),
             (json!({"minimum": 0}), "5", "5", 0),
             (json!({"multipleOf": 0.01}), "19.995", "19.995", 1),
@@ -682,7 +687,7 @@ mod tests {
             for draft in [Draft::written(text), Draft::output(text)] {
                 let settled = settle(&Draft::Map(vec![("v".into(), draft)]), &schema);
                 assert_eq!(settled.json, format!("{{\"v\":{sent}}}"), "{text}");
-                assert_eq!(settled.checked.misfits.len(), misfits, "{text}: {:?}", settled.checked);
+                assert_eq!(settled.checked.mismatches.len(), mismatches, "{text}: {:?}", settled.checked);
             }
         }
     }
@@ -701,7 +706,7 @@ mod tests {
         for (steps, is_checked) in [(3, true), (40, false), (450, false), (5000, false)] {
             let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("x"))]), &Schema::from(&doubled(steps)));
             assert_eq!(settled.checked.unchecked.is_none(), is_checked, "{steps}: {:?}", settled.checked);
-            assert_eq!(settled.checked.misfits.is_empty(), !is_checked, "{steps}: {:?}", settled.checked);
+            assert_eq!(settled.checked.mismatches.is_empty(), !is_checked, "{steps}: {:?}", settled.checked);
         }
         // Many values, each once, and a tree of any depth.
         let values: Vec<Value> = (0..5000).map(|value| json!({ "const": value })).collect();
@@ -727,7 +732,7 @@ mod tests {
             schema.as_object_mut().unwrap().entry("properties").or_insert(json!({}))["n"] = integer.clone();
             let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&schema));
             assert_eq!(settled.json, r#"{"n":5}"#, "{schema}");
-            assert!(settled.checked.unchecked.is_some() && settled.checked.misfits.is_empty(), "{schema}");
+            assert!(settled.checked.unchecked.is_some() && settled.checked.mismatches.is_empty(), "{schema}");
         }
         let circular = json!({"properties": {"n": {"$ref": "#/properties/n"}}});
         assert_eq!(
@@ -736,7 +741,7 @@ mod tests {
         );
         let checked = Schema::from(&json!({"properties": {"n": integer, "m": {"items": integer}}}))
             .check(r#"{"n":"x","m":[1,"y"]}"#);
-        assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
+        assert_eq!(checked.mismatches.iter().map(|mismatch| mismatch.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
     }
 
     #[test]
@@ -823,7 +828,7 @@ mod tests {
             (r##""$ref":"#/$defs/x","$defs":{"x":{"maximum":0.1}}"##, &["0.1"], &["0.10000000000000000001"]),
             (r#""minimum":1,"nullable":true,"enum":[1,2]"#, &["1", "null"], &["3", r#""1""#]),
         ];
-        for (keywords, fit, misfit) in table {
+        for (keywords, fit, mismatch) in table {
             let schema = Schema::read(&format!("{{\"properties\":{{\"v\":{{{keywords}}}}}}}"));
             let schema = if keywords.contains("$defs") { Schema::read(&format!("{{{keywords}}}")) } else { schema };
             let args = |value: &str| {
@@ -832,8 +837,8 @@ mod tests {
             for value in *fit {
                 assert_eq!(schema.check(&args(value)), Checked::default(), "{keywords}: {value}");
             }
-            for value in *misfit {
-                assert_eq!(schema.check(&args(value)).misfits.len(), 1, "{keywords}: {value}");
+            for value in *mismatch {
+                assert_eq!(schema.check(&args(value)).mismatches.len(), 1, "{keywords}: {value}");
             }
         }
         // Names that are keywords, and values that are not compared.
@@ -841,7 +846,7 @@ mod tests {
             r#"{"properties":{"minimum":{"type":"integer"},"const":{"const":5}},"default":{"minimum":7},"x":{"const":1e400}}"#,
         );
         assert_eq!(schema.check(r#"{"minimum":1,"const":5.0}"#), Checked::default());
-        assert_eq!(schema.check(r#"{"minimum":"1","const":6}"#).misfits.len(), 2);
+        assert_eq!(schema.check(r#"{"minimum":"1","const":6}"#).mismatches.len(), 2);
         let long = "1".repeat(number::DIGIT_LIMIT + 1);
         let schema = Schema::read(r#"{"maximum":5}"#);
         assert!(
@@ -855,8 +860,8 @@ mod tests {
     #[test]
     fn g_05_what_does_not_fit_is_quoted_as_it_was_written() {
         let text = |schema: &str, value: &str| {
-            let misfits = Schema::read(schema).check(value).misfits;
-            misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            let mismatches = Schema::read(schema).check(value).mismatches;
+            mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         };
         let big = "123456789012345678901234567890";
         for (schema, value, wanted) in [
@@ -949,6 +954,6 @@ mod tests {
         }
         // What does not fit is named by its place.
         let settled = settle(&Draft::Map(vec![("n".into(), Draft::written(r#"[1, "x"]"#))]), &schema);
-        assert_eq!(settled.checked.misfits[0].to_string(), r#"n.1: "x" is not of type "integer""#);
+        assert_eq!(settled.checked.mismatches[0].to_string(), r#"n.1: "x" is not of type "integer""#);
     }
 }

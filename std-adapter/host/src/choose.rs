@@ -26,7 +26,7 @@ use crate::target::Target;
 /// How long a target has to describe itself that has answered neither of the first protocols.
 const DESCRIBE: Duration = Duration::from_secs(3);
 
-/// What a caller needs of the protocol, where a server has several.
+/// A caller's need, by which one of several protocols is chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
     /// A configuration, a phase, time limits that the other end keeps: gevals, MCP, Amplifier.
@@ -42,7 +42,7 @@ pub enum Need {
 pub struct Chosen {
     /// The client.
     pub client: Box<dyn Client>,
-    /// Its protocol.
+    /// The protocol of the target.
     pub protocol: &'static Protocol,
 }
 

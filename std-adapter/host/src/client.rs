@@ -32,7 +32,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A connection to an extension.
 pub trait Client: Send {
-    /// What the extension says about itself, within `limit`. `about` names an operation, for protocols that describe one at a time.
+    /// Asks the extension for its description, within `limit`. `about` names an operation, for protocols that describe one at a time.
     fn describe<'a>(
         &'a mut self,
         about: Option<&'a str>,
@@ -42,7 +42,7 @@ pub trait Client: Send {
     /// Runs an operation. The operation's own failure is in the [`CallOutcome`].
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>>;
 
-    /// What the other end carries in addition to what its protocol does: known once it has been described.
+    /// Parts that the other end carries in addition to its protocol. They are known once it has been described.
     fn carries_more(&self) -> &'static [Part] {
         &[]
     }
@@ -117,7 +117,7 @@ pub struct CallRequest {
     pub context: Option<Box<CallContext>>,
 }
 
-/// What only some protocols carry, to an extension or from it.
+/// A part of a call or a result that only some protocols carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
@@ -137,7 +137,7 @@ pub enum Part {
     Blocks,
     /// Logs while a call runs.
     Logs,
-    /// What kind of failure it was.
+    /// The kind of the failure.
     FailureKinds,
     /// Failure codes of an operation's own.
     OwnCodes,
@@ -146,7 +146,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts.
+    /// All parts of calls and results.
     pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Context,
@@ -179,10 +179,10 @@ impl Part {
     }
 }
 
-/// What an extension says about itself.
+/// The description of an extension.
 #[derive(Debug)]
 pub enum Description {
-    /// Its manifest.
+    /// The manifest of the extension.
     Manifest(Box<Described>),
     /// Something else, to be shown as it is.
     Page(Page),
@@ -210,7 +210,7 @@ pub struct Page {
     pub text: String,
     /// A table below it: its heads.
     pub heads: &'static [&'static str],
-    /// Its rows.
+    /// The rows of the page.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -241,7 +241,7 @@ impl CallOutcome {
         Self { message, outputs: result, is_message_output: true, stderr, ..Self::default() }
     }
 
-    /// Whether it succeeded.
+    /// Tells whether the call succeeded.
     pub fn is_success(&self) -> bool {
         self.failure.is_none()
     }
@@ -297,13 +297,13 @@ impl CallOutcome {
 /// The failure of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailure {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub kind: FailureKind,
     /// The protocol's own code: a number or a string.
     pub code: Option<Value>,
     /// A code that the operation has chosen itself.
     pub custom_code: Option<String>,
-    /// What went wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -345,14 +345,14 @@ pub enum ClientError {
     Host(HostError),
     /// Another reason, of a protocol's own.
     Other {
-        /// Whose fault it is.
+        /// The cause.
         cause: Cause,
         /// The reason.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// What a [`ClientError`] comes from.
+/// The cause of a [`ClientError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -486,7 +486,7 @@ pub struct ProtocolOption {
     pub commands: &'static [Command],
     /// The placeholder for its value in help; a flag has none.
     pub value: Option<&'static str>,
-    /// What it does, for help.
+    /// The description for the help.
     pub help: &'static str,
     /// How the value is given.
     pub form: Form,

@@ -27,13 +27,13 @@ pub enum HttpError {
     /// It is not an address of the form `http://HOST[:PORT]/PATH`.
     #[error("{url} is not an address of the form http://HOST:PORT/PATH")]
     Address {
-        /// What was given.
+        /// The given URL.
         url: String,
     },
     /// TLS is not supported. A proxy on this machine can add it.
     #[error("{url}: https is not supported; use http, through a proxy if necessary")]
     Https {
-        /// What was given.
+        /// The given URL.
         url: String,
     },
     /// No connection.
@@ -41,7 +41,7 @@ pub enum HttpError {
     Connect {
         /// Host and port.
         address: String,
-        /// What the system says.
+        /// The system's error.
         reason: String,
     },
     /// No whole answer in time.
@@ -55,7 +55,7 @@ pub enum HttpError {
     Redirect {
         /// The status.
         status: u16,
-        /// Where to.
+        /// The address that the server names.
         location: String,
     },
     /// A status other than success.
@@ -81,12 +81,12 @@ pub enum HttpError {
     /// The answer is not HTTP, or ended early.
     #[error("the answer broke off: {reason}")]
     Broken {
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
 }
 
-/// What bounds a request.
+/// The bounds of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) timeout: Duration,
@@ -105,7 +105,7 @@ pub(crate) async fn post(
     timeout(bounds.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
 }
 
-/// What is sent to a server with each request, and to no other server.
+/// Secrets that are sent to one server with each request, and to no other server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     headers: Vec<(String, String)>,
@@ -332,7 +332,7 @@ pub(crate) async fn reach(url: &str) -> Result<(), HttpError> {
     open(url).await.map(|_| ())
 }
 
-/// What moves the bytes.
+/// The connection that moves the bytes.
 type Moving = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
 
 /// Does an exchange while its connection moves the bytes.

@@ -1,4 +1,4 @@
-//! What the servers of JSON-RPC lines have in common: their input, who may ask, and how a line is answered.
+//! The common parts of servers of JSON-RPC lines: their input, who may ask, and how a line is answered.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -70,7 +70,7 @@ pub async fn at(deadline: Option<Instant>) {
     }
 }
 
-/// What has come.
+/// An event of the input.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A line that asks for something.
@@ -152,7 +152,7 @@ impl Input {
         error_line(rpc::INVALID_REQUEST, &format!("the rest of a line did not come within {STALLED:?}"))
     }
 
-    /// What has come, if there is anything whole.
+    /// The next event, if a whole one has come.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         if let Some(refusal) = self.refused.take() {
             return Some(Event::Refusal(refusal));
@@ -183,7 +183,7 @@ impl Input {
     }
 }
 
-/// What the first line of a socket leads to; nothing if it is a request like any other.
+/// The outcome of a socket's first line; none if it is a request like any other.
 fn authenticate(line: &[u8], token: &mut Option<Token>) -> Option<Event<'static>> {
     if line.trim_ascii_start().first() == Some(&b'[') {
         return token.is_some().then(|| Event::Refusal(no_token()));
@@ -222,7 +222,7 @@ fn is_answer(line: &[u8]) -> bool {
         && ["jsonrpc", "method", "op", "protocol_version"].iter().all(|name| json.get(name).is_none())
 }
 
-/// What follows a reply's id.
+/// The text after a reply's id.
 pub fn refusal_body(code: i32, message: &str) -> String {
     format!(",\"error\":{}}}", serde_json::json!({ "code": code, "message": message }))
 }
@@ -297,7 +297,7 @@ pub fn on_one_line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is room enough for the line's errors, and for what goes around its results.
+/// The room for the line's errors, and for what goes around its results.
 fn room_around(line: &[u8]) -> usize {
     // A batch has up to 64 members.
     if line.trim_ascii_start().first() == Some(&b'[') { 64 * 1024 } else { 1024 }
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// What becomes of bytes: `line`, the answer, or `! ` and the refusal.
+    /// The outcome of bytes: `line`, the answer, or `! ` and the refusal.
     fn events(token: Option<&str>, bytes: &str) -> Vec<String> {
         let mut input = Input::of_socket(1000, token.map(|token| Token::new(token).unwrap()));
         let mut events = Vec::new();

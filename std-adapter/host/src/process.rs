@@ -1,4 +1,4 @@
-//! What every way of starting a program has in common: its process group, its limits, its end when this process is gone, and
+//! The common parts of starting programs: its process group, its limits, its end when this process is gone, and
 //! an error that says why it cannot be started.
 
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! What the desktop has of a protocol: an entry of the registry ([`protocols`](crate::protocols)).
+//! The desktop's parts of a protocol: an entry of the registry ([`protocols`](crate::protocols)).
 //!
 //! The shared machinery (hosts, HTTP, checks, the relay, the command) knows no protocol by name. It gets one of these values.
 
@@ -19,7 +19,7 @@ pub struct Protocol {
     pub lines: Option<&'static rigline::protocol::Protocol>,
     /// Whether all of standard input is one request, on however many lines.
     pub is_single_document: bool,
-    /// What it carries beside an operation's name, its arguments and its result.
+    /// The parts that it carries beside an operation's name, its arguments and its result.
     pub carries: &'static [Part],
     /// The request that begins a session with settings of the extension's own, as a line without its end.
     pub configuration: Option<fn(&str) -> String>,
@@ -62,7 +62,7 @@ impl Protocol {
         }
     }
 
-    /// Whether it carries this.
+    /// Tells whether the protocol carries a part.
     pub fn carries(&self, part: Part) -> bool {
         self.carries.contains(&part)
     }

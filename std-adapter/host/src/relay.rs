@@ -105,7 +105,7 @@ impl RelayError {
     }
 }
 
-/// What the connection's thread is asked for.
+/// A job for the connection's thread.
 enum Job {
     Call {
         request: CallRequest,
@@ -131,7 +131,7 @@ struct Fault {
     message: String,
 }
 
-/// What the other end has, or had when it was last there.
+/// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
     schemas: Arc<Schemas>,
@@ -141,7 +141,7 @@ struct Known {
     absence: Option<String>,
 }
 
-/// What a relay has learnt about the other end, for [`Relay::watch`].
+/// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
     /// It is there, and this is its description.

@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where an extension is.
+/// The place of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -57,14 +57,14 @@ pub enum Target {
 pub struct Exec {
     /// The program: a path, or a name to be found in `PATH`.
     pub program: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
 }
 
 /// A device on a serial port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serial {
-    /// Which port.
+    /// The port.
     pub port: Port,
     /// The speed in baud. USB devices ignore it.
     pub baud: u32,
@@ -76,7 +76,7 @@ pub struct Serial {
     pub link: Link,
 }
 
-/// Which serial port.
+/// The choice of a serial port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Port {
@@ -106,7 +106,7 @@ pub struct Tcp {
 /// A recording of a session, which replaces an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
-    /// Its folder, or a transcript.
+    /// The folder of the recording, or a transcript.
     pub path: PathBuf,
     /// Whether replies take as long as they did.
     pub keeps_pace: bool,
@@ -156,7 +156,7 @@ pub enum TargetError {
     /// A device file where a program should be.
     #[error("`{0}` is a device, not a program; write serial:{0}")]
     Device(String),
-    /// Not HOST:PORT.
+    /// The address is not HOST:PORT.
     #[error("`{0}` is not an address; write tcp:HOST:PORT with a port from 1 to 65535, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
     /// No folder after `replay:`.
@@ -171,19 +171,19 @@ pub enum TargetError {
     /// An option that the kind of target does not have.
     #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
-        /// Its name.
+        /// The name of the option.
         name: String,
-        /// Those that there are.
+        /// The known options.
         known: &'static str,
     },
     /// An option with a value it cannot have.
     #[error("option {name}: `{value}` is not {expected}")]
     OptionValue {
-        /// Its name.
+        /// The name of the option.
         name: String,
-        /// Its value.
+        /// The value of the option.
         value: String,
-        /// What it should be.
+        /// The expected form.
         expected: &'static str,
     },
 }

@@ -131,7 +131,7 @@ impl Server {
         Self { config: Some(config.into()), ..self }
     }
 
-    /// Where it listens.
+    /// Returns the addresses that the server listens on.
     ///
     /// # Errors
     /// The system does not say.

@@ -1,4 +1,4 @@
-//! What a line is, and what is wrong with it. Each line is of the protocol whose members it has, as servers read it. A line that has
+//! The kind of a line, and its fault. Each line is of the protocol whose members it has, as servers read it. A line that has
 //! none is of the protocol of the last line.
 
 use std::collections::{HashMap, VecDeque};
@@ -68,7 +68,7 @@ struct Asked {
     form: &'static str,
 }
 
-/// What is wrong with a line, if anything is: the first thing.
+/// The first fault of a line, if there is one.
 #[derive(Default)]
 pub struct Fault(Option<String>);
 
@@ -91,7 +91,7 @@ impl Decoder {
         self.requests.at = Some(at);
     }
 
-    /// What a line is, and what is wrong with it.
+    /// The kind of a line, and its fault.
     pub fn decode(&mut self, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
         let mut fault = Fault::default();
         let what = self.line(direction, bytes, &mut fault);

@@ -1,4 +1,4 @@
-//! Every example of PROTOCOLS.md (Amplifier) and of the Python tool protocol (namel3ss), byte for byte, in both directions.
+//! Every example of Amplifier's protocol text and of the Python tool protocol (namel3ss), byte for byte, in both directions.
 //!
 //! The program is its own tool: an extension that answers as the texts' `greeter` does.
 

@@ -112,7 +112,7 @@ fn n_09_and_a_token() {
     stop();
 }
 
-/// What a proxy writes reaches its caller through a buffer too.
+/// The output of a proxy reaches its caller through a buffer too.
 #[tokio::test]
 async fn g_16_buffered_writers_are_flushed() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};

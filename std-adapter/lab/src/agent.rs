@@ -166,7 +166,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Who is at the other end.
+/// The peer at the other end.
 #[derive(Clone)]
 struct Peer {
     conn: u64,
@@ -419,7 +419,7 @@ impl Agent {
         }
     }
 
-    /// What is meant. A target that is a rig of the list is that rig.
+    /// Returns the meaning of a target. A target that is a rig of the list is that rig.
     fn selector(&self, text: &str) -> Result<Selector, Refusal> {
         Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
             Selector::Target(target) => {
@@ -554,7 +554,7 @@ struct Hello {
     protocol: u32,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Deserialize)]
 struct Want {
     request: String,

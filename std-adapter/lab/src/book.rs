@@ -1,4 +1,4 @@
-//! Who has which rig, who waits for one, and what is next: all rules of the agent, without input and output.
+//! The holders of rigs, the queue, and the next step: all rules of the agent, without input and output.
 //!
 //! Every function gets the time. What is to be done by others is in [`Lab::effects`]; what must be on the disk before anybody is told
 //! of it is written to the [`Books`] before the function returns.
@@ -35,22 +35,22 @@ const ENDED: usize = 256;
 /// A lease that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// By whom.
+    /// The person who ended the lease.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub why: String,
     /// When, for people.
     pub at: u64,
 }
 
-/// What a rig does.
+/// The state of a rig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Nothing.
+    /// Nobody has the rig.
     Idle,
     /// It is offered to the request.
     Offered(String),
-    /// It has a lease.
+    /// A holder has the rig.
     Leased(String),
     /// It is brought to its safe state and asked for its manifest.
     Checked,
@@ -63,12 +63,12 @@ struct Rig {
     health: Health,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// The client's own name of this request.
     pub request: String,
-    /// Which rigs.
+    /// The wanted rigs.
     pub selectors: Vec<Selector>,
     /// How many of them.
     pub count: usize,
@@ -82,7 +82,7 @@ pub struct Ask {
     pub idle: u64,
     /// As [`Lease::is_raw`].
     pub is_raw: bool,
-    /// Who.
+    /// The holder.
     pub holder: Holder,
 }
 
@@ -100,12 +100,12 @@ struct Waiting {
 /// The code of an offer that is over, which no command ends with.
 pub const LATE: u8 = 255;
 
-/// Why something is refused.
+/// The reason of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The exit code of a command that gets it.
     pub code: u8,
-    /// In words.
+    /// The reason in words.
     pub why: String,
 }
 
@@ -131,30 +131,30 @@ impl Refusal {
     }
 }
 
-/// What others are to do.
+/// A task for the other modules.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// To send a notification.
     Tell {
         /// To which connection.
         conn: u64,
-        /// Its method.
+        /// The method of the message.
         method: &'static str,
-        /// Its parameters.
+        /// The parameters of the message.
         params: Value,
     },
     /// To close what the lease has open.
     Close {
         /// The lease.
         lease: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// To end the lease's processes, to bring the rig to its safe state, to ask for its manifest, and to tell [`Lab::checked`].
     Check {
         /// The rig.
         rig: String,
-        /// Where it is.
+        /// The target of the rig.
         target: String,
         /// Whether it is asked for its manifest.
         asks: bool,
@@ -163,7 +163,7 @@ pub enum Effect {
     },
 }
 
-/// Why a check failed.
+/// The reason why a check failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The rig is used by a process that has nothing to do with the lab.
@@ -180,7 +180,7 @@ impl Fault {
     }
 }
 
-/// What is granted.
+/// The granted lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// The lease that this request got before.
@@ -201,7 +201,7 @@ pub struct Lab {
     holds: BootTime,
     has_lost_books: bool,
     asks: u64,
-    /// What is to be done. Whoever has called a function does it.
+    /// The tasks that follow. The caller of a function does them.
     pub effects: Vec<Effect>,
 }
 
@@ -718,7 +718,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What is due at this time.
+    /// Does what is due at this time.
     pub fn tick(&mut self, now: BootTime) {
         if now >= self.holds {
             self.holds = 0;

@@ -1,4 +1,4 @@
-//! What happens between two leases: the processes of the last one are ended, the rig is brought to its safe state, and says what it is.
+//! The work between two leases: the processes of the last one are ended, the rig is brought to its safe state, and says what it is.
 
 use std::time::Duration;
 

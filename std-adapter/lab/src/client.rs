@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// Where the agent is, and how it is started.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Its folders.
+    /// The folders of the lab.
     pub folders: Folders,
     /// The command `rigline`, which is the agent with the arguments `lab agent`.
     pub program: PathBuf,
@@ -212,7 +212,7 @@ fn last_message(folders: &Folders) -> String {
     }
 }
 
-/// What somebody wants.
+/// A request for a rig.
 #[derive(Debug, Clone)]
 pub struct Want {
     /// Which rigs: `rig:NAME`, `rig:KEY=VALUE`, or a target.
@@ -227,7 +227,7 @@ pub struct Want {
     pub idle: Option<Duration>,
     /// Whether the ports are opened by others than the agent.
     pub is_raw: bool,
-    /// What for.
+    /// The purpose.
     pub purpose: String,
 }
 

@@ -50,7 +50,7 @@ enum State {
 struct Held {
     lease: String,
     rig: String,
-    /// Why it is lost.
+    /// The reason of the loss.
     lost: Arc<Mutex<Option<String>>>,
     /// The lease is given back when this is dropped.
     _keeps: Option<Keeps>,
@@ -87,7 +87,7 @@ impl Drop for GivingBack {
     }
 }
 
-/// What dials `rig:SELECTOR`.
+/// Returns the dialler of `rig:SELECTOR`.
 ///
 /// # Errors
 /// It is no selector.

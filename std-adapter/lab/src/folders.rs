@@ -31,7 +31,7 @@ impl Folders {
         Ok(Self { state: state.join("rigline").join("lab"), rigs: base.config_dir().join("rigline").join("rigs.toml") })
     }
 
-    /// All in one folder.
+    /// Puts all files into one folder.
     pub fn in_one(folder: PathBuf) -> Self {
         Self { rigs: folder.join("rigs.toml"), state: folder }
     }
@@ -63,7 +63,7 @@ impl Folders {
         self.state.join("agent.sock")
     }
 
-    /// What a living agent has locked.
+    /// The file that a living agent has locked.
     pub fn lock(&self) -> PathBuf {
         self.state.join("agent.lock")
     }
@@ -73,7 +73,7 @@ impl Folders {
         self.state.join("books.redb")
     }
 
-    /// What an agent that was started on demand says.
+    /// The messages of an agent that was started on demand.
     pub fn messages(&self) -> PathBuf {
         self.state.join("agent.log")
     }

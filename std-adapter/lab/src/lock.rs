@@ -33,9 +33,9 @@ const SOON: Duration = Duration::from_millis(400);
 /// How it is locked.
 #[derive(Debug, Clone)]
 pub struct Lock {
-    /// Where the agent is.
+    /// The agent's folders.
     pub place: Place,
-    /// What is wanted.
+    /// The request.
     pub want: Want,
     /// The command with its arguments.
     pub command: Vec<OsString>,
@@ -115,10 +115,10 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What the keeper gets from the process that starts it.
+/// The data that the keeper gets from the process that starts it.
 #[derive(Debug, Clone)]
 pub struct Keeper {
-    /// Where the agent is.
+    /// The agent's folders.
     pub place: Place,
     /// The lease.
     pub lease: String,

@@ -14,7 +14,7 @@ pub const LEASE: &str = "RIGLINE_LEASE";
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// The number of the process.
     pub pid: u32,
     /// When it was started, in ticks since the start of the machine (proc(5), `starttime`).
     pub started: u64,

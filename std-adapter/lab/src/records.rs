@@ -1,4 +1,4 @@
-//! What the agent's books have in them.
+//! The records in the agent's books.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::processes::Process;
 /// How many quarantines a day are not *flapping* yet.
 pub(crate) const FLAPPING: usize = 3;
 
-/// Who holds a lease, or waits for one.
+/// The holder of a lease, or somebody who waits for one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The user's name.
@@ -20,7 +20,7 @@ pub struct Holder {
     pub uid: u32,
     /// The process.
     pub process: Process,
-    /// What for; empty if they did not say.
+    /// The purpose; empty if none was given.
     #[serde(default)]
     pub purpose: String,
 }
@@ -38,13 +38,13 @@ impl fmt::Display for Holder {
 /// A lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Its id, which is public.
+    /// The id of the lease, which is public.
     pub id: String,
     /// The request that it was granted for: the same one gets the same lease.
     pub request: String,
     /// The rigs.
     pub rigs: Vec<String>,
-    /// Who asked for it.
+    /// The person who asked for it.
     pub holder: Holder,
     /// The process that keeps it, if that is another than the one that asked.
     pub keeper: Option<Process>,
@@ -67,19 +67,19 @@ impl Lease {
     }
 }
 
-/// What is known of a rig's health. It is in the books, since an idle agent ends.
+/// Knowledge of a rig's health. It is in the books, since an idle agent ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Whether it has ever answered.
     #[serde(default)]
     pub has_answered: bool,
-    /// What it said that it is.
+    /// The description that the rig gives of itself.
     #[serde(default)]
     pub manifest: Option<String>,
     /// Why it is in quarantine, if it is.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Who has put it there, if it was a person.
+    /// The person who has put it there, if one has.
     #[serde(default)]
     pub by: Option<String>,
     /// When it is tried again.
@@ -116,34 +116,34 @@ impl Health {
 pub struct Entry {
     /// The time of day, in seconds since 1970, for people.
     pub at: u64,
-    /// What happened: `granted`, `ended`, `quarantined`, `free`.
+    /// The event: `granted`, `ended`, `quarantined`, `free`.
     pub what: String,
     /// The rigs.
     pub rigs: Vec<String>,
     /// The lease, if it was about one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<String>,
-    /// Who it was.
+    /// The person.
     pub who: String,
     /// Why; empty where it needs no reason.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
 }
 
-/// What is changed together.
+/// Changes that belong together.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// A lease was granted or has another process.
     Lease(Lease),
     /// A lease has ended.
     End(String),
-    /// What is known of a rig.
+    /// Knowledge of a rig.
     Rig(String, Health),
     /// Something for people.
     Log(Entry),
 }
 
-/// Where changes are written.
+/// The place that changes are written to.
 pub trait Books: Send {
     /// Writes all of them or none. They are on the disk when it returns.
     ///
@@ -158,11 +158,11 @@ pub trait Books: Send {
     fn log(&self, most: usize) -> io::Result<Vec<Entry>>;
 }
 
-/// What was in the books.
+/// The content of the books.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The leases that were not ended.
     pub leases: Vec<Lease>,
-    /// What is known of the rigs.
+    /// Knowledge of the rigs.
     pub rigs: Vec<(String, Health)>,
 }

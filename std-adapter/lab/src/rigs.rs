@@ -29,14 +29,14 @@ const MOST: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Its name.
+    /// The name of the eval.
     pub name: String,
-    /// Where it is.
+    /// The target of the rig.
     pub target: String,
-    /// What it is.
+    /// The kind.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// What it has together with other rigs, so that one at a time can be used.
+    /// Parts that it shares with other rigs, so that one at a time can be used.
     #[serde(default)]
     pub shares: Vec<String>,
     /// Whether it is asked for its manifest between two users.
@@ -64,7 +64,7 @@ impl Spec {
         }
     }
 
-    /// What only one user at a time can have of it: what it shares, and the board itself.
+    /// The parts that only one user at a time can have: what it shares, and the board itself.
     pub fn parts(&self) -> impl Iterator<Item = &String> {
         self.shares.iter().chain(&self.boards)
     }
@@ -124,7 +124,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char))
 }
 
-/// What a `TARGET` means: rigs of the list, or a target as it is.
+/// The meaning of a `TARGET`: rigs of the list, or a target as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     /// The rig of this name.

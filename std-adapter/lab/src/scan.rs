@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::rigs;
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Scan {
     /// Boards that are rigs of the list now.
@@ -27,7 +27,7 @@ pub struct Scan {
 pub struct Found {
     /// The rig's name.
     pub name: String,
-    /// Its target.
+    /// The target of the board.
     pub target: String,
     /// Where it is plugged in at the moment.
     pub port: String,

@@ -30,7 +30,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// How long a program that is the rig has to end.
 const TERMINATION: Duration = Duration::from_millis(500);
 
-/// What a holder sends.
+/// A piece that a holder sends.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Piece {
     seq: u64,

@@ -1,4 +1,4 @@
-//! Amplifier's protocol over HTTP (PROTOCOLS.md §2).
+//! Amplifier's protocol over HTTP (Amplifier “Protocols” §2).
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ impl Options {
     }
 }
 
-/// PROTOCOLS.md §4.
+/// Amplifier's protocol text §4.
 fn refusal(status: u16, text: &str) -> String {
     let code = match status {
         401 | 403 => "forbidden",

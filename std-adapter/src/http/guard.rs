@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -191,9 +191,9 @@ fn is_preflight(request: &Request) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What pages may send. Which of them a path answers, the request itself learns.
+/// The methods that pages may send. Which of them a path answers, the request itself learns.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
-/// What requests have in every protocol. A browser names those that it will send beside these.
+/// The headers of requests in every protocol. A browser names those that it will send beside these.
 const HEADERS: &str = "authorization, content-type, accept, last-event-id";
 
 /// It may: the request itself is checked when it comes.

@@ -2,7 +2,7 @@
 //!
 //! | protocol | what is answered |
 //! |---|---|
-//! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (PROTOCOLS.md §2) |
+//! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (Amplifier's protocol text §2) |
 //! | namel3ss | `POST` to the [`path`](Options::path) of the user's choice, and `POST /capabilities/handshake` |
 //! | MCP | `POST /mcp`, and `DELETE /mcp` of a session (Streamable HTTP); its statuses are those of MCP |
 //!
@@ -455,7 +455,7 @@ const TELL: Duration = Duration::from_secs(2);
 /// How connections are accepted.
 #[doc(hidden)]
 pub struct Front {
-    /// Who may connect.
+    /// The rules for who may connect.
     pub access: Access,
     /// As [`Options::read_timeout`].
     pub read_timeout: Duration,
@@ -561,7 +561,7 @@ fn check_path(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Service {
     options: Options,
     manifest: &'static Manifest,

@@ -1,4 +1,4 @@
-//! What is not left of a request when the HTTP library hands it on.
+//! Facts about a request that the HTTP library does not hand on.
 
 use std::future::Future as _;
 use std::io;

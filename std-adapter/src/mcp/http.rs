@@ -217,7 +217,7 @@ enum Message<'t> {
     Request(Asked<'t>),
     /// It cancels the request with this id.
     Cancel(&'t str),
-    /// It needs no answer.
+    /// A notification, which needs no answer.
     Notification,
 }
 
@@ -319,7 +319,7 @@ struct Asked<'t> {
     is_modern: bool,
     /// Its client hears of what is not its own.
     wants_logs: bool,
-    /// What its client says of itself.
+    /// The client's description of itself.
     identity: Option<&'t str>,
     /// The session that it is of.
     session: Option<&'t str>,
@@ -607,14 +607,14 @@ fn ticks() -> Interval {
     ticks
 }
 
-/// What keeps a stream of events alive.
+/// A comment that keeps a stream of events alive.
 const COMMENT: &[u8] = b":\n\n";
 
 /// A stream of events that ends with the reply, or when the client of a modern request is gone.
 struct Events {
     first: Option<Bytes>,
     incoming: Option<Incoming>,
-    /// What concerns all clients, where no reply is waited for.
+    /// Messages for all clients, which follow no request.
     listener: Option<mpsc::UnboundedReceiver<Line>>,
     is_over: bool,
     /// Whether the end of the stream cancels the request.

@@ -15,7 +15,7 @@ pub struct Selected<E> {
     manifests: Mutex<(&'static Manifest, &'static Manifest)>,
 }
 
-/// What is chosen.
+/// The choice of operations.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Only operations that say that they change nothing.

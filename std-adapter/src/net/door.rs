@@ -26,7 +26,7 @@ pub struct Door {
     shares: Arc<Shares>,
 }
 
-/// What becomes of a connection that has come.
+/// The treatment of a connection that has come.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Arrival {
@@ -64,7 +64,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit);
 
-/// Whose connections count together.
+/// A client whose connections count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Client {
     /// A user of this machine.
@@ -108,7 +108,7 @@ impl Door {
         }
     }
 
-    /// Who may ask.
+    /// Access.
     pub fn access(&self) -> &Access {
         &self.access
     }
@@ -118,7 +118,7 @@ impl Door {
         self.limit
     }
 
-    /// What becomes of a connection, which waits if `may_wait`.
+    /// Decides on a connection, which waits if `may_wait`.
     pub fn arrive(&self, stream: &Stream, may_wait: bool) -> Arrival {
         let turn_away = |why: fn(String, Told) -> Arrival, text: String| match self.told.clone().try_acquire_owned() {
             Ok(told) => why(text, Told(told)),

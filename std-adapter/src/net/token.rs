@@ -1,4 +1,4 @@
-//! What clients must know to be answered.
+//! Secrets that clients must send.
 
 use std::fmt;
 use std::fs;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use embedded_io_async::{ErrorType, Read};
 use tokio::sync::mpsc;
 
-/// What is read at once, in bytes.
+/// The bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
 /// Somebody between the client and the extension: see [`Stdio::between`](super::Stdio::between).
@@ -25,14 +25,14 @@ pub trait Between: fmt::Debug + Send + Sync {
     fn input_ended(&self) {}
 }
 
-/// What becomes of a line.
+/// The treatment of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passing {
     /// It goes on as it is.
     On,
     /// This goes on in its place, without the end of the line.
     Instead(Vec<u8>),
-    /// It goes no further.
+    /// The line goes no further.
     Kept,
 }
 
@@ -81,12 +81,12 @@ pub(super) struct Gate<R> {
     between: Option<Arc<dyn Between>>,
     own: mpsc::UnboundedReceiver<Own>,
     chunk: Vec<u8>,
-    /// What came of a line whose end has not come.
+    /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     /// The line is longer than any that is accepted: it is not looked at.
     is_too_long: bool,
     longest: usize,
-    /// What the extension may read, up to `taken`.
+    /// The bytes that the extension may read, up to `taken`.
     ready: Vec<u8>,
     taken: usize,
     has_ended: bool,

@@ -50,7 +50,7 @@ struct Queue {
     has_thread: bool,
     /// Nothing is taken any more.
     is_closed: bool,
-    /// What writing failed with, once and for all.
+    /// The first error of writing, which stays.
     fault: Option<(io::ErrorKind, Option<i32>)>,
 }
 
@@ -74,7 +74,7 @@ impl Queue {
     }
 }
 
-/// What became of a line.
+/// The outcome of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
     Written,
@@ -229,7 +229,7 @@ impl Output {
     }
 }
 
-/// What the core writes its lines to: each write is one line.
+/// The core's output for lines: each write is one line.
 #[derive(Debug)]
 pub(super) struct Lines {
     output: Arc<Output>,

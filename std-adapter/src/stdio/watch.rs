@@ -1,4 +1,4 @@
-//! What stops serving before the session's end: panics, signals, and the loss of the reader of the output.
+//! The reasons to stop serving before the session's end: panics, signals, and the loss of the reader of the output.
 
 use std::io;
 use std::panic;

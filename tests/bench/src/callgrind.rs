@@ -1,4 +1,4 @@
-//! What valgrind counts.
+//! Counts of valgrind.
 
 use std::process::Command;
 

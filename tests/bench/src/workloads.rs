@@ -22,7 +22,7 @@ pub(crate) const LINE: &str = include_str!("../execute.jsonl");
 /// A workload's name, and what does it so many times.
 pub(crate) type Workload = (&'static str, fn(usize) -> usize);
 
-/// What one can run.
+/// The workloads.
 pub(crate) const ALL: [Workload; 14] = [
     ("rigline", rigline_serve),
     ("rigline-apart", rigline_apart),
@@ -219,7 +219,7 @@ fn rigline_frame(count: usize) -> usize {
     }
 }
 
-/// What a framer cannot be faster than: the search for the newline alone.
+/// The least cost of a framer: the search for the newline alone.
 fn memchr(count: usize) -> usize {
     let mut memory = [0; 4096];
     let mut pipe = Pipe::new(count);

@@ -182,7 +182,7 @@ fn borrowed(text: &[u8]) {
     }
 }
 
-/// What passes through, and decimals.
+/// Values that pass through, and decimals.
 fn whole(text: &[u8]) {
     let mut copy = text.to_vec();
     let raw = from_checked::<RawJson<'_>>(&mut copy).unwrap();

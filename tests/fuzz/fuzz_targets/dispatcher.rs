@@ -75,7 +75,7 @@ struct Setup {
     seed: u8,
 }
 
-/// What went out, and how it ended.
+/// The output, and the end of the session.
 struct Output {
     bytes: Vec<u8>,
     result: Result<End, ServeError<Lost>>,
@@ -264,7 +264,7 @@ fn is_integer(id: Json<'_>) -> bool {
     id.number().is_some() && id.as_bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// What MCP writes in addition to replies.
+/// The lines of MCP that are no replies.
 const NOTIFICATIONS: &[&str] =
     &["notifications/message", "notifications/progress", "notifications/subscriptions/acknowledged"];
 

@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
 struct Run<'i> {
     choices: Choices,
     input: &'i [u8],
-    /// What was not looked at yet.
+    /// The bytes that were not looked at yet.
     expected: VecDeque<Event>,
     /// Lines that were examined and kept.
     kept: VecDeque<Vec<u8>>,

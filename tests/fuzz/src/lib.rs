@@ -1,4 +1,4 @@
-//! What the fuzz targets share.
+//! Shared parts of the fuzz targets.
 
 /// Choices that a fuzz input makes, cheap and the same each time: an xorshift generator.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl Choices {
     }
 }
 
-/// What must come out of the framer.
+/// The frames that the framer must return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A line's content.

@@ -1,4 +1,4 @@
-//! Who refers to whom in a linked program, from the relocations that `--emit-relocs` leaves in it.
+//! The references between functions of a linked program, from the relocations that `--emit-relocs` leaves in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -30,7 +30,7 @@ mod check {
 
     const TARGET: &str = "thumbv6m-none-eabi";
 
-    /// What the panic handler calls.
+    /// The function that the panic handler calls.
     const PANIC: &str = "rigline_panic_path";
 
     /// rustc's own: an async function that is polled after its end. No code can avoid it.

@@ -1,4 +1,4 @@
-//! What the twins share: a program around an extension that no optimiser can see through.
+//! Shared parts of the twins: a program around an extension that no optimiser can see through.
 #![no_std]
 
 use core::convert::Infallible;

@@ -9,7 +9,7 @@ use super::{Attack, Outcome};
 
 /// The larger size is so many times the smaller.
 const FACTOR: usize = 8;
-/// What costs the square would take 64 times as long.
+/// Quadratic work would take 64 times as long.
 const LIMIT: f64 = 20.0;
 
 pub(super) fn operations(attack: &Attack) -> Outcome {

@@ -1,4 +1,4 @@
-//! What comes over HTTP.
+//! Attacks over HTTP.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

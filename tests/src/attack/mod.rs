@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 pub use peer::{PEERS, run as run_peer};
 
-/// What is attacked, and with what.
+/// The attacks and their targets.
 #[derive(Debug, Clone)]
 pub struct Attack {
     /// The command `rigline`.
@@ -25,7 +25,7 @@ pub struct Attack {
     pub operations: usize,
 }
 
-/// What was measured; or what fell.
+/// The measured value, or the fault.
 pub type Outcome = Result<String, String>;
 
 /// An attack.
@@ -33,7 +33,7 @@ pub type Outcome = Result<String, String>;
 pub struct Check {
     /// Its name.
     pub name: &'static str,
-    /// What must hold.
+    /// The property that must hold.
     pub holds: &'static str,
     /// Does it.
     pub run: fn(&Attack) -> Outcome,

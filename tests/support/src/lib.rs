@@ -1,4 +1,4 @@
-//! What each test program of the workspace has.
+//! Support for each test program of the workspace.
 //!
 //! A test program that starts programs, or reads the time or a text in the language of its user, has the line
 //! `use rigline_test_support as _;`. It then begins in [the environment](environment) that the tests are written for, whoever

@@ -1,4 +1,4 @@
-//! What was skipped for want of a program, an image or a right.
+//! The list of skipped tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub fn skipped(what: &str, why: &str, remedy: &str) {
     }
 }
 
-/// What has been skipped by the test programs of this run of cargo, with how to bring what is missing; nothing where nothing has.
+/// Returns the tests that were skipped in this run of cargo, with the commands that bring what is missing; empty if none was.
 /// The list is empty afterwards, and those of earlier runs are removed.
 pub fn summary() -> String {
     List::of_this_run().summary()

@@ -13,7 +13,7 @@ static OUTER: Members =
 /// The spans of all slots of [`OUTER`].
 type Found = [Span; 7];
 
-/// What the framer and then [`scan`] make of the line that the bytes start with, if it is one that [`LineScanner`] takes.
+/// The line that the bytes start with, by the framer and then [`scan`], if it is one that [`LineScanner`] takes.
 fn by_framing(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let line = &bytes[..end];
@@ -23,12 +23,12 @@ fn by_framing(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     (is_for_it && scan(content, &OUTER, &mut spans).is_ok()).then_some((end + 1, content.len(), spans))
 }
 
-/// What the scanner of lines makes of it, if it gets all of it at once.
+/// The same by the scanner of lines, which gets all of it at once.
 fn by_scanning(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     by_scanning_parts(bytes, &[])
 }
 
-/// What the scanner of lines makes of it, if reads end at `cuts` and at the end.
+/// The same by the scanner of lines, with reads that end at `cuts` and at the end.
 fn by_scanning_parts(bytes: &[u8], cuts: &[usize]) -> Option<(usize, usize, Found)> {
     let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
     for end in cuts.iter().copied().chain([bytes.len()]) {

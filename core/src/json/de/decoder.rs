@@ -14,7 +14,7 @@ use crate::json::text::{
     value_length,
 };
 
-/// What is left of the text, and where an error on its way up has come by.
+/// The rest of the text, and the path of an error on its way up.
 ///
 /// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
 pub(super) struct Decoder<'de> {
@@ -27,7 +27,7 @@ pub(super) struct Decoder<'de> {
     last: Last<'de>,
 }
 
-/// What is at the end of the text: a byte that no token begins with.
+/// The byte at the end of the text: a byte that no token begins with.
 const END: u8 = 0;
 
 /// The value that was read last, should it break a rule.
@@ -79,7 +79,7 @@ impl<'de> Decoder<'de> {
         self.rest.first().copied().unwrap_or(END)
     }
 
-    /// What went wrong, and where.
+    /// The fault and its place.
     #[cold]
     #[inline(never)]
     pub(super) fn fail<E>(&self, kind: Kind, otherwise: fn(DecodeError) -> E) -> E {

@@ -77,7 +77,7 @@ impl Found {
     }
 }
 
-/// What is wrong with a value. It is what goes up through serde: three words, since every `Result` of every visitor carries
+/// The fault of a value. It is what goes up through serde: three words, since every `Result` of every visitor carries
 /// it. The path stays behind in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -156,7 +156,7 @@ impl DecodeError {
         self
     }
 
-    /// What is wrong.
+    /// The fault.
     pub fn kind(&self) -> Kind {
         self.kind
     }

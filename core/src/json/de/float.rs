@@ -9,7 +9,7 @@ use core::cmp::Ordering;
 use crate::json::number::Digits;
 use crate::json::ser::float::Big;
 
-/// What the two float types differ in. A float is `mantissa * 2^exponent`.
+/// The differences between the two float types. A float is `mantissa * 2^exponent`.
 struct Format {
     mantissa_bits: i32,
     least_exponent: i32,

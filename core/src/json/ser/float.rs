@@ -6,7 +6,7 @@
 
 use crate::json::write::Writer;
 
-/// What the two float types differ in. The value is `mantissa * 2^exponent`, its sign apart.
+/// The differences between the two float types. The value is `mantissa * 2^exponent`, its sign apart.
 struct Parts {
     negative: bool,
     mantissa: u64,

@@ -271,7 +271,7 @@ fn check_context(received: &Received<'_>) -> Result<(), &'static Refusal> {
     Ok(())
 }
 
-/// What a gevals host says about a call: its "Context Object". Every member is optional, since real hosts leave them out.
+/// A gevals host's information about a call: its "Context Object". Every member is optional, since real hosts leave them out.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct TaskContext<'a> {
@@ -279,7 +279,7 @@ pub struct TaskContext<'a> {
     pub workdir: Option<Text<'a>>,
     /// The part of the task the call belongs to.
     pub phase: Phase,
-    /// What the agent under test was asked and answered; in the verify phase only.
+    /// The prompt of the agent under test and its answer; in the verify phase only.
     pub agent: Option<Agent<'a>>,
     env: Option<Json<'a>>,
 }
@@ -343,19 +343,19 @@ pub enum Phase {
     Unknown,
     /// Before the agent works.
     Setup,
-    /// After it.
+    /// After the agent has run.
     Verify,
     /// At the end, whatever happened.
     Cleanup,
 }
 
-/// What the agent under test was asked and answered: gevals "Agent Context Object".
+/// The prompt of the agent under test and its answer: gevals "Agent Context Object".
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Agent<'a> {
     /// The prompt given to it.
     pub prompt: Option<Text<'a>>,
-    /// Its response.
+    /// The response of the agent.
     pub output: Option<Text<'a>>,
 }
 

@@ -22,13 +22,13 @@ pub const MAX_RUNS: usize = 4;
 pub struct BoardEval {
     /// The name of its file, as far as requests are concerned: they may say this or the name.
     pub path: &'static str,
-    /// Its name.
+    /// The name of the eval.
     pub name: &'static str,
     /// The skill it is about.
     pub skill: &'static str,
-    /// Its version.
+    /// The version of the eval.
     pub version: &'static str,
-    /// Its tasks.
+    /// The tasks of the eval.
     pub tasks: &'static [BoardTask],
 }
 
@@ -48,11 +48,11 @@ impl BoardEval {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BoardTask {
-    /// Its id.
+    /// The id of the task.
     pub id: &'static str,
-    /// Its name.
+    /// The name of the task.
     pub name: &'static str,
-    /// What it is about.
+    /// The subject.
     pub description: &'static str,
 }
 

@@ -37,7 +37,7 @@ pub const VALIDATION_FAILED: i32 = -32001;
 /// A run could not be started.
 pub const RUN_FAILED: i32 = -32002;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Request<'a> {
@@ -50,17 +50,17 @@ pub enum Request<'a> {
     },
     /// `eval.get`: one eval.
     Get {
-        /// Its file.
+        /// The file of the eval.
         path: Text<'a>,
     },
     /// `eval.validate`: what is wrong with an eval.
     Validate {
-        /// Its file.
+        /// The file of the eval.
         path: Text<'a>,
     },
     /// `task.list`: the tasks of an eval.
     Tasks {
-        /// Its file.
+        /// The file of the eval.
         path: Text<'a>,
     },
     /// `task.get`: one task.
@@ -88,7 +88,7 @@ pub enum Request<'a> {
 pub struct RunRequest<'a> {
     /// The eval's file.
     pub path: Text<'a>,
-    /// What runs the tasks, in place of what the file says.
+    /// The executor of the tasks, instead of the one in the file.
     pub executor: Option<Text<'a>>,
     /// The model, in place of what the file says.
     pub model: Option<Text<'a>>,
@@ -107,7 +107,7 @@ pub enum Refusal {
     Params {
         /// The member.
         member: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: &'static str,
     },
 }
@@ -199,13 +199,13 @@ const RUN: &[&str] = &["runId", "run_id"];
 pub trait EvalService {
     /// Lists the evals.
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// One eval.
+    /// Writes one eval.
     fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// What is wrong with an eval.
+    /// The faults of an eval.
     fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
     /// The tasks of an eval.
     fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// One task.
+    /// Writes one task.
     fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
     /// Starts a run. Its first notification must not go out before the reply.
     fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
@@ -320,9 +320,9 @@ pub enum Error<'a> {
     UnknownTask(Text<'a>),
     /// -32602: there is no such executor.
     UnknownExecutor {
-        /// What was asked for.
+        /// The requested value.
         name: Text<'a>,
-        /// What there is, as a JSON array of strings.
+        /// The known names, as a JSON array of strings.
         known: RawJson<'a>,
     },
     /// -32603.
@@ -330,7 +330,7 @@ pub enum Error<'a> {
 }
 
 impl<'a> Error<'a> {
-    /// Its code, and its text up to a name.
+    /// The code of the error, and its text up to a name.
     fn parts(&self) -> (i32, &'a str, Option<Text<'a>>) {
         match *self {
             Error::NotFound { .. } => (NOT_FOUND, "Eval not found", None),
@@ -392,7 +392,7 @@ struct Object<'o, 'b> {
     out: &'o mut Writer<'b>,
     /// The keys that are left, each with a space behind it.
     keys: &'static str,
-    /// What goes before the next member.
+    /// The byte before the next member.
     before: u8,
 }
 
@@ -454,7 +454,7 @@ macro_rules! object {
         pub struct $name<'a> {
             $($(#[$member_docs])* pub $member: Option<$type>,)*
             $($($(#[$null_docs])* pub $null: Option<$null_type>,)*)?
-            /// Nothing.
+            /// Holds the lifetime, and no data.
             #[doc(hidden)]
             pub _lifetime: core::marker::PhantomData<&'a ()>,
         }
@@ -480,7 +480,7 @@ macro_rules! object {
 }
 
 object! {
-    /// What `eval.run` and `run.cancel` answer.
+    /// The answer to `eval.run` and `run.cancel`.
     Started {
         /// The run's name.
         run_id as "runId": &'a str,
@@ -492,19 +492,19 @@ object! {
 object! {
     /// An eval in a list.
     EvalSummary {
-        /// Its file.
+        /// The file of the eval.
         path as "path": &'a str,
-        /// Its name.
+        /// The name of the eval.
         name as "name": &'a str,
         /// The skill it is about.
         skill as "skill": &'a str,
-        /// Its version.
+        /// The version of the eval.
         version as "version": &'a str,
     }
 }
 
 object! {
-    /// What `eval.list` answers.
+    /// The answer to `eval.list`.
     EvalList {
         /// The evals.
         evals as "evals": &'a [EvalSummary<'a>],
@@ -514,31 +514,31 @@ object! {
 }
 
 object! {
-    /// What `eval.get` answers.
+    /// The answer to `eval.get`.
     Eval {
-        /// Its file.
+        /// The file of the eval.
         path as "path": &'a str,
-        /// Its name.
+        /// The name of the eval.
         name as "name": &'a str,
-        /// What it is for.
+        /// The purpose.
         description as "description": &'a str,
         /// The skill it is about.
         skill as "skill": &'a str,
-        /// Its version.
+        /// The version of the eval.
         version as "version": &'a str,
-        /// Its configuration.
+        /// The configuration of the eval.
         config as "config": RawJson<'a>,
-        /// Its metrics.
+        /// The metrics of the eval.
         metrics as "metrics": RawJson<'a>,
     }
 }
 
 object! {
-    /// What `eval.validate` answers.
+    /// The answer to `eval.validate`.
     Validation {
         /// Whether the eval can be run.
         valid as "valid": bool,
-        /// Its name, if it is valid.
+        /// The name of the eval, if it is valid.
         name as "name": &'a str,
         /// The skill it is about, if it is valid.
         skill as "skill": &'a str,
@@ -550,19 +550,19 @@ object! {
 object! {
     /// A task in a list.
     TaskSummary {
-        /// Its id.
+        /// The id of the task.
         id as "id": &'a str,
-        /// Its name.
+        /// The name of the task.
         name as "name": &'a str,
-        /// What it is about.
+        /// The subject.
         description as "description": &'a str,
-        /// Its file.
+        /// The file of the task.
         file as "file": &'a str,
     }
 }
 
 object! {
-    /// What `task.list` answers.
+    /// The answer to `task.list`.
     TaskList {
         /// The tasks.
         tasks as "tasks": &'a [TaskSummary<'a>],
@@ -570,15 +570,15 @@ object! {
 }
 
 object! {
-    /// What `task.get` answers.
+    /// The answer to `task.get`.
     Task {
-        /// Its id.
+        /// The id of the task.
         id as "id": &'a str,
-        /// Its name.
+        /// The name of the task.
         name as "name": &'a str,
-        /// What it is about.
+        /// The subject.
         description as "description": &'a str,
-        /// What is asked of an agent.
+        /// The prompt for an agent.
         prompt as "prompt": &'a str,
         /// How it is judged.
         graders as "graders": RawJson<'a>,
@@ -586,7 +586,7 @@ object! {
 }
 
 object! {
-    /// What `run.status` answers.
+    /// The answer to `run.status`.
     Status {
         /// The run's name.
         run_id as "runId": &'a str,
@@ -596,7 +596,7 @@ object! {
     nullable {
         /// The summary of a run that has ended.
         result as "result": Summary,
-        /// Why it failed.
+        /// The reason of the failure.
         error as "error": &'a str,
     }
 }
@@ -606,11 +606,11 @@ object! {
     Progress {
         /// The run's name.
         run_id as "runId": &'a str,
-        /// What happened.
+        /// The event.
         event as "event": Event,
         /// The task it happened to: its id, as the text has it.
         task_name as "taskName": &'a str,
-        /// Its number, from 1.
+        /// The number of the task, from 1.
         task_num as "taskNum": u32,
         /// How many tasks there are.
         total_tasks as "totalTasks": u32,
@@ -632,7 +632,7 @@ object! {
         run_id as "runId": &'a str,
         /// debug, info, warn or error.
         level as "level": &'a str,
-        /// What is to be said.
+        /// The message.
         message as "message": &'a str,
     }
 }
@@ -644,7 +644,7 @@ object! {
         run_id as "runId": &'a str,
         /// How it went.
         summary as "summary": Summary,
-        /// Why it failed.
+        /// The reason of the failure.
         error as "error": &'a str,
     }
 }
@@ -744,13 +744,13 @@ words! {
         Completed = "completed",
         /// It could not go on.
         Failed = "failed",
-        /// It was cancelled.
+        /// Somebody cancelled the run.
         Cancelled = "cancelled",
     }
 }
 
 words! {
-    /// What happened in a run.
+    /// An event of a run.
     Event {
         /// The run started.
         RunStart = "run_start",
@@ -770,13 +770,13 @@ words! {
 words! {
     /// How a task or trial ended.
     Verdict {
-        /// All its graders passed.
+        /// All graders of the trial passed.
         Passed = "passed",
-        /// One did not.
+        /// A grader did not pass.
         Failed = "failed",
         /// It could not be carried out.
         Error = "error",
-        /// It was cancelled.
+        /// Somebody cancelled the run.
         Cancelled = "cancelled",
         /// Nothing could judge it: its graders are of kinds that the runner does not have.
         Skipped = "skipped",

@@ -2,7 +2,7 @@ use core::convert::Infallible;
 
 use embedded_io::{ErrorType, Read, Write};
 
-/// What a board has to say about its UART.
+/// The properties of a board's UART.
 pub trait Uart {
     /// The byte that has come in, if one has.
     fn received(&mut self) -> Option<u8>;

@@ -14,7 +14,7 @@ use rigline_rig::bench::Kubernetes;
 const LINE: &[u8] = include_bytes!("../../../../tests/bench/execute.jsonl");
 const REPLY: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true,\"outputs\":{\"resourceVersion\":\"12345\",\"uid\":\"abc-123-def\"},\"message\":\"Applied deployment.yaml to namespace my-app\"}}\n";
 
-/// What a full-speed USB endpoint delivers at once.
+/// The bytes that a full-speed USB endpoint delivers at once.
 const PACKET: usize = 64;
 
 struct Still;

@@ -36,11 +36,11 @@ bind_interrupts!(struct Interrupts {
 /// As the echo's line.
 const LINE: usize = 1024;
 
-/// What the engine and the driver work in; the figures name it.
+/// The memory of the engine and the driver; the figures name it.
 const BUFFERS: usize = 2 * LINE + LOGS;
 const LOGS: usize = 2 * rigline::engine::LEAST_REPLY;
 
-/// What is not listed is not linked.
+/// The linked protocols. One that is not listed is not linked.
 const PROTOCOLS: &[&Protocol] = &[
     GEVALS,
     #[cfg(feature = "amplifier")]

@@ -1,4 +1,4 @@
-//! What the processor calls: interrupts, and what runs when nothing else can.
+//! The functions that the processor calls: interrupts, and what runs when nothing else can.
 
 use cortex_m_rt::{ExceptionFrame, exception};
 use defmt_rtt as _;

@@ -69,7 +69,7 @@ async fn exchange(lease: Lease, name: &str, params: &[u8]) -> Option<Response> {
     answer
 }
 
-/// What the client gets, if this line says how the call ended.
+/// The client's answer, if this line tells the end of the call.
 fn answer_in(line: &[u8]) -> Option<Response> {
     let reply = Json::parse(line).ok()?;
     let id = id_of(Some(reply))?;

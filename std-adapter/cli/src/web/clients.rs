@@ -1,4 +1,4 @@
-//! What a page is told of the other clients of its target.
+//! Messages to a page about the other clients of its target.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Told {
     id: u64,
     callers: watch::Receiver<Vec<Caller>>,
     is_due: bool,
-    /// What the client knows.
+    /// The facts that the client knows.
     known: Vec<(u64, u64, CallState)>,
     told: Option<Instant>,
 }

@@ -22,7 +22,7 @@ pub const FRAME_LIMIT: usize = 16 << 20;
 /// A client from which nothing came for this long is lost. It is asked for a sign of life three times in that time.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
-/// What is on the way between socket and server, in bytes.
+/// The most bytes on the way between socket and server.
 pub(super) const IN_FLIGHT: usize = 64 << 10;
 /// While this many bytes wait for the server, no more is read.
 const AHEAD: usize = 1 << 20;
@@ -33,7 +33,7 @@ const JOINED: usize = 32 << 10;
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
 const LONGEST_REASON: usize = 123;
 
-/// What a client wants beside its own lines.
+/// A client's wishes beside its own lines.
 #[derive(Default)]
 pub(super) struct Wants {
     /// Lines about the other clients.
@@ -121,7 +121,7 @@ struct Carrier {
     /// Lines that the server has not taken yet, and how many of their bytes it has.
     arrived: Vec<u8>,
     taken: usize,
-    /// What there is of a line to the client.
+    /// The part of a line to the client that was written.
     line: Vec<u8>,
     heard: Instant,
     has_answered: bool,

@@ -1,4 +1,4 @@
-//! What pages talk to: the server's own target, or one of those that are plugged in.
+//! The targets of pages: the server's own target, or one of those that are plugged in.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::socket::IN_FLIGHT;
-use rigline_eval::session::{self, Connect, Hosts, OnLog, Pending, Session, Unreached};
+use rigline_eval::session::{self, Connect, Hosts, OnLog, Pending, Session, SessionError};
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
 use rigline_host::proxy::{Limits, Proxy, Transport};
@@ -182,7 +182,7 @@ impl Connect for SharedHosts {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
         match target.parse::<Target>() {
             Ok(target @ Target::Serial(_)) => {
                 let dialer = Through { targets: Arc::clone(&self.targets), target: target.clone() };

@@ -1,4 +1,4 @@
-//! What an agent's owner has: configuration of clients, tokens and headers, a choice of operations, policies, records.
+//! The means of an agent's owner: configuration of clients, tokens and headers, a choice of operations, policies, records.
 #![cfg(unix)]
 
 use rigline_test_support as _;

@@ -1,4 +1,4 @@
-//! What an owner sets: limits, confirmations, a file of these, a record of the calls, and why the last call failed.
+//! The settings of an owner: limits, confirmations, a file of these, a record of the calls, and why the last call failed.
 
 use serde_json::{Value, json};
 

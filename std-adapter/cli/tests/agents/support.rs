@@ -1,4 +1,4 @@
-//! What the tests of this program share.
+//! Shared parts of the tests of this program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -21,7 +21,7 @@ pub(crate) fn run(words: &[&str], env: &[(&str, &str)]) -> Output {
     command(words, env).output().unwrap()
 }
 
-/// What a command that fails says on standard error, and its exit code.
+/// The standard error of a command that fails, and its exit code.
 pub(crate) fn refused(words: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = run(words, env);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What is answered: an HTTP status and a body; none, and nothing ever is.
+/// The answer: an HTTP status and a body; without one, nothing is ever answered.
 type Answer = Option<(u16, Value)>;
 
 /// An Amplifier module on standard input and output.

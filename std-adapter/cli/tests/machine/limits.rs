@@ -193,7 +193,7 @@ fn g_10_a_namel3ss_device_that_is_not_there_is_told_as_any_other() {
 
 const DIGITS: &str = "123456789012345678901234567890.10";
 
-/// What came as a setting's number, through every way that a setting takes.
+/// A number of a setting as it arrived, through every way that a setting takes.
 #[test]
 fn g_05_settings_reach_the_extension_with_all_their_digits() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use crate::{Device, member, rigline, script, write_line};
 const DESCRIPTION: &str =
     r#"{"name":"board","version":"1.0.0","kind":"tool","capabilities":["go"],"inputs":{"go":{"type":"object"}}}"#;
 
-/// What a module without ids answers, and after how many milliseconds.
+/// The answers of a module without ids, and their delays in milliseconds.
 fn answer(line: &str) -> (String, u64) {
     match member(line, "/op").as_str() {
         Some("describe") => (DESCRIPTION.to_owned(), 0),

@@ -70,7 +70,7 @@ fn g_06_an_mcp_server_is_heard_through_what_else_it_writes() {
     assert_eq!((code, out.trim()), (Some(0), "done"), "no newline at the end: {errors}");
 }
 
-/// What keeps an answer away is said at once, and not after the time limit.
+/// The reason of a missing answer is told at once, and not after the time limit.
 #[test]
 fn g_06_why_an_mcp_server_does_not_answer_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -407,7 +407,7 @@ fn g_03_no_mcp_call_is_begun_for_a_client_that_is_gone() {
     assert_eq!(fs::read_to_string(&begun).unwrap(), "x\n", "only the one that waits was begun");
 }
 
-/// What a program that speaks gevals only answers to requests of other protocols is its own affair.
+/// A program that speaks gevals only may give any answer to requests of other protocols.
 #[test]
 fn a_gevals_extension_is_found_whatever_it_answers_to_other_protocols() {
     const GEVALS: &str = r#"initialize*'"0.0.1"'"#;
@@ -600,7 +600,7 @@ fn g_09_a_signal_to_a_command_gives_its_program_time_for_the_safe_state() {
     }
 }
 
-/// What waits for its end may go: the program still has its time.
+/// A process that waits for its end may go: the program still has its time.
 #[tokio::test]
 async fn g_09_a_program_that_was_asked_to_end_has_time_for_the_safe_state() {
     let folder = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ struct Body<'r> {
     extra: Extra<'r>,
 }
 
-/// What CTRF has no members for: the command, and its runs.
+/// Facts for which CTRF has no members: the command, and its runs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Extra<'r> {

@@ -1,4 +1,4 @@
-//! What GitHub Actions shows of a run: a summary of the step, and annotations.
+//! The report in GitHub Actions: a summary of the step, and annotations.
 
 use std::fmt::Write as _;
 

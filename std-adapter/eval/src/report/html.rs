@@ -81,7 +81,7 @@ pub fn html(results: &Results) -> String {
     page.into_string()
 }
 
-/// Who ran this where, and with which code.
+/// The operator, the place and the version of the run.
 fn about(results: &Results) -> Markup {
     let host = results.host.as_ref();
     let mut facts: Vec<(&str, &str)> = results.meta.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -252,7 +252,7 @@ fn in_order(run: &Run) -> Vec<&Task> {
     tasks
 }
 
-/// What was tested with what.
+/// The tested board, and the rig.
 fn facts(run: &Run) -> Markup {
     let began = time(run.started_at_ms);
     let took = took(run.duration_ms);

@@ -18,44 +18,44 @@ use rigline_host::terminal::{self, one_line};
 /// A suite.
 #[derive(Debug, Clone, Default)]
 pub struct Suite {
-    /// Its name.
+    /// The name of the suite.
     pub name: String,
     /// How long it took.
     pub time: Duration,
     /// When it began, in milliseconds since 1970 (UTC).
     pub started_ms: Option<u64>,
-    /// Where it ran.
+    /// The machine that the suite ran on.
     pub host: Option<String>,
-    /// What is known of all its cases.
+    /// Facts about all its cases.
     pub properties: Vec<(String, String)>,
-    /// Its cases.
+    /// The cases of the suite.
     pub cases: Vec<Case>,
 }
 
 /// A case.
 #[derive(Debug, Clone, Default)]
 pub struct Case {
-    /// Its name.
+    /// The name of the case.
     pub name: String,
     /// The name of its group.
     pub class_name: String,
     /// How long it took.
     pub time: Duration,
-    /// What became of it.
+    /// The outcome.
     pub status: Status,
     /// Further lines.
     pub output: String,
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Default)]
 pub enum Status {
-    /// It passed.
+    /// The case passed.
     #[default]
     Passed,
     /// It was not judged, and this is why.
     Skipped(String),
-    /// What was tested is at fault: a kind of fault, and why.
+    /// The tested board is at fault: a kind of fault, and why.
     Failure(String, String),
     /// Something else is at fault.
     Error(String, String),
@@ -289,7 +289,7 @@ fn output(task: &Task, attached: &[PathBuf]) -> String {
     lines.join("\n")
 }
 
-/// What is known of a run: its verdict, who and where the rig is, and what was measured.
+/// Facts about a run: its verdict, who and where the rig is, and what was measured.
 fn properties(results: &Results, run: &Run) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: &str| all.push((name.to_owned(), value.to_owned()));

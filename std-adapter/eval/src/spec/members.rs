@@ -10,7 +10,7 @@ pub(super) struct Known {
     pub(super) names: &'static [&'static str],
     /// Names that other runners know, and that do nothing here.
     pub(super) elsewhere: &'static [&'static str],
-    /// What people write for some of the names.
+    /// Common misspellings of some of the names.
     pub(super) meant: &'static [(&'static str, &'static str)],
     /// Whether other members are the file's own: they are kept, and clients see them.
     pub(super) is_open: bool,
@@ -159,7 +159,7 @@ pub(super) const CONTENT_PATTERN: Known = Known {
     is_open: false,
 };
 
-/// What has a member of this name, where another map has not. Names that any map may have for its readers, such as `owner` or `name`,
+/// The map that has a member of this name, if another map has none. Names that any map may have for its readers, such as `owner` or `name`,
 /// belong to none.
 pub(super) fn level_of(name: &str) -> Option<String> {
     const FOR_READERS: &[&str] =

@@ -122,7 +122,7 @@ fn mock(reader: &mut Reader<'_>, task: &Node) -> Mock {
     }
 }
 
-/// What steps measure, as graders. The steps are in the order in which they were read.
+/// The measurements of steps, as graders. The steps are in the order in which they were read.
 fn measures(reader: &mut Reader<'_>, listed: &[Node], steps: &[Step]) -> Vec<Grader> {
     let mut graders = Vec::new();
     for (node, step) in listed.iter().filter(|node| node.is_map()).zip(steps) {

@@ -24,7 +24,7 @@ pub(super) fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(
     });
 }
 
-/// What begins as one.
+/// The beginning of a placeholder.
 static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{}]*\}*").expect("a constant pattern"));
 
 fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {

@@ -29,19 +29,19 @@ pub const SCHEMA: &str = r#"{
   }
 }"#;
 
-/// What a host knows of a module before it starts it.
+/// The description of a module, for a host that has not started it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Descriptor {
     /// The module's name.
     pub name: String,
-    /// What it is.
+    /// The kind.
     #[serde(with = "KindName")]
     pub kind: ModuleKind,
     /// How it is reached.
     pub transport: Transport,
     /// The names of its operations.
     pub capabilities: Vec<String>,
-    /// Its version.
+    /// The version of the module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Members that the schema does not name.
@@ -73,7 +73,7 @@ pub enum Transport {
     },
     /// As a server.
     Http {
-        /// Its address.
+        /// The address of the module.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     },
@@ -83,7 +83,7 @@ pub enum Transport {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("not JSON: {0}")]
     Syntax(String),
     /// It breaks the schema, in these places.

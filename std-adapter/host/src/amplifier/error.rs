@@ -16,7 +16,7 @@ use crate::process::last_words;
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
-/// What a module says when it fails.
+/// The error of a module.
 ///
 /// ```
 /// let error = rigline_host::amplifier::ModuleError::parse(br#"{"code":"timeout","message":"too slow","x":1}"#)?;
@@ -116,9 +116,9 @@ pub enum CallError {
     /// It is not of the form that it should be.
     #[error("a bad answer: {reason}: {text}")]
     Bad {
-        /// What is wrong.
+        /// The fault.
         reason: String,
-        /// Its beginning.
+        /// The beginning of the line.
         text: String,
     },
     /// The arguments are not a JSON object.

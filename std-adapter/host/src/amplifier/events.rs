@@ -17,9 +17,9 @@ pub struct EventRecord {
     pub id: String,
     /// When it happened: seconds since 1970.
     pub ts: f64,
-    /// What happened.
+    /// The event.
     pub event: String,
-    /// Where it happened.
+    /// The component in which the event happened.
     pub component: String,
     /// The module that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct EventRecord {
     /// Further details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Map<String, Value>>,
-    /// What went wrong.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<super::ModuleError>,
     /// The session that it belongs to.
@@ -101,9 +101,9 @@ pub struct LogReader<R> {
 /// A line of a log.
 #[derive(Debug)]
 pub struct Entry<'l> {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub number: u64,
-    /// Its text, its end apart; cut if it is too long.
+    /// The text of the line, its end apart; cut if it is too long.
     pub text: &'l [u8],
     /// The event.
     pub event: Result<Event<'l>, Fault>,
@@ -119,7 +119,7 @@ pub enum Fault {
         /// The limit.
         limit: usize,
     },
-    /// It breaks the schema.
+    /// The line breaks the schema.
     #[error("{0}")]
     Event(EventError),
 }
@@ -178,7 +178,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// What each event of the taxonomy must say, beyond the schema. A name before a dot is a member's, behind it one in `data`.
+/// The required members of each event of the taxonomy, beyond the schema. A name before a dot is a member's, behind it one in `data`.
 const TAXONOMY: [(&str, &[&str]); 14] = [
     ("session:start", &["session_id", "data.plan"]),
     ("session:fork", &["session_id", "data.parent"]),

@@ -38,13 +38,13 @@ pub struct Host {
     pub limit: usize,
     /// The session that invocations belong to, if they say any.
     pub session_id: Option<String>,
-    /// Where events are written.
+    /// The log that events are written to.
     pub events: Option<Arc<EventLog>>,
     module: Option<String>,
     is_device: bool,
 }
 
-/// Where a module is.
+/// The place of a module.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Place {
@@ -54,19 +54,19 @@ pub enum Place {
     Http {
         /// The address, to which `/invoke` and so on are added.
         url: String,
-        /// What it is sent with each request.
+        /// The credentials that go with each request.
         credentials: Credentials,
     },
 }
 
-/// What `describe` reports about a module.
+/// The answer of a module to `describe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// Its name.
+    /// The name of the module.
     pub name: String,
-    /// Its version.
+    /// The version of the module.
     pub version: String,
-    /// What it is.
+    /// The kind.
     #[serde(with = "KindName")]
     pub kind: ModuleKind,
     /// The names of its operations.
@@ -79,7 +79,7 @@ pub struct Description {
     pub outputs: Map<String, Value>,
 }
 
-/// What came of an invocation: the result's JSON text, digits and all, or the module's error.
+/// The outcome of an invocation: the result's JSON text, digits and all, or the module's error.
 pub type Invocation = Result<String, ModuleError>;
 
 impl Host {
@@ -127,7 +127,7 @@ impl Host {
         }
     }
 
-    /// Where the module is.
+    /// The place of the module.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -320,7 +320,7 @@ fn read(answer: &str) -> Result<Invocation, CallError> {
     }
 }
 
-/// What a module says of its failure; one in another shape than §4's is a failure all the same, with the best text there is.
+/// The error of a module; one in another shape than §4's is a failure all the same, with the best text there is.
 fn failure(error: Json<'_>) -> ModuleError {
     if let Ok(error) = ModuleError::parse(error.as_bytes()) {
         return error;

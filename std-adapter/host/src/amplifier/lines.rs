@@ -88,7 +88,7 @@ pub(super) enum Request<'a> {
 struct Owed {
     form: Form,
     id: Option<u32>,
-    /// Its line, to know it by if it comes back.
+    /// The line of the request, to know it by if it comes back.
     line: String,
 }
 

@@ -1,4 +1,4 @@
-//! Amplifier: descriptors, events, errors and plans as PROTOCOLS.md has them, and the host's side of its protocol.
+//! Amplifier: descriptors, events, errors and plans as its protocol text has them, and the host's side of its protocol.
 
 pub mod check;
 mod client;

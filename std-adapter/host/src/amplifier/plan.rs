@@ -28,7 +28,7 @@ impl Plan {
     }
 }
 
-/// What breaks the schema in a plan, each with its place (`.goal`) before it. The text says of no member that it is required; a
+/// The violations of the schema in a plan, each with its place (`.goal`) before it. The text says of no member that it is required; a
 /// plan without a goal is none.
 pub(super) fn faults(plan: Json<'_>) -> Vec<String> {
     if plan.kind() != Kind::Object {

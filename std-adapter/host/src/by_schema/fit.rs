@@ -2,7 +2,7 @@
 
 use rigline::json::{Json, Kind};
 
-use super::{Breach, Draft, Misfit, Place, Schema, nearest, nearest_or_longer, settle};
+use super::{Breach, Draft, Mismatch, Place, Schema, nearest, nearest_or_longer, settle};
 use crate::terminal;
 
 /// Arguments, and all that is wrong with them.
@@ -11,7 +11,7 @@ use crate::terminal;
 pub struct Fit {
     /// The arguments as JSON text.
     pub json: String,
-    /// What is wrong, names first. Empty if the schema cannot be evaluated here.
+    /// The faults, names first. Empty if the schema cannot be evaluated here.
     pub faults: Vec<ArgumentFault>,
     /// Arguments that an open schema does not declare, each with the name that was perhaps meant.
     pub undeclared: Vec<(String, Option<String>)>,
@@ -19,7 +19,7 @@ pub struct Fit {
     pub unchecked: Option<String>,
 }
 
-/// What is wrong with an argument.
+/// A fault of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArgumentFault {
@@ -27,7 +27,7 @@ pub struct ArgumentFault {
     pub names: Vec<String>,
     /// The same as one text, `days.0`.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub text: String,
     /// The known names, where this one is not known.
     pub known: Option<Vec<String>>,
@@ -62,23 +62,23 @@ pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
     names(&root, json, is_checked, &mut found);
     let unknown: Vec<(Vec<String>, Option<String>)> =
         found.faults.iter().map(|fault| (fault.names.clone(), fault.near.clone())).collect();
-    let is_told = |misfit: &Misfit| {
-        unknown.iter().any(|(names, near)| match &misfit.breach {
-            Breach::UnknownMember => names.split_last().is_some_and(|(_, place)| *place == *misfit.names),
+    let is_told = |mismatch: &Mismatch| {
+        unknown.iter().any(|(names, near)| match &mismatch.breach {
+            Breach::UnknownMember => names.split_last().is_some_and(|(_, place)| *place == *mismatch.names),
             // The name that was meant is missing on account of the one that was written.
             Breach::Required(name) => {
-                near.as_ref() == Some(name) && names.split_last().is_some_and(|(_, place)| *place == *misfit.names)
+                near.as_ref() == Some(name) && names.split_last().is_some_and(|(_, place)| *place == *mismatch.names)
             }
             _ => false,
         })
     };
-    for misfit in settled.checked.misfits.into_iter().filter(|misfit| !is_told(misfit)) {
-        let place = misfit.names.iter().try_fold(root.clone(), |place, name| place.member(name));
-        let (text, is_of_flag) = why(&misfit.text, value(json, &misfit.names), place.as_ref());
+    for mismatch in settled.checked.mismatches.into_iter().filter(|mismatch| !is_told(mismatch)) {
+        let place = mismatch.names.iter().try_fold(root.clone(), |place, name| place.member(name));
+        let (text, is_of_flag) = why(&mismatch.text, value(json, &mismatch.names), place.as_ref());
         found.faults.push(ArgumentFault {
-            is_of_missing: matches!(misfit.breach, Breach::Required(_)),
-            names: misfit.names,
-            path: misfit.path,
+            is_of_missing: matches!(mismatch.breach, Breach::Required(_)),
+            names: mismatch.names,
+            path: mismatch.path,
             text,
             known: None,
             near: None,
@@ -160,7 +160,7 @@ fn unknown(
     }
 }
 
-/// What is wrong, and what was probably meant; and whether it is a flag.
+/// The fault, and the probable meaning; and whether it is a flag.
 fn why(text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> (String, bool) {
     let text = brief(text);
     let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return (text, false) };

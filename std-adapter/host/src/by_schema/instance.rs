@@ -38,7 +38,7 @@ impl Exact {
         }
     }
 
-    /// As JSON text.
+    /// The value as JSON text.
     pub(super) fn json(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, None);

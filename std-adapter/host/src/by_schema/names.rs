@@ -41,7 +41,7 @@ fn plain(name: &str) -> String {
     name.to_lowercase().replace(['_', ' '], "-")
 }
 
-/// What is said of an operation that is not there, with a suggestion and the known operations.
+/// The error for an operation that is not there, with a suggestion and the known operations.
 fn no_operation(name: &str, operations: &[&str]) -> String {
     let near = nearest_or_longer(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let there_are = match operations {

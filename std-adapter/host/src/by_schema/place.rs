@@ -77,7 +77,7 @@ impl<'s> Place<'s> {
         members.map(|(name, _)| name.to_string()).filter(|name| known.insert(name.clone())).collect()
     }
 
-    /// Its members with their names, in the schema's order. One pass finds them all, where [`member`](Self::member) searches for each.
+    /// The members of the value with their names, in the schema's order. One pass finds them all, where [`member`](Self::member) searches for each.
     pub fn members(&self) -> Vec<(String, Self)> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut found: Vec<(String, Vec<Json<'s>>)> = Vec::new();
@@ -161,12 +161,12 @@ impl<'s> Place<'s> {
         self.each(name).next()
     }
 
-    /// Its description, if it has one.
+    /// The description of the value, if it has one.
     pub fn description(&self) -> String {
         self.keyword("description").and_then(|text| Some(text.text()?.to_string())).unwrap_or_default()
     }
 
-    /// Its type in a few words: `integer 1..1000`, `"a" | "b"`, `list of string`.
+    /// The type of the value in a few words: `integer 1..1000`, `"a" | "b"`, `list of string`.
     pub fn summary(&self) -> String {
         let values = self.values();
         if !values.is_empty() {
@@ -232,7 +232,7 @@ impl<'s> Place<'s> {
     }
 }
 
-/// What `$ref` refers to, within the same document.
+/// The schema that `$ref` refers to, within the same document.
 fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
     let reference = schema.get("$ref")?.text()?.to_string();
     let id = || Some(root.get("$id").or_else(|| root.get("id"))?.text()?.to_string());

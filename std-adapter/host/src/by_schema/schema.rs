@@ -12,7 +12,7 @@ use rigline::json::{Json, Kind};
 use serde_json::{Map, Value};
 
 use super::instance::{Exact, ExactJson};
-use super::{Breach, Checked, Misfit};
+use super::{Breach, Checked, Mismatch};
 use crate::number;
 
 /// The prefix of the keywords that [`Exactly`] checks.
@@ -32,7 +32,7 @@ pub(super) const OF_NUMBERS: &[&str] = &[
 #[derive(Debug)]
 pub struct Schema {
     text: String,
-    /// What the validator reads.
+    /// The value that the validator reads.
     value: Value,
     /// The validator, or why there is none.
     validator: Result<jsonschema::Validator<ExactJson>, String>,
@@ -73,7 +73,7 @@ impl Schema {
     }
 
     pub(super) fn check(&self, json: &str) -> Checked {
-        let unchecked = |why: String| Checked { misfits: Vec::new(), unchecked: Some(why) };
+        let unchecked = |why: String| Checked { mismatches: Vec::new(), unchecked: Some(why) };
         let validator = match &self.validator {
             Ok(validator) => validator,
             Err(why) => return unchecked(why.clone()),
@@ -105,9 +105,9 @@ impl Schema {
                 Some(rest) if !is_ours => written + rest,
                 _ => text,
             };
-            checked.misfits.push(Misfit { path, names, text, breach: breach(error.kind()) });
+            checked.mismatches.push(Mismatch { path, names, text, breach: breach(error.kind()) });
         }
-        checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
+        checked.unchecked = given_up.filter(|_| checked.mismatches.is_empty());
         checked
     }
 }

@@ -1,4 +1,4 @@
-//! What a case works with: connections that say anything, and remember what was said.
+//! The tools of a case: connections that say anything, and remember what was said.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct Bench {
     /// The operations that may run, with their arguments. If there are none, `identify` is called if the manifest has
     /// it.
     pub calls: Vec<(String, Value)>,
-    /// What an HTTP server is sent with each request.
+    /// The credentials for each request to an HTTP server.
     pub(crate) credentials: Credentials,
     notes: Rc<RefCell<Notes>>,
     manifest: Option<Result<String, CaseFailure>>,
@@ -51,7 +51,7 @@ pub struct Bench {
     pub(crate) left_out: Vec<(&'static str, &'static str)>,
 }
 
-/// What was seen.
+/// The observed lines.
 #[derive(Debug, Default)]
 struct Notes {
     exchange: Vec<(Direction, String)>,
@@ -364,7 +364,7 @@ impl Reply {
 pub struct Peer {
     writer: wire::Writer,
     reader: BufReader<wire::Reader>,
-    /// What has come of a line.
+    /// The part of a line that has come.
     line: Vec<u8>,
     child: Option<Child>,
     /// How to behave on the wire.

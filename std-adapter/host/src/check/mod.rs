@@ -63,11 +63,11 @@ pub const NO_SESSION: &str = "there is no session";
 
 /// One fact about an extension, which a function of a fixture checks: of a [`Bench`], for raw bytes, or of a [`Recorded`] host.
 pub struct Case<F = Bench> {
-    /// Its name, such as `handshake`.
+    /// The name of the case, such as `handshake`.
     pub name: &'static str,
     /// The section of the specification that requires it.
     pub section: &'static str,
-    /// Who needs it.
+    /// The programs that need it.
     pub need: Need,
     /// Checks it.
     pub run: for<'a> fn(&'a mut F) -> Running<'a>,
@@ -76,7 +76,7 @@ pub struct Case<F = Bench> {
 /// A case that runs.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
 
-/// What the cases of a protocol work with.
+/// The tools of a protocol's cases.
 pub trait Fixture {
     /// The target, as reports name it.
     fn target(&self) -> String;
@@ -122,7 +122,7 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Who needs an extension to be so.
+/// The programs that need a property of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The protocol's real host: if the case fails, calls or the host itself fail. If there is no real host, the
@@ -164,11 +164,11 @@ pub enum CaseFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It holds.
+    /// The case passed.
     Pass,
-    /// It does not.
+    /// The case failed.
     Fail,
-    /// It was not tried.
+    /// The case was not tried.
     Skip,
 }
 
@@ -191,9 +191,9 @@ pub struct CaseResult {
     pub name: &'static str,
     /// The section of the text.
     pub section: &'static str,
-    /// Who needs it to pass.
+    /// The programs that need it to pass.
     pub need: Need,
-    /// Its outcome.
+    /// The outcome of the case.
     pub outcome: Outcome,
     /// Why it failed or was skipped, or a remark; empty if there is nothing to say.
     pub text: String,

@@ -57,7 +57,7 @@ pub(crate) trait Unreached: fmt::Display {
     fn is_unreached(&self) -> bool;
 }
 
-/// What was sent, and what came back.
+/// A request and its answer.
 #[derive(Debug, Clone)]
 struct Exchange {
     at: SystemTime,
@@ -134,7 +134,7 @@ impl Exchange {
         lines
     }
 
-    /// The exchange as an event's line (PROTOCOLS.md §3), what was said in its data.
+    /// The exchange as an event's line (Amplifier's protocol text §3), what was said in its data.
     fn event(&self, target: &str) -> String {
         let ts = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let is_ok = self.got.as_deref().is_ok_and(|got| {

@@ -29,10 +29,10 @@ pub(crate) type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) 
 /// A suite that runs.
 pub(crate) type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
 
-/// What a suite checks, and what it may do.
+/// The target of a suite, and its permissions.
 #[derive(Debug)]
 pub struct Settings {
-    /// What is checked.
+    /// The target that is checked.
     pub target: Target,
     /// How it is reached.
     pub options: Options,

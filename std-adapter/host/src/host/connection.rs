@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     child: Option<Child>,
     traits: TransportTraits,
     reading: Arc<Reading>,
-    /// What reads, and watches. It ends with the connection.
+    /// The tasks that read and watch. They end with the connection.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -92,14 +92,14 @@ struct Waiting {
     id: u32,
     /// It is an `execute` of the host's own.
     is_call: bool,
-    /// Its method, if it is none of gevals': to know it by if it comes back.
+    /// The method of the request, if it is none of gevals': to know it by if it comes back.
     method: Option<Box<str>>,
     /// When it is given up, unless its sender sees to that.
     due: Option<Instant>,
     sender: ResponseSender,
 }
 
-/// Who wants to know what becomes of a request.
+/// The receiver of a request's outcome.
 enum ResponseSender {
     One(oneshot::Sender<Completion>),
     /// A sender that has several pending requests, and uses the first answer.
@@ -116,7 +116,7 @@ impl ResponseSender {
     }
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Completion {
     Answer(Answer),
@@ -127,7 +127,7 @@ pub(crate) enum Completion {
     End(End),
 }
 
-/// What ended a connection.
+/// The end of a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum End {
     Exited(Exit),

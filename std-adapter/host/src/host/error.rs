@@ -1,4 +1,4 @@
-//! What can go wrong between a host and an extension.
+//! Errors between a host and an extension.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ pub enum HostError {
     Start {
         /// As the target names it.
         program: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The port or the server cannot be opened.
@@ -42,7 +42,7 @@ pub enum HostError {
     Open {
         /// The port or the server.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process has the port.
@@ -58,7 +58,7 @@ pub enum HostError {
     Waited {
         /// The target.
         what: String,
-        /// Who has it.
+        /// The process that has it.
         why: String,
     },
     /// No port fits the target.
@@ -72,7 +72,7 @@ pub enum HostError {
     /// Several ports fit the target.
     #[error("several rigline devices are plugged in; name one by serial:auto/SERIAL or serial:usb/PATH{}", listed("", .ports))]
     SeveralDevices {
-        /// Those that fit.
+        /// The ports that fit.
         ports: Vec<PortInfo>,
     },
     /// This target cannot be used this way.
@@ -85,7 +85,7 @@ pub enum HostError {
         extension: String,
         /// How long it was waited for.
         after: Duration,
-        /// What else was seen.
+        /// Further observations.
         details: Box<Details>,
     },
     /// It did not answer a call in time. The session continues; a later answer is dropped.
@@ -100,7 +100,7 @@ pub enum HostError {
         /// The call's own time limit, if it had one. The host waits longer by
         /// [`Options::grace`](super::Options::grace).
         limit: Option<Duration>,
-        /// What else was seen.
+        /// Further observations.
         details: Box<Details>,
     },
     /// It answered a call after the call's own time limit. What such an answer says does not count: only an extension's own
@@ -133,9 +133,9 @@ pub enum HostError {
     Gone {
         /// The extension's name, or the target.
         extension: String,
-        /// What happened.
+        /// The event.
         why: String,
-        /// What else was seen.
+        /// Further observations.
         details: Box<Details>,
     },
     /// The call was cancelled by [`Host::cancel`](super::Host::cancel).
@@ -159,7 +159,7 @@ pub enum HostError {
         length: u64,
         /// The limit.
         limit: usize,
-        /// What else was seen.
+        /// Further observations.
         details: Box<Details>,
     },
     /// A reply came that cannot be used: damaged, undecodable, over several lines, or not what JSON-RPC allows.
@@ -167,7 +167,7 @@ pub enum HostError {
     BadReply {
         /// The extension's name, or the target.
         extension: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
         /// Further observations, such as the line itself.
         details: Box<Details>,
@@ -193,9 +193,9 @@ pub enum HostError {
     /// Arguments or outputs that cannot be written or read as the type that was asked for.
     #[error("{what}: {source}")]
     Types {
-        /// Which.
+        /// The kind of the values.
         what: &'static str,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
     /// A value that must be a JSON object has another type.
@@ -218,7 +218,7 @@ impl HostError {
     }
 }
 
-/// What was seen before something went wrong.
+/// Observations before an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
@@ -253,9 +253,9 @@ impl fmt::Display for Details {
 pub enum Exit {
     /// With this status.
     Code(i32),
-    /// By this signal.
+    /// A signal ended the program.
     Signal(i32),
-    /// It is not known.
+    /// The end of the program is not known.
     Unknown,
 }
 

@@ -22,7 +22,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What an extension said or did.
+/// An event of an extension.
 ///
 /// Texts of the peer's are cut at 1024 bytes, but for logs. What is not UTF-8 in them is
 /// shown as U+FFFD.
@@ -46,19 +46,19 @@ pub enum EventKind {
     Damaged {
         /// The line.
         text: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// A line over the limit was dropped.
     TooLong {
-        /// Its length in bytes.
+        /// The length of the line in bytes.
         length: u64,
         /// The limit.
         limit: usize,
     },
     /// A reply to no waiting request: late, repeated, or to another session. It was dropped.
     UnknownId {
-        /// Its id, as JSON text.
+        /// The id of the reply, as JSON text.
         id: String,
         /// Whether its id is one of this session's.
         late: bool,
@@ -67,14 +67,14 @@ pub enum EventKind {
     ErrorWithoutId(RpcFailure),
     /// A notification other than a log.
     Notification {
-        /// Its method.
+        /// The method of the notification.
         method: String,
-        /// Its parameters.
+        /// The parameters of the notification.
         params: Value,
     },
     /// A request from the peer. It was refused with -32601.
     Refused {
-        /// Its method.
+        /// The method of the request.
         method: String,
     },
     /// A request of ours came back: the line echoes.

@@ -82,7 +82,7 @@ struct Link {
     speed: u32,
     session: u32,
     sequence: u32,
-    /// What is sent until it is answered; none while there is a session and nothing is out.
+    /// The frame that is sent until it is answered; none while there is a session and nothing is out.
     waits: Option<Waits>,
 }
 

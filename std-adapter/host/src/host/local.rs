@@ -18,7 +18,7 @@ use rigline_std::server::Server;
 const LINE: usize = 8 << 20;
 /// Logs that wait, in bytes.
 const LOGS: usize = 2 << 20;
-/// What is on the way in each direction, in bytes.
+/// The most bytes on the way in each direction.
 const IN_FLIGHT: usize = 64 * 1024;
 
 /// Dials an extension in this process. Made by [`in_process`].

@@ -1,4 +1,4 @@
-//! What an extension says about itself.
+//! The description of an extension.
 
 use rigline::client::{Plain, member};
 use rigline::json::{Json, Kind};
@@ -12,15 +12,15 @@ use crate::terminal;
 pub struct Manifest {
     /// The extension's name; empty if it has none.
     pub name: String,
-    /// Its version.
+    /// The version of the extension.
     pub version: String,
     /// The version of its protocol.
     pub protocol_version: String,
-    /// Its description.
+    /// The description of the extension.
     pub description: String,
     /// Commands that must be in `PATH`.
     pub requires: Vec<String>,
-    /// Its operations, in its own order.
+    /// The operations of the extension, in its own order.
     pub operations: Vec<Operation>,
     /// The longest request line that it accepts, in bytes without the newline, if it is declared.
     pub request_limit: Option<usize>,
@@ -30,7 +30,7 @@ pub struct Manifest {
     pub faults: Vec<String>,
     /// The manifest as it came.
     pub raw: Value,
-    /// Its text, in which numbers have all their digits.
+    /// The manifest as text, in which numbers have all their digits.
     pub text: String,
 }
 
@@ -38,19 +38,19 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// Its name.
+    /// The name of the operation.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The JSON Schema of its arguments; `true`, which accepts all values, if it has none.
     pub params: Value,
-    /// Its text, in which numbers have all their digits.
+    /// The operation as text, in which numbers have all their digits.
     pub params_text: String,
     /// The text of the schema of its outputs, if the extension reports one.
     pub outputs_text: Option<String>,
     /// Further members of its entry in a list of MCP's tools, as the text of an object, if there are any.
     pub tool_text: Option<String>,
-    /// What a host may know about its effects, as MCP spells it, if the extension reports any.
+    /// The effects of the operation for a host, as MCP spells it, if the extension reports any.
     pub annotations: Option<Value>,
 }
 

@@ -163,7 +163,7 @@ pub struct Options {
     pub sim_program: Option<PathBuf>,
     /// The folders in which serial ports are searched [default: [`Roots::of_environment`]].
     pub roots: Roots,
-    /// What an HTTP server is sent with each request.
+    /// The credentials for each request to an HTTP server.
     pub credentials: Credentials,
     /// Gets every event.
     pub listener: Option<Listener>,
@@ -223,16 +223,16 @@ pub struct CallContext {
     /// The limit on the call's time, from the request to the answer. It is sent to the extension; the host waits [`Options::grace`]
     /// longer for the extension's own timeout error. Any other answer after the limit is [`HostError::Late`].
     pub timeout: Option<Duration>,
-    /// What the agent under test was asked, and what it answered.
+    /// The prompt of the agent under test, and its answer.
     pub agent: Option<Agent>,
 }
 
 /// The prompt and the answer of the agent under test: gevals "Agent Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agent {
-    /// Its prompt.
+    /// The prompt of the agent.
     pub prompt: String,
-    /// Its response.
+    /// The response of the agent.
     pub output: String,
 }
 
@@ -306,7 +306,7 @@ impl Host {
         }
     }
 
-    /// What the extension says about itself.
+    /// Returns the extension's description of itself.
     pub fn describe(&self) -> Arc<Manifest> {
         Arc::clone(&lock(&self.manifest))
     }

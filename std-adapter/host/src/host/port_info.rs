@@ -12,7 +12,7 @@ pub(crate) const USB_NAME: &str = "rigline";
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PortInfo {
-    /// What to open, such as `/dev/ttyACM0`.
+    /// The path to open, such as `/dev/ttyACM0`.
     pub path: PathBuf,
     /// The USB device behind it, if it is one.
     pub usb: Option<UsbInfo>,
@@ -22,7 +22,7 @@ pub struct PortInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct UsbInfo {
-    /// Its place in the USB tree, such as `1-2.3`.
+    /// The place of the device in the USB tree, such as `1-2.3`.
     pub place: String,
     /// Which of its interfaces the port is, such as `1.2` (configuration and number): a composite device has several ports. Empty if the
     /// system does not report it.
@@ -31,11 +31,11 @@ pub struct UsbInfo {
     pub vendor_id: u16,
     /// Product id.
     pub product_id: u16,
-    /// Its manufacturer in words; empty if it does not say.
+    /// The manufacturer of the device in words; empty if it does not say.
     pub manufacturer: String,
-    /// Its product in words; empty if it does not say.
+    /// The product of the device in words; empty if it does not say.
     pub product: String,
-    /// Its serial number; empty if it does not say.
+    /// The serial number of the device; empty if it does not say.
     pub serial_number: String,
 }
 
@@ -90,9 +90,9 @@ impl fmt::Display for PortInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its process id.
+    /// The number of the process.
     pub pid: u32,
-    /// Its command line.
+    /// The command line of the process.
     pub command: String,
 }
 

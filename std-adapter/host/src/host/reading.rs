@@ -35,7 +35,7 @@ type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// How long a caller that was woken and is not polled can hold up others.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
-/// Who is woken when there is something to read.
+/// The tasks that are woken when there is something to read.
 #[derive(Default)]
 struct Wakers {
     callers: Mutex<Callers>,

@@ -11,7 +11,7 @@ use crate::record::{Action, Player, Recording};
 use crate::target::{Replay, Target};
 use rigline_std::sync::lock;
 
-/// What is on the way in each direction, in bytes.
+/// The most bytes on the way in each direction.
 const IN_FLIGHT: usize = 64 * 1024;
 /// The longest request, in bytes.
 const LINE: u64 = 16 << 20;

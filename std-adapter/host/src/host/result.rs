@@ -1,4 +1,4 @@
-//! What an operation answered.
+//! The result of an operation.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::manifest::value;
 /// The code by which an extension says that a call's time was over.
 const TIMED_OUT: i32 = -32001;
 
-/// What an operation answered.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CallResult {
@@ -35,7 +35,7 @@ pub struct CallResult {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It succeeded.
+    /// The operation succeeded.
     Success,
     /// It ran, and its own logic failed: `success:false`. The text is the best there is.
     Failed(String),
@@ -46,7 +46,7 @@ pub enum Outcome {
 }
 
 impl CallResult {
-    /// Whether it succeeded.
+    /// Tells whether the operation succeeded.
     pub fn is_success(&self) -> bool {
         self.outcome == Outcome::Success
     }

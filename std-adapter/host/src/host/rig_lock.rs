@@ -80,7 +80,7 @@ pub(crate) struct InUse {
     is_alone: bool,
 }
 
-/// What this process has locked: a process does not lock itself out.
+/// The locks of this process: a process does not lock itself out.
 static HELD: LazyLock<Mutex<HashMap<String, Held>>> = LazyLock::new(Mutex::default);
 
 struct Held {

@@ -19,7 +19,7 @@ pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
 /// Bytes to an extension.
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// One open connection.
+/// An open connection.
 pub struct RawConnection {
     /// Bytes from the extension.
     pub reader: Reader,
@@ -44,7 +44,7 @@ pub struct TransportTraits {
     /// The wire outlives sessions: it may hold half a line and old replies. So ids start at random, a newline goes first,
     /// and an error that names no request does not fail `initialize`.
     pub shared: bool,
-    /// What ends a line.
+    /// The end of a line.
     pub ends: LineEnds,
 }
 
@@ -94,7 +94,7 @@ pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<RawConnection, Host
 
 /// Opens a connection, as often as one is needed: at first, after a loss and after a cancellation.
 pub trait Connect: Send + Sync {
-    /// What is dialled, in words.
+    /// The dialled target, in words.
     fn name(&self) -> String;
     /// Opens a connection.
     fn dial(&self) -> Connecting<'_>;

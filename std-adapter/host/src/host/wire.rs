@@ -23,7 +23,7 @@ use crate::target::{Exec, Link, Target, Tcp};
 use rigline_std::net::{self, Token};
 use rigline_std::sync::lock;
 
-/// What dials a target.
+/// Returns the dialler of a target.
 ///
 /// # Errors
 /// [`HostError::Unsupported`] for an HTTP target: this machinery is for protocols that are spoken over byte streams.

@@ -32,7 +32,7 @@ pub type Queue = mpsc::UnboundedReceiver<Option<Vec<u8>>>;
 struct State {
     /// More bytes than this do not wait for a client: it is lost.
     backlog: usize,
-    /// What lines are written to at once where that can be.
+    /// The writer for lines that can be written at once.
     direct: Option<SharedWriter>,
     /// Held while a line is written or queued: part of a line, too, comes before the next one.
     order: Mutex<()>,

@@ -440,7 +440,7 @@ async fn cancelled(bench: &mut Bench) -> Verdict {
     Ok(None)
 }
 
-/// What no client needs is an answer to such a line, and both official kits give none; but the next request has to be answered.
+/// No client needs an answer to such a line, and both official kits give none; but the next request has to be answered.
 async fn bad_json(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     let first = after_bad_json(bench, &mut peer).await?;

@@ -90,7 +90,7 @@ pub(crate) fn with_logs(listener: Listener, has_changed: Arc<AtomicBool>) -> Lis
     })
 }
 
-/// What a log or the progress of a call says.
+/// The text of a log, or of the progress of a call.
 fn log_of(method: &str, params: &Value) -> Option<Log> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match method {
@@ -411,7 +411,7 @@ impl Client for McpClient {
     }
 }
 
-/// What a call has that the protocol has no place for, as members of `_meta`.
+/// The parts of a call that the protocol has no place for, as members of `_meta`.
 fn own_meta(request: &CallRequest) -> String {
     let mut meta = String::new();
     if let Some(limit) = request.timeout {

@@ -1,4 +1,4 @@
-//! What makes a client find a server: the entry in the client's own configuration file.
+//! Entries by which a client finds a server: the entry in the client's own configuration file.
 //!
 //! | client | file | member | a server at a URL | a variable in a header | read in |
 //! |---|---|---|---|---|---|
@@ -51,18 +51,18 @@ pub enum Client {
 /// How a client reaches a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
-    /// It starts this program.
+    /// The client starts this program.
     Program {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The arguments of the program.
         args: Vec<String>,
     },
     /// It sends requests to this URL.
     Url {
         /// The URL.
         url: String,
-        /// What it sends with each request.
+        /// The headers of each request.
         headers: Vec<Header>,
     },
 }
@@ -136,7 +136,7 @@ impl std::str::FromStr for Header {
     }
 }
 
-/// What a server is called in a client's file.
+/// The name of a server in a client's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name<'n> {
     /// This, and nothing else.
@@ -145,7 +145,7 @@ pub enum Name<'n> {
     Derived(&'n str),
 }
 
-/// What an edit did.
+/// The outcome of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edit {
@@ -182,7 +182,7 @@ impl fmt::Display for EditError {
 impl std::error::Error for EditError {}
 
 impl Client {
-    /// All clients.
+    /// All clients that are known.
     pub const ALL: [Self; 7] =
         [Self::ClaudeCode, Self::ClaudeDesktop, Self::Cursor, Self::VsCode, Self::Codex, Self::Gemini, Self::Windsurf];
 
@@ -355,7 +355,7 @@ impl Client {
         Ok(edit)
     }
 
-    /// What the server is called in a file with this text.
+    /// The name of the server in a file with this text.
     fn name_in(self, text: &str, name: Name<'_>, entry: &Map<String, Value>) -> Result<String, String> {
         let servers = self.servers(text);
         let own = subject(&Value::Object(entry.clone()));

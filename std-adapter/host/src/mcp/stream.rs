@@ -43,7 +43,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A server at an address.
 pub(super) struct HttpDialer {
     pub(super) url: String,
-    /// What it is sent with each request.
+    /// The credentials that go with each request.
     pub(super) credentials: Credentials,
     /// The longest message that is accepted, in bytes.
     pub(super) limit: usize,
@@ -79,7 +79,7 @@ struct Server {
     session: Mutex<Session>,
 }
 
-/// What `initialize` has agreed on.
+/// The agreement of `initialize`.
 #[derive(Default)]
 struct Session {
     name: Option<String>,

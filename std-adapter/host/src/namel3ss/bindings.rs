@@ -50,7 +50,7 @@ impl Runner {
 pub struct Binding {
     /// The kind of tool: `python`, or `node`.
     pub kind: String,
-    /// What to call in it, `module:function`.
+    /// The function to call in it, `module:function`.
     pub entry: String,
     /// Where it runs [default: the pack's default, or locally].
     pub runner: Option<Runner>,
@@ -58,7 +58,7 @@ pub struct Binding {
     pub url: Option<String>,
     /// The container's image.
     pub image: Option<String>,
-    /// What to run in the container.
+    /// The command to run in the container.
     pub command: Option<Vec<String>>,
     /// Variables for the container.
     #[serde(default)]
@@ -89,17 +89,17 @@ pub struct Bindings {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Pack {
-    /// Its identifier.
+    /// The identifier of the pack.
     pub id: String,
-    /// Its name.
+    /// The name of the pack.
     pub name: String,
-    /// Its version, such as `1.2.0` or `stable`.
+    /// The version of the pack, such as `1.2.0` or `stable`.
     #[serde(deserialize_with = "text")]
     pub version: String,
-    /// Its purpose.
+    /// The purpose of the pack.
     #[serde(default)]
     pub description: String,
-    /// Who made it.
+    /// The author.
     #[serde(default)]
     pub author: String,
     /// On what terms.
@@ -113,7 +113,7 @@ pub struct Pack {
     service_url: Option<String>,
     #[serde(default)]
     container: Container,
-    /// Its bindings, where it has no `tools.yaml`; with one, that one's.
+    /// The bindings of the pack, unless it has a `tools.yaml`, whose bindings count then.
     #[serde(default)]
     pub entrypoints: BTreeMap<String, Binding>,
     /// The file that contains it.
@@ -137,12 +137,12 @@ struct Container {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not of the form that it should be.
@@ -150,7 +150,7 @@ pub enum BindingsError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault and its place.
         reason: String,
     },
 }

@@ -169,7 +169,7 @@ impl From<RunError> for ClientError {
     }
 }
 
-/// What a service says in the handshake.
+/// The answer of a service to the handshake.
 async fn shake_hands(host: &Host, tool: Option<&str>) -> Result<Page, ClientError> {
     let none = || {
         ClientError::usage(

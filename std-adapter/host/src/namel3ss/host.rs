@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The code that the real host passes to its interpreter: the tool side of its package.
 const PYTHON_RUNNER: &str = "from namel3ss.runtime.tools.python_subprocess import _RUNNER\nexec(_RUNNER)\n";
 
-/// What runs in a container whose binding does not say.
+/// The command of a container whose binding names none.
 const CONTAINER_COMMAND: [&str; 3] = ["python", "-m", "namel3ss_tools.runner"];
 
 const PROTOCOL_VERSION: u32 = rigline::protocol::namel3ss::VERSION;
@@ -46,13 +46,13 @@ pub struct Host {
     pub project: Project,
     /// The interpreter [default: that of the project's `.venv`, or `python3`].
     pub python: Option<PathBuf>,
-    /// What the interpreter gets before `-c SOURCE`.
+    /// The arguments of the interpreter before `-c SOURCE`.
     pub python_args: Vec<String>,
     /// The program is `rigline bridge`: where it ends before it answers, the device behind it did not give a usable response.
     pub is_bridge: bool,
     /// The longest reply that is accepted, in bytes: 16 MiB.
     pub limit: usize,
-    /// What services are sent with each request.
+    /// The credentials for each request to a service.
     pub credentials: Credentials,
     package_root: OnceCell<Option<PathBuf>>,
 }
@@ -72,7 +72,7 @@ pub struct ToolCall {
     pub trace_id: Option<String>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ToolResult {
@@ -90,7 +90,7 @@ pub struct ToolResult {
 pub struct ToolError {
     /// The kind of error, such as `ValueError`.
     pub error_type: String,
-    /// What went wrong.
+    /// The error.
     pub message: String,
     /// Why, in a word, such as `guarantee_blocked`.
     pub reason_code: Option<String>,
@@ -215,7 +215,7 @@ impl Host {
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// What it means that the program ended without an answer.
+    /// The meaning of a program's end without an answer.
     fn crash(&self, status: ExitStatus, stderr: String) -> RunError {
         if self.is_bridge
             && let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 1)
@@ -391,7 +391,7 @@ fn violation(message: String) -> ToolError {
     }
 }
 
-/// What a tool must keep.
+/// The guarantees that a tool must keep.
 #[derive(Debug, Default)]
 struct Guarantees {
     required: Vec<Guarantee>,
@@ -634,7 +634,7 @@ impl Run<'_> {
         }
     }
 
-    /// What plays the interpreter, and where it comes from.
+    /// The interpreter, and its source.
     fn interpreter(&self) -> (&'static str, PathBuf) {
         if let Some(python) = &self.host.python {
             return ("system", python.clone());

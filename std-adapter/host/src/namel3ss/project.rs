@@ -13,11 +13,11 @@ use crate::files;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Project {
-    /// Its folder.
+    /// The folder of the project.
     pub app_root: PathBuf,
-    /// What its `namel3ss.toml` says.
+    /// The settings in its `namel3ss.toml`.
     pub settings: Settings,
-    /// Its own tools: `.namel3ss/tools.yaml`, or `tools.yaml`.
+    /// The tools that belong to the project:  `.namel3ss/tools.yaml`, or `tools.yaml`.
     pub bindings: Bindings,
     /// The packs that are in use, with where they come from.
     pub packs: Vec<(Source, Pack)>,
@@ -27,7 +27,7 @@ pub struct Project {
     pub fallback: Option<Binding>,
 }
 
-/// What `namel3ss.toml` says about tools. Other tables are left alone.
+/// The settings for tools in `namel3ss.toml`. Other tables are left alone.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -63,7 +63,7 @@ pub struct PythonTools {
 pub struct ToolPacks {
     /// The installed packs that are in use; none is unless it is named here.
     pub enabled_packs: Vec<String>,
-    /// Not these.
+    /// Packs that are switched off.
     pub disabled_packs: Vec<String>,
     /// The preferred pack for a tool that several packs have.
     pub pinned_tools: BTreeMap<String, String>,
@@ -98,13 +98,13 @@ impl Source {
 pub struct Resolved<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// Its binding.
+    /// The binding of the tool.
     pub binding: &'a Binding,
-    /// Where it comes from.
+    /// The source of the tool.
     pub source: Source,
     /// The pack, if it comes from one.
     pub pack: Option<&'a Pack>,
-    /// Where it runs.
+    /// The runner of the tool.
     pub runner: Runner,
 }
 

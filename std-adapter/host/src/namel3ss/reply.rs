@@ -18,7 +18,7 @@ use serde::Serialize;
 pub struct Reply {
     /// The result's JSON text, digits and all; or the error.
     pub result: Result<String, super::ToolError>,
-    /// What the tool's host reports about its checks, if it does.
+    /// The checks of the tool's host, if it reports them.
     pub capability_checks: Option<Vec<CapabilityCheck>>,
 }
 
@@ -26,13 +26,13 @@ pub struct Reply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CapabilityCheck {
-    /// What it wanted, such as `network`.
+    /// The wanted capability, such as `network`.
     pub capability: String,
-    /// Whether it was allowed.
+    /// Whether the tool was allowed to do it.
     pub allowed: bool,
-    /// Whose guarantee decided: `engine`, `tool`, `pack`, `user` or `policy`.
+    /// The owner of the deciding guarantee: `engine`, `tool`, `pack`, `user` or `policy`.
     pub guarantee_source: String,
-    /// Why, such as `guarantee_blocked`.
+    /// The reason, such as `guarantee_blocked`.
     pub reason: String,
 }
 
@@ -54,10 +54,10 @@ pub enum ReplyError {
     /// There is nothing.
     #[error("no response")]
     Empty,
-    /// It is not JSON.
+    /// The output is not JSON.
     #[error("the response is not JSON: {error}{}", shown(line.as_deref()))]
     NotJson {
-        /// What is wrong.
+        /// The fault.
         error: String,
         /// The line that is not JSON, if other lines are.
         line: Option<String>,

@@ -48,7 +48,7 @@ pub enum RunError {
     /// A service's answer to the handshake is unusable.
     #[error("the service's answer to the handshake is unusable: {reason}")]
     Handshake {
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The program cannot be started.
@@ -56,7 +56,7 @@ pub enum RunError {
     Start {
         /// The program.
         program: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// It did not end in time, and was ended.
@@ -78,15 +78,15 @@ pub enum RunError {
     /// The device behind `rigline bridge` did not give a usable response.
     #[error("{text}")]
     Device {
-        /// What the bridge said.
+        /// The text of the bridge.
         text: String,
-        /// Its exit code.
+        /// The exit code of the extension.
         code: u8,
     },
     /// Its output is not a reply.
     #[error("{source}{}", last_words(stderr))]
     Reply {
-        /// What is wrong with it.
+        /// The fault.
         source: ReplyError,
         /// The end of its standard error.
         stderr: String,
@@ -100,9 +100,9 @@ pub enum RunError {
     /// The service could not be asked.
     #[error("the tool service at {url}: {source}")]
     Service {
-        /// Its address.
+        /// The address of the service.
         url: String,
-        /// What went wrong.
+        /// The error.
         source: HttpError,
     },
     /// The binding lacks something that its runner needs.

@@ -15,7 +15,7 @@ pub struct Trace {
     pub record: &'static str,
     /// The tool's name.
     pub tool: String,
-    /// The same.
+    /// The name of the tool again.
     pub tool_name: String,
     /// The kind of tool.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct Trace {
     /// `builtin_pack`, `installed_pack` or `binding`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<&'static str>,
-    /// What is called in the tool.
+    /// The called function of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     /// The time limit, in milliseconds.
@@ -90,7 +90,7 @@ pub struct Trace {
     /// The kind of error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
-    /// What went wrong.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
 }
@@ -135,7 +135,7 @@ impl Trace {
     }
 }
 
-/// What a record says of a value: its kind and size, the names of an object's first ten members, the first 80 characters of a text.
+/// The summary of a value in a record: its kind and size, the names of an object's first ten members, the first 80 characters of a text.
 fn summary(text: &str) -> Value {
     let value = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
     match value.kind() {

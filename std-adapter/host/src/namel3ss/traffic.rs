@@ -1,4 +1,4 @@
-//! What namel3ss's lines are, for `rigline monitor`.
+//! The lines of namel3ss, for `rigline monitor`.
 
 use rigline::json::Kind;
 

@@ -13,7 +13,7 @@ use crate::files;
 pub enum NotStarted {
     /// There is no such program. The text is a suggestion, and may be empty.
     Missing(Option<String>),
-    /// It is there.
+    /// The file exists, and the system reports this error.
     Fault(io::Error),
 }
 
@@ -100,7 +100,7 @@ fn missing_part(path: &Path) -> Option<String> {
     loader(path).filter(is_missing).map(|loader| format!("its loader, {loader}, does not exist"))
 }
 
-/// What the first line of a script names.
+/// The program that the first line of a script names.
 pub(super) fn interpreter(path: &Path) -> Option<String> {
     let start = beginning(path, 256)?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

@@ -1,6 +1,6 @@
 //! How a device's clock relates to the host's.
 
-/// What readings of a device's clock leave for the offset: host's time = device's time + offset.
+/// The offsets that readings of a device's clock allow: host's time = device's time + offset.
 ///
 /// A reading of D milliseconds in a reply was taken between the request's and the reply's time S and R on the host's clock. The device cuts its
 /// time down to whole units, so that its clock was in [D, D + resolution): the offset is in [S − D − resolution, R − D].

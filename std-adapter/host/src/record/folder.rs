@@ -14,7 +14,7 @@ use rigline_std::sync::lock;
 pub const RUN: &str = "run.json";
 /// The transcript.
 pub const SESSION: &str = "session.jsonl";
-/// What the board under test wrote.
+/// The output of the board under test.
 pub(super) const UART: &str = "uart.jsonl";
 /// The longest [`RUN`] that is read.
 const RUN_LIMIT: u64 = 16 << 20;
@@ -38,9 +38,9 @@ pub enum FolderError {
     /// It cannot be made, read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What.
+        /// The text.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -49,7 +49,7 @@ pub enum FolderError {
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// What [`RUN`] says.
+    /// The content of [`RUN`].
     about: Mutex<Map<String, Value>>,
 }
 
@@ -118,7 +118,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! What writes a recording while it happens.
+//! The writer of a recording.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -44,7 +44,7 @@ struct State {
     /// The connections that are open.
     open: BTreeSet<u32>,
     uart: Option<File>,
-    /// What went wrong first. After that nothing is written.
+    /// The first error. After it nothing is written.
     failed: Option<String>,
     connections: u32,
     rigs: Vec<Value>,

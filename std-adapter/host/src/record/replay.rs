@@ -35,7 +35,7 @@ pub struct Recording {
     exchanges: Vec<Exchange>,
     /// The exchanges by what is asked for.
     places: HashMap<String, Vec<usize>>,
-    /// What came before the first request on each connection.
+    /// The lines before the first request on each connection.
     greetings: Vec<Vec<Vec<u8>>>,
     /// Why there is nothing to play.
     unopened: Option<String>,
@@ -49,13 +49,13 @@ pub struct Recording {
 #[derive(Debug, Default)]
 struct Exchange {
     key: String,
-    /// Its name in an error: the operation and its arguments.
+    /// The name of the exchange in an error: the operation and its arguments.
     operation: String,
     args: String,
-    /// What came between the request and its reply, as it came.
+    /// The lines between the request and its reply, as they came.
     before: Vec<Vec<u8>>,
     reply: Option<Vec<u8>>,
-    /// What came after it, until the next request.
+    /// The lines after it, until the next request.
     after: Vec<Vec<u8>>,
     /// When it was sent, and how long the reply took, in milliseconds.
     sent: f64,
@@ -83,15 +83,15 @@ struct Lost {
     for_good: bool,
 }
 
-/// What a recorded extension does.
+/// An action of a recorded extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// It waits.
+    /// The extension waits.
     Wait(Duration),
     /// It sends these bytes: a line with its newline, or a part of one.
     Send(Vec<u8>),
-    /// It is gone.
+    /// The extension ends the connection.
     Close,
 }
 
@@ -124,7 +124,7 @@ impl Recording {
         transcript::read(BufReader::new(source)).map_err(|error| failed(&error))
     }
 
-    /// What can be played of a transcript.
+    /// Makes a player of a transcript.
     pub fn new(transcript: Transcript) -> Self {
         let mut recording = Self {
             exchanges: Vec::new(),
@@ -255,7 +255,7 @@ impl Recording {
         self.exchanges.get_mut(place).into_iter().for_each(|exchange| exchange.is_given_up = true);
     }
 
-    /// What a request asks for.
+    /// A request's wish.
     fn asked(&self, request: Json<'_>) -> Asked {
         let method = request.get("method").and_then(|method| method.text()).map(|method| method.to_string());
         let params = request.get("params").unwrap_or(Json::NULL);
@@ -337,7 +337,7 @@ fn without_meta(params: Json<'_>) -> String {
     object(others.map(|(name, value)| (name, canonical(value))).collect())
 }
 
-/// What a request asks for.
+/// A request's wish.
 struct Asked {
     key: String,
     operation: String,
@@ -387,7 +387,7 @@ impl Player {
         Ok(greeting.into_iter().map(line).collect())
     }
 
-    /// What the extension does at a line.
+    /// The extension's actions at a line.
     pub fn answer(&mut self, recording: &Recording, request: &[u8]) -> Vec<Action> {
         let request = request.trim_ascii();
         if request.is_empty() {

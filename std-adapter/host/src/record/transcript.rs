@@ -33,7 +33,7 @@ const LINE_LIMIT: u64 = 100 << 20;
 pub enum Direction {
     /// To the extension.
     Sent,
-    /// From it.
+    /// From the extension to the host.
     Received,
 }
 
@@ -45,17 +45,17 @@ pub struct Entry {
     pub ms: f64,
     /// On which connection, from 1.
     pub connection: u32,
-    /// What.
+    /// The text.
     pub what: What,
 }
 
-/// What happened.
+/// The event.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum What {
     /// A line passed.
     Line {
-        /// Which way.
+        /// The direction of the line.
         direction: Direction,
         /// The line without its newline.
         bytes: Vec<u8>,
@@ -72,7 +72,7 @@ pub enum What {
     Open,
     /// It could not be opened.
     Unopened(String),
-    /// It was lost.
+    /// The connection was lost.
     Gone(String),
     /// The host closed it.
     Closed,
@@ -86,7 +86,7 @@ pub struct Transcript {
     pub target: String,
     /// When it began, in milliseconds since 1970 (UTC); 0 if it does not say.
     pub started_ms: u64,
-    /// What happened, in its order.
+    /// The entries in their order.
     pub entries: Vec<Entry>,
     /// The text ends in the middle of a line, which is left out.
     pub is_cut: bool,

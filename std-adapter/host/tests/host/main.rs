@@ -63,7 +63,7 @@ mod common {
         Target::Exec(Exec { program: words.next().unwrap(), args: words.collect() })
     }
 
-    /// What a host saw in addition to replies.
+    /// Events that a host saw in addition to replies.
     #[derive(Clone, Default)]
     pub(crate) struct Seen(Arc<Mutex<Vec<Event>>>);
 

@@ -24,7 +24,7 @@ struct Board {
     path: PathBuf,
     /// The board's side; taken away, the board is unplugged.
     controller: Arc<Mutex<Option<File>>>,
-    /// What the host sent.
+    /// The lines that the host sent.
     lines: Arc<Mutex<Vec<String>>>,
     _port: OwnedFd,
 }

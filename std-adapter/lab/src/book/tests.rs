@@ -109,7 +109,7 @@ fn want(request: &str, selector: &str) -> Ask {
     }
 }
 
-/// What connection `conn` was told last, but for its places.
+/// The last message to the connection `conn`, without its places.
 fn told(lab: &mut Lab, conn: u64) -> Option<(&'static str, Value)> {
     let mut last = None;
     lab.effects.retain(|effect| match effect {

@@ -17,7 +17,7 @@ use rigline::json::write::Writer;
 /// | 4, 5 | where its words stand in the text for JavaScript: why a reply is of no use, or the answer to a request of the peer's |
 pub const FIELDS: usize = 6;
 
-/// What a message is. The numbers are part of the interface to JavaScript.
+/// The kind of a message. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
@@ -35,7 +35,7 @@ pub enum What {
     Refused = 5,
 }
 
-/// One session.
+/// A session.
 #[derive(Debug)]
 pub struct Session {
     client: Client,
@@ -48,7 +48,7 @@ impl Session {
         Self { client: Client::new(base), records: Vec::new() }
     }
 
-    /// What came of the last line, [`FIELDS`] words each.
+    /// The results of the last line, [`FIELDS`] words each.
     pub fn records(&self) -> &[u32] {
         &self.records
     }

@@ -88,7 +88,7 @@ impl Decoder {
         self.records.len() / FIELDS
     }
 
-    /// What came of the last call, [`FIELDS`] words each.
+    /// The results of the last call, [`FIELDS`] words each.
     pub fn records(&self) -> &[u32] {
         &self.records
     }
@@ -285,7 +285,7 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// What is wrong with a line. The numbers are part of the interface to JavaScript.
+/// The fault of a line. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FaultKind {
@@ -340,7 +340,7 @@ impl FaultKind {
         all.find(|kind| *kind as u32 == number)
     }
 
-    /// Its name.
+    /// The name of the fault kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too-long",

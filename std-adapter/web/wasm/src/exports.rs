@@ -1,4 +1,4 @@
-//! What JavaScript calls.
+//! The functions that JavaScript calls.
 #![allow(unsafe_code, reason = "without `no_mangle` a function has no name outside; it is the only unsafe code here")]
 
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use rigline::json::check::check;
 use crate::client::Session;
 use crate::decoder::{self, Decoder, FaultKind};
 
-/// What an instance has.
+/// The state of an instance.
 struct Instance {
-    /// What JavaScript has written.
+    /// The bytes that JavaScript has written.
     buffer: Vec<u8>,
     decoder: Decoder,
     session: Session,

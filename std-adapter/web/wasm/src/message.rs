@@ -1,13 +1,13 @@
-//! What a line is: which protocol's message, and which of its members matter to who reads a transcript.
+//! The kind of a line: its protocol, and the members that matter to a reader of transcripts.
 
 use rigline::json::check::{Member, Members, Span as Found, scan};
 use rigline::json::{Json, Kind as JsonKind, SyntaxError};
 
-/// What a line is. The numbers are part of the interface to JavaScript.
+/// The kinds of lines. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Kind {
-    /// It asks for something.
+    /// The message is a request.
     Request = 0,
     /// It tells something, and wants no answer.
     Notification = 1,
@@ -28,11 +28,11 @@ pub enum Kind {
     Fault = 8,
 }
 
-/// Whose message a line is. The numbers are part of the interface to JavaScript.
+/// The protocol of a line. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Protocol {
-    /// Nobody's.
+    /// No protocol.
     #[default]
     None = 0,
     /// gevals.
@@ -59,9 +59,9 @@ pub struct Span {
 /// A line, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Whose.
+    /// The protocol.
     pub protocol: Protocol,
     /// A string: the method, `op`, the tool's member, or the event's name.
     pub method: Span,
@@ -283,7 +283,7 @@ impl Reader {
     }
 }
 
-/// Whose a method is, as servers tell them apart.
+/// The protocol of a method, as servers tell them apart.
 fn protocol_of(method: &[u8], line: &Line<'_>, last: Protocol) -> Protocol {
     let end = method.iter().position(|byte| matches!(byte, b'.' | b'/')).unwrap_or(method.len());
     let (family, rest) = method.split_at(end);

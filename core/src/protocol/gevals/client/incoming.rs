@@ -1,4 +1,4 @@
-//! What a line is.
+//! The kinds of lines.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use super::reply::{Body, Reply, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
 use crate::json::view::{Json, Text};
 
-/// What [`Client::receive`](super::Client::receive) made of a line.
+/// A line that [`Client::receive`](super::Client::receive) has read.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
     /// The message, or the kind of line if it is not a message.
@@ -28,7 +28,7 @@ impl<'t> Received<'t> {
     }
 }
 
-/// What a line is.
+/// The kinds of lines.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Incoming<'t> {
@@ -50,9 +50,9 @@ pub enum Incoming<'t> {
     Log(Log<'t>),
     /// A notification other than a log. It must not be answered (JSON-RPC 2.0 §4.1).
     Notification {
-        /// Its method.
+        /// The method of the notification.
         method: Text<'t>,
-        /// Its parameters; null if there are none.
+        /// The parameters of the notification; null if there are none.
         params: Json<'t>,
     },
     /// A request to the host. [`write_refusal`](super::write_refusal) answers it.
@@ -66,22 +66,22 @@ pub enum Incoming<'t> {
 /// A reply to no call that is out.
 #[derive(Debug, Clone, Copy)]
 pub struct UnknownId<'t> {
-    /// Its id.
+    /// The id of the reply.
     pub id: Json<'t>,
     /// Whether the id is one of this session's: the reply is late, or the second one.
     pub late: bool,
-    /// What it says.
+    /// The content.
     pub body: Body<'t>,
 }
 
 /// A request from the peer.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerRequest<'t> {
-    /// Its id, to be echoed.
+    /// The id of the request, to be echoed.
     pub id: Json<'t>,
-    /// Its method.
+    /// The method of the request.
     pub method: Text<'t>,
-    /// Its parameters; null if there are none.
+    /// The parameters of the request; null if there are none.
     pub params: Json<'t>,
 }
 
@@ -90,17 +90,17 @@ pub struct PeerRequest<'t> {
 pub struct Malformed<'t> {
     /// The request it belongs to, as far as that can be read from it.
     pub id: Option<u32>,
-    /// What is wrong.
+    /// The fault.
     pub fault: MalformedKind,
     /// The line, or as much of it as there is. It is not a message.
     pub text: &'t [u8],
 }
 
-/// What is wrong with a damaged message.
+/// The fault of a damaged message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MalformedKind {
-    /// It is not JSON.
+    /// The line is not JSON.
     Syntax(SyntaxError),
     /// It is spread over several lines (multi-line JSON): the peer prints it indented.
     SeveralLines,
@@ -143,7 +143,7 @@ impl fmt::Display for Malformed<'_> {
 pub struct NonProtocol<'t> {
     /// The line.
     pub text: &'t [u8],
-    /// Why it is none.
+    /// The reason why the line is no message.
     pub why: NonProtocolKind,
 }
 
@@ -151,7 +151,7 @@ pub struct NonProtocol<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NonProtocolKind {
-    /// It is not JSON.
+    /// The line is not JSON.
     NotJson(SyntaxError),
     /// It is JSON, and not an object.
     NotAnObject,
@@ -185,7 +185,7 @@ impl Anomalies {
     /// There was other text on its line.
     pub const EXTRA_TEXT: Self = Self(4);
 
-    /// Both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// What a JSON text is by its members; `Err` if it is not a message.
+    /// The kind of a JSON text by its members; `Err` if it is not a message.
     fn classify<'t>(
         &mut self,
         text: &'t [u8],

@@ -1,4 +1,4 @@
-//! What a reply says, whatever its shape.
+//! The content of a reply, whatever its shape.
 
 use core::fmt;
 
@@ -9,11 +9,11 @@ use crate::json::view::{Json, Kind, Members, Text};
 pub struct Reply<'t> {
     /// The request's id.
     pub id: u32,
-    /// What it says.
+    /// The content.
     pub body: Body<'t>,
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Body<'t> {
@@ -155,7 +155,7 @@ impl<'t> ExecuteResult<'t> {
         Outputs(outputs.unwrap_or(Json::NULL).members())
     }
 
-    /// What is wrong with the outputs: they are not an object.
+    /// The fault of the outputs: they are not an object.
     pub fn outputs_error(&self) -> Option<&'static str> {
         let [.., outputs] = self.members;
         (outputs?.kind() != Kind::Object).then_some("the result's outputs are not an object")

@@ -89,7 +89,7 @@ pub struct RequestContext<'a> {
     pub env: &'a [(&'a str, &'a str)],
     /// The limit on the call's time.
     pub timeout: Option<GoDuration>,
-    /// What the agent under test was asked, and what it answered.
+    /// The prompt of the agent under test, and its answer.
     pub agent: Option<(&'a str, &'a str)>,
 }
 

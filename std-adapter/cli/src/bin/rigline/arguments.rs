@@ -245,7 +245,7 @@ impl Node {
         }
     }
 
-    /// What is made for what comes below it.
+    /// A container for the values below it.
     fn empty(place: Option<&Place<'_>>, rest: &[String]) -> Self {
         let Some(name) = rest.first() else { return Self::Leaf(Draft::json("null")) };
         let types = place.map(Place::types).unwrap_or_default();

@@ -27,7 +27,7 @@ use crate::serve;
 /// Exit codes: 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A gevals host starts an extension without arguments. Therefore it starts a shim, which starts the bridge:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+    after_help = "A gevals host starts an extension without arguments. Therefore it starts a shim, which starts the bridge:\n  rigline install gevals serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -106,7 +106,7 @@ impl Arguments {
         self.record.begin(&target.to_string())
     }
 
-    /// What `--help` shows where an operation is named: that operation.
+    /// Prints the help for a named operation: that operation.
     pub(crate) fn describe(self) -> Result<ExitCode, Failure> {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }

@@ -32,8 +32,8 @@ impl HasOptions for OfCheck {
 /// only the operations that --call names are called, or `identify`, if none is named; cases that need others are skipped. In a program,
 /// operations are also called with arguments that their schema refuses.
 ///
-/// A failed case is marked as needed by the protocol's real host, or by a standard only. The exit code depends on the first kind; with
-/// --strict on both.
+/// Some cases are needed by the real hosts of the protocol, and others only by a standard. Each failed case says which. A failed case that
+/// a real host needs makes the command exit with 1. With --strict, every failed case does.
 ///
 /// Exit codes: 0 no case failed that a real host needs (with --strict: no case failed), 1 one failed, 2 usage, 3 the target cannot be
 /// started, opened or connected to.

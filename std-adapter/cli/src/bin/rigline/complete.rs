@@ -91,7 +91,8 @@ impl Man {
         let failed = |error: std::io::Error| crate::files::failed(&path, &error);
         clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
         rigline_host::files::write(&path, &page).map_err(failed)?;
-        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+        // The short forms and old spellings, which no list has, have their pages.
+        let below = command.get_subcommands().filter(|below| name == "rigline" || !below.is_hide_set());
         below
             .map(|below| self.write(below, &format!("{name}-{}", below.get_name())))
             .sum::<Result<u64, _>>()

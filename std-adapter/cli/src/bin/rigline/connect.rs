@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// Show only logs of errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// What records the session.
+    /// The recorder of the session.
     #[arg(skip)]
     pub(crate) recorder: Option<Arc<Recorder>>,
 }
@@ -163,7 +163,7 @@ pub(crate) fn json_text(argument: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What to write instead of an argument that is not JSON.
+/// A hint for an argument that is not JSON.
 fn json_hint(argument: &str) -> String {
     if argument.starts_with('@') || argument == "-" {
         String::new()

@@ -1,4 +1,4 @@
-//! What an HTTP server is sent with each request: a token, headers. Neither has to stand on the command line, which other users can see.
+//! Secrets for each request to an HTTP server: a token, headers. Neither has to stand on the command line, which other users can see.
 
 use std::path::PathBuf;
 

@@ -283,6 +283,6 @@ fn number(place: &Place<'_>) -> String {
     let keywords: Vec<String> = bounds.iter().filter_map(|name| Some(format!("\"{name}\":{}", bound(name)?))).collect();
     let schema = Schema::read(&format!("{{{}}}", keywords.join(",")));
     let mut candidates = ["1"].into_iter().chain(["minimum", "maximum", "multipleOf"].into_iter().filter_map(bound));
-    let fits = |text: &&str| settle(&Draft::json(*text), &schema).checked.misfits.is_empty();
+    let fits = |text: &&str| settle(&Draft::json(*text), &schema).checked.mismatches.is_empty();
     candidates.find(fits).unwrap_or("1").to_owned()
 }

@@ -30,7 +30,7 @@ enum Command {
     Keeper(Keeper),
 }
 
-/// Who has which rig, until when, and who waits
+/// Show who has which rig, until when, and who waits
 #[derive(Debug, Args)]
 struct Status {
     #[command(flatten)]
@@ -107,7 +107,7 @@ struct Agent {
     on_demand: bool,
 }
 
-/// What stands between the agent and a locked command
+/// Run a locked command for the agent
 #[derive(Debug, Args)]
 #[command(hide = true)]
 struct Keeper {
@@ -164,7 +164,7 @@ mod linux {
     /// How long a check of rigs may take: the agent bounds each, and does them at once.
     const CHECKED: Duration = Duration::from_secs(15);
 
-    /// Where the agent is.
+    /// The agent's folders.
     pub(crate) fn place() -> Result<Place, Failure> {
         let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
         let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;

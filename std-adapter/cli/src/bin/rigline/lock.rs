@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// How many rigs, all or none
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: usize,
-    /// What for: others see it
+    /// The purpose, which others see
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     purpose: String,
     /// The rig need not speak a protocol of rigline, for commands that open its port themselves, such as esptool or openocd

@@ -23,6 +23,7 @@ mod eval;
 mod exit;
 mod failure;
 mod files;
+mod groups;
 mod jsonrpc;
 mod lab;
 mod lock;
@@ -41,11 +42,12 @@ mod tips;
 mod web;
 
 use failure::Failure;
+use protocols::spelling;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command, rigline describes the rig that is plugged in. `rigline describe sim` describes the built-in one."
+    after_help = "Without a command, rigline describes the rig that is plugged in. `rigline describe sim` describes the built-in one.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve. `rigline man DIR` writes manual pages."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -57,12 +59,16 @@ enum Command {
     Describe(describe::Arguments),
     Call(Box<call::Arguments>),
     Check(check::Arguments),
+    #[command(hide = true)]
     Bridge(bridge::Arguments),
     #[command(flatten)]
     OfProtocol(protocols::Command),
     New(new::Arguments),
     Eval(eval::Arguments),
+    Install(protocols::install::Arguments),
+    #[command(hide = true)]
     Jsonrpc(jsonrpc::Arguments),
+    #[command(hide = true)]
     Rig(rig::Arguments),
     Serve(serve::Arguments),
     Web(Box<web::Arguments>),
@@ -71,8 +77,10 @@ enum Command {
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
+    #[command(hide = true)]
     Targets(complete::Targets),
     Completions(complete::Completions),
+    #[command(hide = true)]
     Man(complete::Man),
 }
 
@@ -86,6 +94,7 @@ impl Command {
             Self::OfProtocol(command) => command.run(),
             Self::New(arguments) => Ok(arguments.run()),
             Self::Eval(arguments) => arguments.run(),
+            Self::Install(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
@@ -144,15 +153,22 @@ fn run(words: Vec<OsString>) -> ExitCode {
 }
 
 fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let matches = command().try_get_matches_from_mut(words)?;
-    Arguments::from_arg_matches(&matches)
+    let as_written = || Arguments::from_arg_matches(&command().try_get_matches_from_mut(words)?);
+    let Some(meant) = spelling::meant(words) else { return as_written() };
+    let parsed = command().try_get_matches_from_mut(meant).and_then(|matches| Arguments::from_arg_matches(&matches));
+    match parsed {
+        // An option of the command that was written: that one says what is missing.
+        Err(error) if error.kind() == ErrorKind::UnknownArgument => as_written().or(Err(error)),
+        parsed => parsed,
+    }
 }
 
 /// The command line, with help as wide as the terminal.
 fn command() -> clap::Command {
-    let command = with_exit_codes(Arguments::command());
-    match out::columns() {
-        Some(columns) => command.term_width(columns.min(100)),
+    let columns = out::columns().map(|columns| columns.min(100));
+    let command = groups::in_groups(with_exit_codes(Arguments::command()), columns);
+    match columns {
+        Some(columns) => command.term_width(columns),
         None => command,
     }
 }

@@ -214,7 +214,7 @@ impl Lines {
     }
 }
 
-/// What is shown.
+/// The shown parts.
 pub(crate) struct View {
     decoder: Decoder,
     began: SystemTime,

@@ -38,7 +38,7 @@ enum Board {
     Nrf52840,
 }
 
-/// What differs from chip to chip in the files of [`chip_files`].
+/// The parts of the files of [`chip_files`] that differ from chip to chip.
 struct Chip {
     board: &'static str,
     target: &'static str,

@@ -280,7 +280,7 @@ pub(crate) struct Table {
 
 /// The longest value that a table shows whole, in bytes.
 const LONGEST: usize = 2000;
-/// What it shows of a longer one, in characters.
+/// The characters that are shown of a longer one.
 const SHOWN: usize = 200;
 /// The longest word that a column is made wide enough for, in columns of the terminal.
 const LONGEST_WORD: usize = 24;

@@ -21,7 +21,9 @@ use crate::out;
 /// How long lines that were not recorded are waited for, behind the last one that was.
 const BEHIND: Duration = Duration::from_millis(500);
 
-/// Show a recording, or play it to an extension and compare the answers
+/// Show a recording, a transcript or a log of events; or send a recording to an extension and compare the answers
+///
+/// A log of Amplifier's events is read, filtered and checked: `rigline help events` lists the options for it, such as --taxonomy.
 ///
 /// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`. With a target, it sends the recorded requests again:
 /// each one after as many lines have arrived as in the recording. JSON is compared by its values; --ignore NAME leaves out a

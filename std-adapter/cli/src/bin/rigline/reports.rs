@@ -66,7 +66,7 @@ fn page(results: &Results, path: &Path) -> String {
     }
 }
 
-/// What happened in a run that its results do not hold.
+/// Events of a run that are not in its results.
 pub(crate) struct Watched {
     began: Instant,
     began_at: SystemTime,

@@ -18,7 +18,10 @@ use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
 
-/// Serve an extension to several clients, over TCP or HTTP
+/// Serve an extension to hosts: on standard input and output, over TCP, or over HTTP
+///
+/// Without --tcp and --http, the only client is the program that has started this one, on standard input and output. The short forms
+/// below have further options, which `rigline help mcp` and the like list.
 ///
 /// TCP clients send one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
 /// ends only its own session. A client with a different config is refused while another client has a session. By default they
@@ -40,7 +43,7 @@ use crate::rig::{self, HttpArguments};
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier"
+    after_help = "Examples:\n  rigline serve serial:auto\n  rigline serve serial:auto --protocol mcp --read-only\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier\n\nShort forms:\n  bridge TARGET  serve TARGET on standard input and output\n  mcp TARGET     serve TARGET --protocol mcp\n  jsonrpc        serve --protocol waza: evals, for IDEs\n  rig            serve sim, without a second process"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]

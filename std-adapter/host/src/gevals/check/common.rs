@@ -1,4 +1,4 @@
-//! What several cases need.
+//! Common parts of several cases.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Who is served at the moment, and whose call runs.
+//! The served callers, and the one whose call runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// What a caller's newest call does.
+/// The state of a caller's newest call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallState {
@@ -22,13 +22,13 @@ pub enum CallState {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Its number, which no other caller of the process has.
+    /// The number of the caller, which no other caller of the process has.
     pub id: u64,
-    /// What it is called.
+    /// The name.
     pub name: Arc<str>,
     /// How many calls it has made.
     pub calls: u64,
-    /// What its newest call does.
+    /// The state of its newest call.
     pub state: CallState,
     /// The operation of a call that waits or runs.
     pub operation: Arc<str>,
@@ -89,7 +89,7 @@ impl Ticket {
         self.id
     }
 
-    /// What the caller is called.
+    /// The caller's name.
     pub(super) fn name(&self) -> Option<String> {
         self.callers.0.borrow().iter().find(|caller| caller.id == self.id).map(|caller| caller.name.to_string())
     }

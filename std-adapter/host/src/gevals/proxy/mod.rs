@@ -130,15 +130,15 @@ type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Sen
 /// Gets a log line, without its newline.
 type OnLog = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Who calls.
+/// The caller.
 struct Calling {
     /// Gets the logs.
     log: OnLog,
     /// Becomes true when the caller has disconnected, or its call is to be cancelled.
     gone: watch::Receiver<bool>,
-    /// Its connection, if that can be asked.
+    /// The connection of the caller, if that can be asked.
     stream: Option<Stream>,
-    /// Its entry in the list of callers, if it has one.
+    /// The entry of the caller in the list of callers, if it has one.
     ticket: Option<Arc<Ticket>>,
     /// When its request came.
     arrived: Instant,
@@ -162,7 +162,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Calling {
-    /// Who calls, for people.
+    /// The caller's name, for people.
     fn name(&self) -> String {
         if let Some(ends) = self.stream.as_ref().and_then(Stream::ends) {
             return format!("the client at {}", ends.peer);
@@ -678,7 +678,7 @@ impl Refusal {
         Self { code, message, data: Value::Null }
     }
 
-    /// What follows a reply's id.
+    /// The text after a reply's id.
     fn body(&self) -> String {
         if self.data.is_null() {
             return refusal_body(self.code, &self.message);

@@ -153,7 +153,7 @@ struct Session<'p> {
 
 /// Where a caller comes from.
 struct Origin {
-    /// Its connection, if that can be asked.
+    /// The connection of the caller, if that can be asked.
     stream: Option<Stream>,
     ticket: Option<Arc<Ticket>>,
 }

@@ -14,7 +14,7 @@ use crate::host::transport::Writer;
 /// How many bytes of answers to a peer's own requests may wait.
 const REFUSALS: usize = 1 << 20;
 
-/// What is still to be written of an answer to a peer's own request.
+/// The rest of an answer to a peer's own request.
 pub(super) struct Refusal {
     rest: Vec<u8>,
     /// The writer, if the beginning of the line is written already.

@@ -13,7 +13,7 @@ use super::splice::{Splice, edited, indent_at, indent_of_line, newline_of};
 /// The step of indentation in a file that has none.
 const STEP: &str = "  ";
 
-/// What the clients' own readers take, some of them less: comments and trailing commas.
+/// Syntax that the clients' own readers accept, some of them less: comments and trailing commas.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,

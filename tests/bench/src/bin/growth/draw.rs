@@ -116,7 +116,7 @@ fn panel(area: &Area<'_>, series: &Series, points: &[Point], colours: &Colours) 
     Ok(())
 }
 
-/// What each more costs at the end of the line, and the exponent of the growth: 1 is a straight line, 2 a parabola.
+/// The cost of one more at the end of the line, and the exponent of the growth: 1 is a straight line, 2 a parabola.
 fn table(series: &[(&Series, Vec<Point>)]) -> String {
     let mut table = String::from(
         "| what grows | from | to | rigline, instructions for one more | serde_json | rigline, exponent | serde_json |\n\

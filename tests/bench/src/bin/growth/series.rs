@@ -1,4 +1,4 @@
-//! What grows, and the two ways in which it is done.
+//! The series of growth, and the two ways to do each.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 pub(crate) struct Series {
     /// As in the CSV file.
     pub(crate) name: &'static str,
-    /// What is done, and what its size counts.
+    /// The work of a series, and the meaning of its size.
     pub(crate) title: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) sizes: &'static [usize],
@@ -432,7 +432,7 @@ mod tests {
         }
     }
 
-    /// What is counted is the work that the title says: each size has as many answers, all of them good, from both.
+    /// The counted work is that of the title: each size has as many answers, all of them good, from both.
     #[test]
     fn every_series_does_its_work() {
         for series in ALL {

@@ -29,7 +29,7 @@ pub(crate) static MANIFEST: Manifest = Manifest::new("probe", "1.0.0")
         Operation::new("one", Schema::text(r#"{"type":"object"}"#)),
     ]);
 
-/// What the engines of the probe speak.
+/// The protocols of the probe's engines.
 #[cfg(feature = "protocols")]
 pub(crate) const PROTOCOLS: &[&Protocol] = rigline::protocol::ALL;
 #[cfg(not(feature = "protocols"))]

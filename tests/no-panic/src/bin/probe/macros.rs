@@ -1,4 +1,4 @@
-//! What `#[rigline::extension]` and the derives write.
+//! The output of `#[rigline::extension]` and the derives.
 #![allow(deprecated, reason = "the lint of what has no description")]
 
 use core::hint::black_box;
@@ -34,7 +34,7 @@ enum Choice {
 
 #[derive(Outputs)]
 struct Measured {
-    /// What was measured.
+    /// The measurement.
     volts: u32,
     text: &'static str,
 }

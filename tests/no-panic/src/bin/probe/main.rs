@@ -38,7 +38,7 @@ mod program {
     use core::hint::black_box;
     use rigline::json::write::{Escaped, Writer};
 
-    /// What the linker starts from.
+    /// The function that the linker starts from.
     // SAFETY: nothing else in this program has that name.
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() -> ! {

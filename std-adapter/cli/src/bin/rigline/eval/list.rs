@@ -14,7 +14,7 @@ use crate::out::{Table, complain, print, print_json};
 /// List the evals in a folder
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Where to look
+    /// The folder to look in
     #[arg(default_value = ".", value_name = "DIR")]
     folder: PathBuf,
     /// Print one JSON value instead of the table

@@ -199,7 +199,7 @@ impl Run {
         Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &results, code)))
     }
 
-    /// What `--meta` says.
+    /// The facts of `--meta`.
     fn meta(&self) -> Result<BTreeMap<String, String>, Failure> {
         let mut meta = BTreeMap::new();
         for (key, value) in &self.meta {

@@ -40,7 +40,7 @@ fn why(task: &Task) -> String {
     terminal::cut(&if error.is_empty() { earlier() } else { error }, 160)
 }
 
-/// What was measured, a line for each name of each task.
+/// Prints the measurements, a line for each name of each task.
 fn show_measurements(results: &Results) {
     let mut table = Table::new(&["task", "measurement", "value", "limits", "verdict", "over trials"]);
     for task in results.runs.iter().flat_map(|run| &run.tasks) {

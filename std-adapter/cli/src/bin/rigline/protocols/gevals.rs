@@ -1,4 +1,4 @@
-//! `rigline gevals-shim`: a program that a gevals host can start, and that runs a target.
+//! `rigline install gevals`: a program that a gevals host can start, and that runs a target.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub(super) const STARTER_FILES: &[(&str, &str)] = &[
 /// An eval file of the host names this program as the extension's `package`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+    after_help = "Example:\n  rigline install gevals serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
 )]
 pub(crate) struct Arguments {
     /// The extension: any target. Targets that are not programs are reached by `rigline bridge`
@@ -38,6 +38,6 @@ impl Arguments {
         };
         // The one-shot argument `--config JSON` is for the extension itself.
         let command = format!("exec {} \"$@\"", shell_words::join(words));
-        put(&self.output, "Written by rigline gevals-shim. A gevals host starts this without arguments.", &command)
+        put(&self.output, "Written by rigline install gevals. A gevals host starts this without arguments.", &command)
     }
 }

@@ -1,4 +1,4 @@
-//! `rigline mcp` and `rigline mcp-config`: a target as tools for agents.
+//! `rigline mcp`, and the entries of `rigline install`: a target as tools for agents.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ mod policy;
 /// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
 /// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
 ///
-/// `rigline mcp-config TARGET --client NAME` prints the configuration for a client.
+/// `rigline install CLIENT TARGET` prints the configuration for a client.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals\n  rigline mcp serial:auto --limit power=20/h --confirm power --record runs/agent"
@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     keep_outputs: bool,
 }
 
-/// What are tools.
+/// The choice of tools.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Tools {
     #[command(flatten)]
@@ -210,6 +210,22 @@ fn limited<E: Extension>(
 }
 
 /// Print the configuration of TARGET for an MCP client, or write it into the client's file
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArguments {
+    /// The client
+    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(Client::ALL.map(Client::name)))]
+    client: String,
+    #[command(flatten)]
+    entry: EntryArguments,
+}
+
+impl ConfigArguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        self.entry.run(&self.client)
+    }
+}
+
+/// Print the configuration of TARGET for an MCP client, or write it into the client's file
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
@@ -221,14 +237,11 @@ fn limited<E: Extension>(
 /// written stays. A copy of the old file is kept beside it. Links are not followed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor\n  rigline mcp-config http://127.0.0.1:8080/mcp --client vscode --token-env RIG_TOKEN --write"
+    after_help = "Examples:\n  rigline install claude-code serial:auto --write\n  rigline install cursor sim\n  rigline install vscode http://127.0.0.1:8080/mcp --token-env RIG_TOKEN --write"
 )]
-pub(crate) struct ConfigArguments {
+pub(crate) struct EntryArguments {
     /// The target, as for `rigline mcp`
     target: Target,
-    /// The client
-    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(Client::ALL.map(Client::name)))]
-    client: String,
     /// The name of the server in the client [default: from the target, with a number if another target has that name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -246,10 +259,11 @@ pub(crate) struct ConfigArguments {
     file: Option<PathBuf>,
 }
 
-impl ConfigArguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
-            return Err(Failure::usage(format!("unknown client {}", self.client)));
+impl EntryArguments {
+    /// For the client of this name.
+    pub(crate) fn run(self, client: &str) -> Result<ExitCode, Failure> {
+        let Some(client) = Client::ALL.into_iter().find(|known| known.name() == client) else {
+            return Err(Failure::usage(format!("unknown client {client}")));
         };
         let server = self.server(client)?;
         let derived = name_of(&self.target);
@@ -314,7 +328,7 @@ impl ConfigArguments {
         Ok(Server::Program { command: this()?, args })
     }
 
-    /// What the client itself sends.
+    /// The headers that the client itself sends.
     fn headers(&self) -> Result<Vec<Header>, Failure> {
         let lines = self.credentials.lines()?;
         let headers = lines.iter().map(|line| line.parse::<Header>().map_err(|error| format!("--header: {error}")));
@@ -356,7 +370,7 @@ impl ConfigArguments {
     }
 }
 
-/// What a target is called in a client: letters, digits, `-` and `_`, since clients make the names of tools from it.
+/// The name of a target in a client: letters, digits, `-` and `_`, since clients make the names of tools from it.
 fn name_of(target: &Target) -> String {
     let stem = |path: &str| Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = match target {

@@ -8,20 +8,26 @@ use crate::failure::Failure;
 
 mod amplifier;
 mod gevals;
+pub(crate) mod install;
 mod mcp;
 mod namel3ss;
 pub(crate) mod shim;
+pub(crate) mod spelling;
 
-/// The commands of single protocols.
+/// The commands of single protocols. They are forms of `serve`, `install` and `replay`, and are not in the list of commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(hide = true)]
     Descriptor(amplifier::descriptor::Arguments),
+    #[command(hide = true)]
     Events(amplifier::events::Arguments),
-    #[command(name = "gevals-shim")]
+    #[command(name = "gevals-shim", hide = true)]
     GevalsShim(gevals::Arguments),
+    #[command(hide = true)]
     Mcp(Box<mcp::Arguments>),
+    #[command(hide = true)]
     McpConfig(Box<mcp::ConfigArguments>),
-    #[command(name = "namel3ss-shim")]
+    #[command(name = "namel3ss-shim", hide = true)]
     Namel3ssShim(namel3ss::Arguments),
 }
 

@@ -1,4 +1,4 @@
-//! `rigline namel3ss-shim`: a program that namel3ss's local runner can start, and that runs a target.
+//! `rigline install namel3ss`: a program that namel3ss's local runner can start, and that runs a target.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +46,8 @@ impl Arguments {
             }
             target => bridge(target)?,
         };
-        let comment = "Written by rigline namel3ss-shim. namel3ss starts this as `{this} -c SOURCE`; both are ignored.";
+        let comment =
+            "Written by rigline install namel3ss. namel3ss starts this as `{this} -c SOURCE`; both are ignored.";
         put(&self.output, comment, &format!("exec {}", shell_words::join(words)))
     }
 }

@@ -1,4 +1,4 @@
-//! `rigline descriptor`: Amplifier's module descriptors.
+//! `rigline install amplifier`: Amplifier's module descriptors.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `rigline events`: logs of Amplifier events.
+//! `rigline replay` of a log of Amplifier's events, also called `rigline events`: logs of Amplifier events.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! What stands between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
+//! A gate between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
 //! word of tools that have changed. Everything else passes as it is.
 
 use std::collections::HashMap;
@@ -18,14 +18,14 @@ use crate::out::complain;
 
 /// The tool that tells why the last call failed.
 pub(crate) const LAST_FAILURE: &str = "last_failure";
-/// What the ids of our own requests begin with.
+/// The beginning of the ids of our own requests.
 const OWN: &str = "rigline-";
 /// How long a person has to answer, so that a question is not kept for ever.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// The most questions that are open at a time.
 const QUESTIONS: usize = 64;
 
-/// What a gate is made of.
+/// The parts of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) policy: Arc<Policy>,
@@ -47,7 +47,7 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the client of the legacy era has said of itself, and its `initialize`.
+    /// The description of a client of the legacy era, and its `initialize`.
     client: Value,
     can_ask: bool,
     initialize: Option<Value>,
@@ -422,7 +422,7 @@ impl Gate {
     }
 }
 
-/// What a resource's text is sent as.
+/// The message with a resource's text.
 fn contents(uri: &str, kind: &str, text: &str, is_modern: bool) -> Value {
     let mut result = json!({ "contents": [{ "uri": uri, "mimeType": kind, "text": text }] });
     if is_modern {

@@ -1,4 +1,4 @@
-//! What a server has beside tools: resources to read, and prompts.
+//! Further parts of a server beside tools: resources to read, and prompts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LISTED: usize = 100;
 /// The longest report that is given, in bytes.
 const LONGEST: u64 = 8 << 20;
 
-/// What there is to read, and to begin with.
+/// The resources and prompts.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
     pub(crate) calls: Option<Arc<Calls>>,

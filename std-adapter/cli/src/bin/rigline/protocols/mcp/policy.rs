@@ -1,4 +1,4 @@
-//! What an owner sets for the calls of agents: limits, confirmations, a choice of operations, a record. On the command line, and in a file
+//! The owner's rules for the calls of agents: limits, confirmations, a choice of operations, a record. On the command line, and in a file
 //! that the agent cannot change.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -102,7 +102,7 @@ struct File {
     limit: BTreeMap<String, String>,
 }
 
-/// What holds for the calls.
+/// The rules for calls.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
     limits: Vec<Limit>,

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Holds the prose to the rules of CONTRIBUTING.md. Prints a count for each rule, and each place that breaks one. All counts must be 0.
+
+    words.py            checks
+    words.py --write    writes the tests of each case into tests/cases.md, and then checks
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILES = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+FILES = [file for file in FILES if file and (ROOT / file).is_file() and "/dist/" not in file]
+NAMES = {pathlib.PurePath(file).name for file in FILES}
+CASES = "tests/cases.md"
+# Files that programs of other people have.
+FOREIGN = {"SKILL.md", "AGENTS.md", "CLAUDE.md", "README.md", "mcp-configuration.md", "mcp-server.md"}
+
+
+def text(file):
+    return (ROOT / file).read_text(encoding="utf-8", errors="replace")
+
+
+def ending(*ends):
+    return [file for file in FILES if file.endswith(ends)]
+
+
+def first_lines():
+    """Doc comments whose first line begins with What, Who or Whose."""
+    for file in ending(".rs"):
+        before = ""
+        for number, line in enumerate(text(file).split("\n"), 1):
+            found = re.match(r"\s*(///|//!) (.*)", line)
+            is_first = found and not before.strip().startswith(found[1])
+            if is_first and re.match(r"(What|Who|Whose)\b", found[2]):
+                yield f"{file}:{number}: {found[2]}"
+            before = line
+
+
+def prefixes():
+    """Tests whose names begin with a letter and a number."""
+    for file in ending(".rs", ".mjs", ".js", ".py", ".go"):
+        for number, line in enumerate(text(file).split("\n"), 1):
+            if re.search(r"""\bfn [a-z]{1,2}_\d\d_|\bdef test_[a-z]{1,2}_\d\d_|\b(?:test|it)\(\s*['"`][a-z]{1,2}_\d\d_""", line):
+                yield f"{file}:{number}: {line.strip()}"
+
+
+def missing_files():
+    """Doc comments that name a Markdown file which is not in the repository."""
+    for file in ending(".rs"):
+        for number, line in enumerate(text(file).split("\n"), 1):
+            if re.match(r"\s*//[/!]", line):
+                for name in re.findall(r"\b([\w-]+\.md)\b", line):
+                    if name not in NAMES | FOREIGN:
+                        yield f"{file}:{number}: {name}"
+
+
+def long_readme():
+    """Lines of README.md beyond 200."""
+    yield from (f"README.md:{number}" for number, _ in enumerate(text("README.md").split("\n")[:-1], 1) if number > 200)
+
+
+def without_code(markdown):
+    return re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), markdown, flags=re.S | re.M)
+
+
+def anchors(markdown):
+    for heading in re.findall(r"^#+ (.*)$", without_code(markdown), re.M):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower().replace("`", ""))
+        yield plain.strip().replace(" ", "-")
+
+
+def dead_links():
+    """Links of Markdown files that lead to no file, or to no heading."""
+    for file in ending(".md"):
+        if pathlib.PurePath(file).name == "links.md":
+            continue
+        prose = without_code(text(file))
+        links = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r"^\[[^\]]+\]: (\S+)$", prose, re.M)
+        for link in links:
+            if re.match(r"[a-z]+:|crate|rigline|`", link) or "::" in link:
+                continue
+            path, _, anchor = link.partition("#")
+            target = (ROOT / file).parent / path if path else ROOT / file
+            if not target.exists():
+                yield f"{file}: {link}"
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8")):
+                yield f"{file}: {link}: there is no such heading"
+
+
+def chapters():
+    return [file for file in ending(".md") if "/src/guide/" in file]
+
+
+def unknown_in_rustdoc():
+    """Links of the guide's chapters that rustdoc would not resolve: links.md beside them must have each."""
+    for file in chapters():
+        if file.endswith("/links.md"):
+            continue
+        beside = pathlib.PurePath(file).parent / "links.md"
+        known = re.findall(r"^\[([^\]]+)\]: ", text(str(beside)), re.M) if str(beside) in FILES else []
+        defined = [name.lower() for name in re.findall(r"^\[([^\]]+)\]: ", text(file), re.M)]
+        for name in re.findall(r"\]\[([^\]]+)\]", without_code(text(file))):
+            if name.lower() not in defined:
+                yield f"{file}: [{name}] is not defined at the end"
+        for name, link in re.findall(r"^\[([^\]]+)\]: (\S+)$", text(file), re.M):
+            if not link.startswith("http") and name not in known:
+                yield f"{file}: [{name}] is not in {beside}"
+        for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text(file))):
+            if not link.startswith("http"):
+                yield f"{file}: {link}: write [text][name], with the name in the file and in {beside}"
+
+
+def unlisted_chapters():
+    """Chapters of the guide that README.md does not link."""
+    readme = text("README.md")
+    yield from (file for file in chapters() if not file.endswith("/links.md") and f"({file})" not in readme)
+
+
+def tests_by_report():
+    """The tests whose comments have the address of a public report, such as `owner/repo#12`: above the test, or in it."""
+    found = {}
+    for file in ending(".rs", ".mjs", ".py"):
+        lines = text(file).split("\n")
+        name = None
+        starts = [re.match(r"""(\s*)(?:pub )?(?:async )?(?:fn (\w+)|def (test_\w+)|test\(\s*['"`]([^'"`]+))""", line) for line in lines]
+        for number, line in enumerate(lines):
+            name = next(filter(None, starts[number].groups()[1:]), name) if starts[number] else name
+            comment = re.search(r"(?://[/!]?|#) (.*)", line)
+            reports = re.findall(r"[A-Za-z0-9][\w-]*/[\w.-]+#\d+", comment[1]) if comment else []
+            if not reports:
+                continue
+            rest = number + 1
+            while rest < len(lines) and re.match(r"\s*(//|#|@|.*\)\]$)", lines[rest]):
+                rest += 1
+            below = starts[rest] if rest < len(lines) else None
+            of = next(filter(None, below.groups()[1:])) if below else name
+            for report in reports:
+                found.setdefault(report, []).append(f"{file}: {of}")
+    return found
+
+
+def rows():
+    """The rows of tests/cases.md: case, reports, tests."""
+    return re.findall(r"^\| ([A-Z]+-\d+) \| (.*?) \| (.*?) \|$", text(CASES), re.M)
+
+
+def tests_of(reports, found):
+    tests = {test for report in reports.split(", ") for test in found.get(report, [])}
+    return "<br>".join(f"`{test}`" for test in sorted(tests))
+
+
+def write_cases():
+    found, lines = tests_by_report(), text(CASES)
+    for case, reports, tests in rows():
+        lines = lines.replace(f"| {case} | {reports} | {tests} |", f"| {case} | {reports} | {tests_of(reports, found)} |")
+    (ROOT / CASES).write_text(lines, encoding="utf-8")
+
+
+def cases():
+    """Cases whose tests are not those of tests/cases.md (words.py --write writes them)."""
+    found = tests_by_report()
+    for case, reports, tests in rows():
+        now = tests_of(reports, found)
+        if not now:
+            yield f"{CASES}: {case} has no test: no comment has the address {reports.replace(', ', ' or ')}"
+        elif now != tests:
+            yield f"{CASES}: {case} has the tests {now}"
+
+
+RULES = [first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases]
+
+
+def main():
+    if sys.argv[1:] == ["--write"]:
+        write_cases()
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    broken = 0
+    for rule in RULES:
+        places = list(rule())
+        broken += len(places)
+        print(f"{len(places):4} {rule.__doc__.split(chr(10))[0]}")
+        for place in places:
+            print(f"       {place}")
+    sys.exit(broken != 0)
+
+
+main()

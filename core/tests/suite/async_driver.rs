@@ -1,0 +1,287 @@
+//! The driver over `embedded-io-async`: what goes on while a handler awaits.
+
+use crate::common::asynch::{In, Session, line};
+use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, id_and_code, joined, request};
+use embedded_io::ErrorKind;
+use rigline::engine::LEAST_REPLY;
+use rigline::serve::{End, ServeError, Transport};
+
+fn codes(lines: &[(u64, String)]) -> Vec<(u64, String, i64)> {
+    lines
+        .iter()
+        .filter(|(_, line)| !line.contains(r#""method":"log""#))
+        .map(|(at, line)| {
+            let (id, code) = id_and_code(line);
+            (*at, id, code)
+        })
+        .collect()
+}
+
+fn expected(replies: &[(u64, &str, i64)]) -> Vec<(u64, String, i64)> {
+    replies.iter().map(|(at, id, code)| (*at, (*id).to_owned(), *code)).collect()
+}
+
+fn wire(script: Vec<In>) -> Session {
+    Session { setup: Setup { kind: Transport::Stream, ..PLAIN }, ..Session::new(script) }
+}
+
+const WORK_100: &str = r#"{"ms":100}"#;
+
+#[test]
+fn faults_are_answered_at_once_and_calls_in_their_turn() {
+    let script = vec![
+        line(execute("1", "work", WORK_100)),
+        In::At(20),
+        line("oops"),
+        In::At(30),
+        line(request("2", "nope")),
+        line(execute("3", "work", WORK_100)),
+        In::At(40),
+        line(r#"{"jsonrpc":"2.0","id":4,"method":7}"#),
+        line("[1,"),
+        line(r#"{"jsonrpc":"2.0","method":"note"}"#),
+        line(r#"{"jsonrpc":"2.0","id":1,"result":1}"#),
+        In::At(50),
+        line("[1]"),
+        In::Bytes(b"half".to_vec()),
+        In::At(60),
+        line(" a line"),
+        In::At(150),
+        line("{"),
+    ];
+    for cuts in [None, Some((1, 1)), Some((2, 9)), Some((3, 100))] {
+        let served = Session { setup: Setup { cuts, ..PLAIN }, ..Session::new(script.clone()) }.serve();
+        assert_eq!(served.result, Ok(End::Input));
+        let replies: Vec<_> = served.lines.iter().filter(|(_, line)| !line.starts_with('[')).cloned().collect();
+        let wanted = [
+            (20, "null", -32700),
+            (40, "4", -32600),
+            (40, "null", -32700),
+            (60, "null", -32700),
+            (100, "1", 0),
+            (100, "2", -32601),
+            (150, "null", -32700),
+            (200, "3", 0),
+        ];
+        assert_eq!(codes(&replies), expected(&wanted), "{cuts:?}");
+        assert!(served.lines.last().unwrap().1.starts_with("[{"), "a batch waits its turn too");
+        assert_eq!(served.events, ["work", "ended", "work", "ended"]);
+    }
+}
+
+/// With a log region too small for it, a fault waits until the call has ended. What is over-long waits too.
+#[test]
+fn faults_that_cannot_be_answered_at_once_are_answered_after() {
+    let script = vec![
+        line(execute("1", "work", r#"{"ms":50,"logs":2}"#)),
+        In::At(20),
+        line("oops"),
+        line("x".repeat(10_000)),
+        line(request("2", "nope")),
+    ];
+    let setup = Setup { log: 2 * LEAST_REPLY - 2, cuts: Some((5, 300)), ..PLAIN };
+    let served = Session { setup, ..Session::new(script) }.serve();
+    let wanted = [(100, "1", 0), (100, "null", -32700), (100, "null", -32700), (100, "2", -32601)];
+    assert_eq!(codes(&served.lines), expected(&wanted));
+}
+
+#[test]
+fn logs_are_out_while_the_handler_runs() {
+    let served = Session::new(vec![line(execute("1", "work", r#"{"ms":10,"logs":5}"#))]).serve();
+    let times: Vec<_> = served.lines.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times, [0, 10, 20, 30, 40, 50]);
+}
+
+/// A handler that does not await between its logs can fill the queue.
+#[test]
+fn a_full_queue_drops_whole_lines_and_reports_them() {
+    for log in [700, 1200, 2000, 4000, 20_000] {
+        for cuts in [None, Some((7, 5))] {
+            let script = vec![line(execute("1", "work", r#"{"logs":50,"ms":5,"quiet":true,"text":"\u0001é"}"#))];
+            let served = Session { setup: Setup { log, cuts, ..PLAIN }, ..Session::new(script) }.serve();
+            let (logs, rest): (Vec<_>, Vec<_>) = served.lines.iter().partition(|(_, line)| line.contains("\"log "));
+            let dropped: usize = rest
+                .iter()
+                .filter_map(|(_, line)| {
+                    let (before, _) = line.split_once(" log line")?;
+                    before.rsplit('"').next()?.parse::<usize>().ok()
+                })
+                .sum();
+            assert_eq!(logs.len() + dropped, 50, "{log}");
+            assert_eq!(dropped > 0, log < 8000, "{log}");
+            assert_eq!(codes(&rest.into_iter().cloned().collect::<Vec<_>>()), expected(&[(5, "1", 0)]));
+        }
+    }
+}
+
+#[test]
+fn end_of_input_during_a_call() {
+    let call =
+        || vec![line(INITIALIZE), line(execute("1", "work", r#"{"ms":50,"logs":2}"#)), line(request("2", "nope"))];
+    // A process finishes what is in hand, and what came before the end.
+    let served = Session::new(call()).serve();
+    assert_eq!(served.result, Ok(End::Input));
+    assert_eq!(codes(&served.lines), expected(&[(0, "\"init\"", 0), (100, "1", 0), (100, "2", -32601)]));
+    assert_eq!(served.events, ["work", "ended", "safe"]);
+    // A last line without an end counts.
+    let mut script = call();
+    script.push(In::At(20));
+    script.push(In::Bytes(request("3", "shutdown").into_bytes()));
+    let served = Session::new(script).serve();
+    assert_eq!(served.result, Ok(End::Shutdown));
+    assert_eq!(codes(&served.lines)[3..], expected(&[(100, "3", 0)]));
+    assert_eq!(served.events, ["work", "ended"]);
+    // On a wire it is a loss: the call is cancelled and the rig made safe, once.
+    for initialize in [true, false] {
+        for at in [0, 20, 60] {
+            let mut script = call();
+            script.drain(..usize::from(!initialize));
+            script.push(In::At(at));
+            let served = wire(script).serve();
+            assert_eq!(served.result, Ok(End::Input));
+            assert_eq!(codes(&served.lines).len(), usize::from(initialize), "nobody is there to be answered");
+            assert_eq!(served.events, ["work", "dropped", "safe"]);
+        }
+    }
+}
+
+#[test]
+fn a_connection_lost_during_a_call() {
+    for kind in [Transport::Stdio, Transport::Stream] {
+        let script = vec![line(INITIALIZE), line(execute("1", "work", WORK_100)), In::At(30), In::Fail];
+        let served = Session { setup: Setup { kind, ..PLAIN }, ..Session::new(script) }.serve();
+        assert_eq!(served.result, Err(ServeError::Read(ErrorKind::ConnectionReset)));
+        assert_eq!(served.events, ["work", "dropped", "safe"]);
+        // Between calls, after `shutdown`, and without a session.
+        for (lines, safe) in [
+            (vec![INITIALIZE.to_owned(), execute("1", "say", "{}")], 1),
+            (vec![INITIALIZE.to_owned(), SHUTDOWN.to_owned()], 0),
+            (vec![execute("1", "say", "{}")], 0),
+        ] {
+            let script = vec![In::Bytes(joined(&lines)), In::At(10), In::Fail];
+            let served = wire(script).serve();
+            assert!(served.result.is_err());
+            assert_eq!(served.events.iter().filter(|event| *event == "safe").count(), safe);
+        }
+    }
+}
+
+#[test]
+fn a_writer_that_fails_during_a_call() {
+    let script = vec![line(INITIALIZE), line(execute("1", "work", r#"{"ms":10,"logs":9}"#)), In::Silence];
+    let whole = Session { stop: Some(500), ..wire(script.clone()) }.serve();
+    let first = whole.output.iter().position(|byte| *byte == b'\n').unwrap();
+    for after in (0..whole.output.len()).step_by(13) {
+        let served = Session { fails: Some(after), ..wire(script.clone()) }.serve();
+        assert_eq!(served.result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
+        assert_eq!(served.output, whole.output[..after], "nothing after the cut");
+        assert_eq!(served.events.iter().filter(|event| *event == "safe").count(), 1, "{after} {first}");
+    }
+}
+
+#[test]
+fn told_to_stop() {
+    // While nothing happens.
+    let stop = |at, script| Session { stop: Some(at), ..wire(script) }.serve();
+    let served = stop(30, vec![line(INITIALIZE), In::Silence]);
+    assert_eq!((served.result, served.events), (Ok(End::Stopped), vec!["safe".to_owned()]));
+    let served = stop(30, vec![line(execute("1", "say", "{}")), In::Silence]);
+    assert_eq!((served.result, served.events.contains(&"safe".to_owned())), (Ok(End::Stopped), false));
+    // During a call: it is cancelled, answered, and the rig made safe; what waits is not begun.
+    for initialize in [true, false] {
+        let mut script =
+            vec![line(INITIALIZE), line(execute("1", "work", WORK_100)), line(execute("2", "say", "{}")), In::Silence];
+        script.drain(..usize::from(!initialize));
+        let served = stop(30, script);
+        assert_eq!(served.result, Ok(End::Stopped));
+        assert_eq!(codes(&served.lines).last(), expected(&[(30, "1", -32000)]).last());
+        assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
+        assert!(served.events[3..].iter().all(|event| event == "safe"));
+    }
+    // During calls that do not await: the one in hand ends as it will, and no other is begun.
+    let stubborn = |id: &str| execute(id, "stubborn", r#"{"ms":50}"#);
+    let served = stop(30, [INITIALIZE.to_owned(), stubborn("1"), stubborn("2"), stubborn("3")].map(line).to_vec());
+    assert_eq!(served.result, Ok(End::Stopped));
+    assert_eq!(codes(&served.lines)[1..], expected(&[(50, "1", 0)]));
+    assert_eq!(served.events, ["stubborn", "ended", "safe"]);
+    let served = stop(30, vec![line(format!("[{},{}]", stubborn("1"), stubborn("2"))), In::Silence]);
+    assert!(served.lines.last().unwrap().1.contains(r#""id":2,"error":{"code":-32000"#), "{:?}", served.lines);
+    assert_eq!(served.events, ["stubborn", "ended"]);
+    // During a batch: one line all the same.
+    let work = |id| execute(id, "work", WORK_100);
+    let served = stop(130, vec![line(format!("[{},{},{}]", work("1"), work("2"), work("3"))), In::Silence]);
+    assert_eq!(served.result, Ok(End::Stopped));
+    let members: Vec<serde_json::Value> = serde_json::from_str(&served.lines.last().unwrap().1).unwrap();
+    let codes: Vec<_> = members.iter().map(|member| member["error"]["code"].as_i64().unwrap_or(0)).collect();
+    assert_eq!(codes, [0, -32000, -32000]);
+    assert_eq!(served.events.iter().filter(|event| *event == "work").count(), 2);
+}
+
+/// More comes in than there is room for while a call runs: the peer waits, and nothing is lost.
+#[test]
+fn back_pressure_during_a_call() {
+    let mut script = vec![line(execute("0", "work", WORK_100))];
+    script.extend((1..50).map(|id| line(execute(&id.to_string(), "work", r#"{"ms":1,"logs":1}"#))));
+    for (request, cuts) in [(160, None), (200, Some((3, 7))), (4096, Some((4, 100)))] {
+        let setup = Setup { request, cuts, ..PLAIN };
+        let served = Session { setup, ..Session::new(script.clone()) }.serve();
+        let replies: Vec<_> = codes(&served.lines).into_iter().map(|(_, id, code)| (id, code)).collect();
+        assert_eq!(replies, (0..50).map(|id| (id.to_string(), 0)).collect::<Vec<_>>());
+    }
+}
+
+/// Logs that do not go out as lines take nothing from the room of those that do.
+#[test]
+fn calls_of_several_protocols_log_one_after_the_other() {
+    let amplifier = r#"{"op":"work","args":{"ms":1,"logs":2}}"#;
+    let namel3ss = r#"{"protocol_version":1,"tool":"work","payload":{"ms":1,"logs":2}}"#;
+    let gevals = &execute("1", "work", r#"{"ms":1,"logs":2}"#);
+    for lines in [[amplifier, gevals], [namel3ss, gevals], [gevals, amplifier]] {
+        let mut script: Vec<_> = lines.iter().chain(&lines).map(line).collect();
+        script.push(In::At(50));
+        let served = wire(script).serve();
+        let logs = served.lines.iter().filter(|(_, line)| line.contains(r#""method":"log""#)).count();
+        assert_eq!((logs, served.lines.len() - logs), (4, 4), "{:?}", served.lines);
+    }
+}
+
+/// A wire that is lost while the request region is full of lines that wait: the call is cut off and the rails go off.
+#[test]
+fn g_16_a_loss_is_noticed_while_the_request_region_is_full() {
+    let waiting = line(execute("2", "work", WORK_100));
+    let In::Bytes(bytes) = &waiting else { unreachable!() };
+    let first = line(execute("1", "work", r#"{"ms":60000}"#));
+    let In::Bytes(first_bytes) = &first else { unreachable!() };
+    // Exactly as many bytes as there is room for.
+    let request = first_bytes.len() + 3 * bytes.len() + 20;
+    let script = vec![
+        line(INITIALIZE),
+        first.clone(),
+        waiting.clone(),
+        waiting.clone(),
+        waiting.clone(),
+        In::Bytes(vec![b' '; 20]),
+        In::At(50),
+        In::Fail,
+    ];
+    let served = Session { setup: Setup { kind: Transport::Stream, request, ..PLAIN }, ..Session::new(script) }.serve();
+    assert!(matches!(served.result, Err(ServeError::Read(_))), "{:?}", served.result);
+    assert!(served.events.iter().any(|event| event.contains("safe")), "{:?}", served.events);
+    assert!(!served.events.iter().any(|event| event.contains("ended")), "{:?}", served.events);
+}
+
+/// The byte that is read to notice a loss is not lost itself, however the bytes come.
+#[test]
+fn g_16_no_byte_is_lost_at_a_full_request_region() {
+    let one = |id: u32| execute(&id.to_string(), "work", r#"{"ms":10}"#);
+    let script: Vec<In> = (1..40).map(|id| line(one(id))).collect();
+    for request in [one(1).len() * 3, one(1).len() * 3 + 1, one(1).len() * 4 + 7] {
+        for cuts in [None, Some((1, 1)), Some((3, 40))] {
+            let setup = Setup { request, cuts, ..PLAIN };
+            let served = Session { setup, ..Session::new(script.clone()) }.serve();
+            let replies: Vec<_> = served.lines.iter().filter(|(_, line)| !line.contains("\"method\"")).collect();
+            assert_eq!(replies.len(), 39, "{request} {cuts:?}");
+            assert!(replies.iter().all(|(_, line)| line.contains(r#""success":true"#)), "{replies:?}");
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! A host reads the lines that real peers write.
+
+use rigline::client::{
+    Anomalies, Body, Client, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
+    StartError, write_refusal,
+};
+use rigline::json::RawJson;
+use rigline::json::write::Writer;
+use rigline::{GoDuration, Phase};
+
+/// A client of which the requests with these ids are out.
+fn client(ids: std::ops::RangeInclusive<u32>) -> Client {
+    let mut client = Client::new(ids.start() - 1);
+    for id in ids {
+        assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(id));
+    }
+    client
+}
+
+/// The kind of a line, in a word or two.
+fn told(client: &mut Client, line: &[u8]) -> String {
+    let received = client.receive(line);
+    let mut told = match received.incoming {
+        Incoming::Reply(reply) => match reply.body {
+            Body::Result(result) => format!("{} result {result}", reply.id),
+            Body::Error(error) => format!("{} error {:?} {}", reply.id, error.code(), error.message()),
+            Body::Invalid(why) => format!("{} invalid {why}", reply.id),
+            _ => "?".into(),
+        },
+        Incoming::Malformed(broken) => format!("broken {:?} {broken}", broken.id),
+        Incoming::UnknownId(stray) => format!("{} {}", if stray.late { "late" } else { "foreign" }, stray.id),
+        Incoming::ErrorWithoutId { error, only } => {
+            format!("unaddressed {only:?} {:?} {}", error.code(), error.message())
+        }
+        Incoming::Log(log) => format!("log {} {}", log.level().name(), log.message()),
+        Incoming::Notification { method, .. } => format!("notification {method}"),
+        Incoming::Request(request) => format!("request {} {}", request.id, request.method),
+        Incoming::Echo => "echo".into(),
+        Incoming::NonProtocol(noise) => match noise.why {
+            NonProtocolKind::NotJson(_) => "noise".into(),
+            NonProtocolKind::NotAnObject => "noise: no object".into(),
+            NonProtocolKind::NotAMessage => "noise: no message".into(),
+            _ => "?".into(),
+        },
+        _ => "?".into(),
+    };
+    for text in [received.before, received.rest] {
+        if !text.is_empty() {
+            told = told + " | " + &String::from_utf8_lossy(text);
+        }
+    }
+    told
+}
+
+#[test]
+fn request_lines() {
+    let mut client = Client::new(0);
+    let context = RequestContext {
+        workdir: "/tmp",
+        phase: Phase::Verify,
+        env: &[("A", "1"), ("B", "\"")],
+        timeout: Some(GoDuration::from_nanos(90_000_000_000)),
+        agent: Some(("p", "o\n")),
+    };
+    let config = RawJson::from_checked_str(r#"{"a":1}"#).unwrap();
+    let table = [
+        (
+            Request::Initialize { config: None },
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#,
+        ),
+        (
+            Request::Initialize { config: Some(config) },
+            r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"0.0.1","config":{"a":1}}}"#,
+        ),
+        (
+            Request::Execute { operation: "measure", args: config, context: RequestContext::default() },
+            r#"{"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"measure","args":{"a":1},"context":{"workdir":"","phase":""}}}"#,
+        ),
+        (
+            Request::Execute { operation: "a\"b", args: config, context },
+            r#"{"jsonrpc":"2.0","id":4,"method":"execute","params":{"operation":"a\"b","args":{"a":1},"context":{"workdir":"/tmp","phase":"verify","env":{"A":"1","B":"\""},"timeout":"1m30s","agent":{"prompt":"p","output":"o\n"}}}}"#,
+        ),
+        (Request::Shutdown, r#"{"jsonrpc":"2.0","id":5,"method":"shutdown","params":{}}"#),
+        (
+            Request::Other { method: "x.y", params: RawJson::NULL },
+            r#"{"jsonrpc":"2.0","id":6,"method":"x.y","params":null}"#,
+        ),
+    ];
+    for (request, line) in table {
+        let mut memory = [0; 400];
+        let mut out = Writer::new(&mut memory);
+        client.start(&request, &mut out).unwrap();
+        assert_eq!(std::str::from_utf8(out.as_written()).unwrap(), format!("{line}\n"));
+        assert!(request.measure() >= out.len() && request.measure() <= out.len() + 10);
+    }
+}
+
+#[test]
+fn ids_differ_between_sessions_and_stay_below_two_to_the_31() {
+    for (base, first) in [(0, 1), (41, 42), (u32::MAX, 1 << 30)] {
+        let mut client = Client::new(base);
+        assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(first));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_pending_and_the_pending_are_bounded() {
+    let mut client = Client::new(0);
+    let small = client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 10]));
+    assert!(matches!(small, Err(StartError::TooLarge(_))));
+    assert_eq!(client.pending().count(), 0);
+    for id in 1..=8 {
+        assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(id));
+    }
+    assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Err(StartError::TooManyPending));
+    client.forget(3);
+    assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(9));
+}
+
+/// Each line is given to a fresh client that waits for the replies 7 and 8; 5 and 6 were given out before.
+#[test]
+#[allow(clippy::too_many_lines, reason = "a table of inputs")]
+fn lines_with_two_calls_out() {
+    let table: &[(&[u8], &str)] = &[
+        // FC-02: noise.
+        (b"Loading config...", "noise"),
+        (b"\xf0\x9f\x9a\x80 ready", "noise"),
+        (b"[1,2]", "noise: no object"),
+        (b"\"text\"", "noise: no object"),
+        (b"42", "noise: no object"),
+        (b"null", "noise: no object"),
+        (b"{\"status\":200}", "noise: no message"),
+        (b"{}", "noise: no message"),
+        (b"{\"id\":7}", "7 invalid the reply has neither a result nor an error"),
+        (b"{\"id\":9}", "noise: no message"),
+        (b"{\"error\":\"disk full\",\"level\":\"warn\"}", "noise: no message"),
+        (b"{\"id\":3,\"error\":\"disk full\"}", "noise: no message"),
+        (b"{\"method\":\"GET\",\"path\":\"/\"}", "noise: no message"),
+        (b"[{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}]", "noise: no object"),
+        (b"\xff\xfe", "noise"),
+        // FC-12: notifications.
+        (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info m"),
+        (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"trace","message":"m\n"}}"#, "log debug m\n"),
+        (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"WARNING","message":"m"}}"#, "log warn m"),
+        (br#"{"jsonrpc":"2.0","method":"log","params":{"level":7,"message":8}}"#, "log info 8"),
+        (br#"{"jsonrpc":"2.0","method":"log","params":{"message":"m"}}"#, "log info m"),
+        (br#"{"jsonrpc":"2.0","method":"log","params":["m"]}"#, "log info [\"m\"]"),
+        (br#"{"jsonrpc":"2.0","method":"log"}"#, "log info "),
+        (br#"{"jsonrpc":"2.0","method":"x.y"}"#, "notification x.y"),
+        (br#"{"method":"log","params":{"message":"m"}}"#, "log info m"),
+        // Requests, and our own come back.
+        (br#"{"jsonrpc":"2.0","id":"a","method":"x.y"}"#, "request \"a\" x.y"),
+        (br#"{"jsonrpc":"2.0","id":7,"method":"execute","params":{}}"#, "echo"),
+        (br#"{"jsonrpc":"2.0","id":1,"method":"execute"}"#, "request 1 execute"),
+        // Replies.
+        (br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "7 result {}"),
+        (br#"{"result":{"id":8},"id":7,"jsonrpc":"2.0"}"#, "7 result {\"id\":8}"),
+        (br#"{"jsonrpc":"2.0","id":7,"result":null}"#, "7 result null"),
+        (br#"{"jsonrpc":"2.0","id":7,"result":{},"error":null}"#, "7 result {}"),
+        (br#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-1,"message":"m"}}"#, "7 error Some(-1) m"),
+        (br#"{"jsonrpc":"2.0","id":7.0,"result":1}"#, "7 result 1"),
+        (br#"{"jsonrpc":"2.0","id":"7","result":1}"#, "7 result 1"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":null}"#, "7 invalid the reply has neither a result nor an error"),
+        // Late, or nobody's.
+        (br#"{"jsonrpc":"2.0","id":5,"result":{}}"#, "late 5"),
+        (br#"{"jsonrpc":"2.0","id":1,"result":{"name":"old"}}"#, "foreign 1"),
+        (br#"{"jsonrpc":"2.0","id":7.5,"result":{}}"#, "foreign 7.5"),
+        (br#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "foreign null"),
+        (br#"{"jsonrpc":"2.0","id":4294967303,"result":{}}"#, "foreign 4294967303"),
+        (br#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}"#, "foreign \"x\""),
+        // FC-19: text glued to the message.
+        (b"\x1b]0;dev: ready\x07{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | \x1b]0;dev: ready\x07"),
+        (b"\x1b[2K\r{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | \x1b[2K\r"),
+        (b"Booting v1.2...{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | Booting v1.2..."),
+        (b"\0\0\xf8{ \"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | \0\0\u{fffd}"),
+        (b"{config} {\"a\":1} {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | {config} {\"a\":1} "),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}done", "7 result 1 | done"),
+        (b"boot{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}\x1b[0m", "7 result 1 | boot | \x1b[0m"),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":1}",
+            "7 result 1 | {\"jsonrpc\":\"2.0\",\"id\":8,\"result\":1}",
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"par{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}",
+            "7 result 1 | {\"jsonrpc\":\"2.0\",\"method\":\"log\",\"par",
+        ),
+        // Not out of the middle of something else, and not without jsonrpc.
+        (b"x\":{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}}", "noise"),
+        (b"status {\"id\":7,\"result\":1}", "noise"),
+        // FC-42: errors that name no request.
+        (
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+            "unaddressed None Some(-32700) Parse error",
+        ),
+        (br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"p"}}"#, "unaddressed None Some(-32700) p"),
+        (br#"{"jsonrpc":"2.0","error":"p"}"#, "unaddressed None None p"),
+        // FC-55.
+        (br#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"m"}}"#, "7 error Some(-32601) m"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":{"code":"-32601","message":"m"}}"#, "7 error Some(-32601) m"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":"text"}"#, "7 error None text"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":-32601}"#, "7 error Some(-32601) -32601"),
+        (
+            br#"{"jsonrpc":"2.0","id":7,"error":{"code":1.5,"message":""}}"#,
+            "7 error None {\"code\":1.5,\"message\":\"\"}",
+        ),
+        (br#"{"jsonrpc":"2.0","id":7,"error":{"code":"E","data":"why"}}"#, "7 error None why"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":{}}"#, "7 error None {}"),
+        (br#"{"jsonrpc":"2.0","id":7,"error":["a"]}"#, "7 error None [\"a\"]"),
+        // FC-79: cesanta/mjson.
+        (br#"{"id":7,"result":5}"#, "7 result 5"),
+        (
+            br#"{"error":{"code":-32700,"message":"{\"jsonrpc\":..."}}"#,
+            "unaddressed None Some(-32700) {\"jsonrpc\":...",
+        ),
+        (br#"{"id":null,"error":{"code":-32700,"message":"m"}}"#, "unaddressed None Some(-32700) m"),
+        (br#"{"jsonrpc":"1.0","id":7,"result":5}"#, "7 result 5"),
+        (br#"{"jsonrpc":2.0,"id":7,"result":5}"#, "7 result 5"),
+        // A damaged notification or request fails no call, whatever ids are in it.
+        (
+            br#"{"jsonrpc":"2.0","method":"log","params":{"id":7,"data":{"id":7,"t":NaN}}}"#,
+            "broken None not JSON: invalid number at byte 68 (NaN)",
+        ),
+        (br#"{"jsonrpc":"2.0","result":{"id":7,"t":NaN}}"#, "broken None not JSON: invalid number at byte 38 (NaN)"),
+        (b"{\"t\":NaN}", "noise"),
+        // FC-04: cut off at the end of the stream.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"res"#,
+            "broken Some(7) not JSON: the line ends inside a value; a message must be complete and on one line at byte 28",
+        ),
+        // FC-51.
+        (b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xbd\"}", "broken Some(7) not JSON: not UTF-8 at byte 34"),
+        (b"{\"jsonrpc\":\"2.0\",\"result\":\"\xbd\",\"id\":7}", "broken Some(7) not JSON: not UTF-8 at byte 27"),
+        (b"boot{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xbd\"}", "broken Some(7) not JSON: not UTF-8 at byte 34"),
+    ];
+    for (line, expected) in table {
+        let mut client = client(5..=8);
+        client.forget(5);
+        client.forget(6);
+        assert_eq!(&told(&mut client, line), expected, "{}", String::from_utf8_lossy(line));
+    }
+}
+
+#[test]
+fn almost_json_fails_the_call_it_names() {
+    // FC-59, within a reply to call 7.
+    for fault in [
+        "NaN",
+        "-Infinity",
+        "Infinity",
+        "+1",
+        "01",
+        ".5",
+        "1.",
+        "0x10",
+        "'a'",
+        "{a:1}",
+        "[1,]",
+        "// c\n1",
+        "tRue",
+        "\"\t\"",
+        "\"\\x\"",
+        "",
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"t":{fault}}}}}"#);
+        let told = told(&mut client(7..=8), line.as_bytes());
+        assert!(told.starts_with("broken Some(7) not JSON: "), "{line}: {told}");
+    }
+    for (fault, named) in
+        [("NaN", "(NaN)"), ("-Infinity", "(-Infinity)"), ("tRue", "(tRue)"), ("01", "(01)"), ("0x10", "(0x10)")]
+    {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"t":{fault}}}}}"#);
+        let told = told(&mut client(7..=7), line.as_bytes());
+        assert!(told.ends_with(named), "{line}: {told}");
+    }
+    // FC-60.
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    assert!(told(&mut client(7..=7), deep.as_bytes()).starts_with("broken Some(7) not JSON: nesting deeper than 128"));
+}
+
+#[test]
+fn an_error_without_id_is_about_the_only_call_that_is_out() {
+    let line = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"p"}}"#;
+    assert_eq!(told(&mut client(7..=7), line), "unaddressed Some(7) Some(-32700) p");
+    assert_eq!(told(&mut client(7..=8), line), "unaddressed None Some(-32700) p");
+    assert_eq!(told(&mut Client::new(0), line), "unaddressed None Some(-32700) p");
+    let mut client = client(7..=7);
+    told(&mut client, line);
+    assert!(client.is_pending(7));
+    client.forget(7);
+    assert_eq!(told(&mut client, br#"{"jsonrpc":"2.0","id":7,"result":1}"#), "late 7");
+}
+
+#[test]
+fn one_reply_a_call() {
+    let mut client = client(7..=8);
+    let reply = br#"{"jsonrpc":"2.0","id":7,"result":1}"#;
+    assert_eq!(told(&mut client, reply), "7 result 1");
+    assert_eq!(told(&mut client, reply), "late 7");
+    assert!(client.is_pending(8));
+    client.reset();
+    assert_eq!(told(&mut client, br#"{"jsonrpc":"2.0","id":8,"result":1}"#), "late 8");
+}
+
+#[test]
+fn multi_line_json_is_named() {
+    // FC-52: by whatever the peer indents with, and in whatever order.
+    let texts = [
+        "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 7,\n  \"result\": {\n    \"success\": true\n  }\n}",
+        "{\n\t\"id\": 7,\n\t\"jsonrpc\": \"2.0\",\n\t\"result\": {}\n}",
+        "{\n\"error\" : {\n\"code\":1\n},\n\"id\" :7,\n\"jsonrpc\":\"2.0\"}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7,\n \"result\": {}}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"result\": {\n}}",
+        "{ \"jsonrpc\": \"2.0\",\n  \"id\": 7,\n  \"result\": {} }",
+    ];
+    for text in texts {
+        let mut client = client(7..=8);
+        let told: Vec<_> = text.lines().map(|line| told(&mut client, line.as_bytes())).collect();
+        let named = "broken Some(7) multi-line JSON: a message must be on one line";
+        assert_eq!(told.iter().filter(|told| *told == named).count(), 1, "{told:?}");
+        assert!(!client.is_pending(7) && client.is_pending(8));
+    }
+    // A log that is spread over lines fails nobody.
+    let mut client = client(7..=7);
+    for line in
+        ["{", "  \"jsonrpc\": \"2.0\",", "  \"method\": \"log\",", "  \"params\": {", "    \"id\": 7", "  }", "}"]
+    {
+        told(&mut client, line.as_bytes());
+    }
+    assert!(client.is_pending(7));
+}
+
+#[test]
+fn a_strict_client_wants_jsonrpc() {
+    let mut client = client(7..=8).strict();
+    assert_eq!(told(&mut client, br#"{"id":7,"result":5}"#), "7 invalid the reply lacks \"jsonrpc\":\"2.0\"");
+    assert_eq!(told(&mut client, br#"{"jsonrpc":"2.0","id":8,"result":5}"#), "8 result 5");
+}
+
+#[test]
+fn what_is_odd_is_told() {
+    let table: &[(&[u8], Anomalies)] = &[
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::NONE),
+        (br#"{"id":7,"result":5}"#, Anomalies::NO_JSONRPC),
+        (br#"{"id":"7","result":5}"#, Anomalies::NO_JSONRPC.and(Anomalies::ID_REFORMATTED)),
+        (br#"x{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::EXTRA_TEXT),
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}x"#, Anomalies::EXTRA_TEXT),
+    ];
+    for (line, anomalies) in table {
+        assert_eq!(client(7..=7).receive(line).anomalies, *anomalies);
+    }
+}
+
+#[test]
+fn results_of_execute() {
+    type Row = (
+        &'static str,
+        Result<bool, &'static str>,
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        bool,
+    );
+    let table: &[Row] = &[
+        (r#"{"success":true,"message":"m","outputs":{"a":"1"}}"#, Ok(true), "m", "", &[("a", "1")], false),
+        (r#"{"success":false,"message":"m","error":"e"}"#, Ok(false), "m", "e", &[], false),
+        // FC-49.
+        (r#"{"success":true,"message":null,"outputs":null,"error":null}"#, Ok(true), "", "", &[], false),
+        (
+            r#"{"success":true,"outputs":{"n":3,"b":true,"z":null,"f":1.50,"o":{"a":[1, 2]}}}"#,
+            Ok(true),
+            "",
+            "",
+            &[("n", "3"), ("b", "true"), ("z", ""), ("f", "1.50"), ("o", "{\"a\":[1, 2]}")],
+            false,
+        ),
+        (r#"{"success":true,"message":5,"outputs":["a"]}"#, Ok(true), "5", "", &[], true),
+        (r#"{"Success":true,"MESSAGE":"m"}"#, Ok(true), "m", "", &[], false),
+        // FC-55.
+        (r#"{"message":"m"}"#, Err("the result has no success"), "m", "", &[], false),
+        (r#"{"success":null}"#, Err("the result has no success"), "", "", &[], false),
+        (r#"{"success":"true"}"#, Err("the result's success is not a boolean"), "", "", &[], false),
+        (r#"{"success":1}"#, Err("the result's success is not a boolean"), "", "", &[], false),
+        ("null", Err("the result is not an object"), "", "", &[], false),
+        ("5", Err("the result is not an object"), "", "", &[], false),
+    ];
+    for (text, success, message, error, outputs, outputs_are_at_fault) in table {
+        let result = ExecuteResult::new(rigline::json::Json::parse(text.as_bytes()).unwrap());
+        assert_eq!(result.success(), *success, "{text}");
+        let plain =
+            |plain: Option<rigline::client::Plain<'_>>| plain.map(|plain| plain.to_string()).unwrap_or_default();
+        assert_eq!((plain(result.message()).as_str(), plain(result.error()).as_str()), (*message, *error), "{text}");
+        let found: Vec<_> = result.outputs().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        assert!(found.iter().map(|(a, b)| (a.as_str(), b.as_str())).eq(outputs.iter().copied()), "{text}: {found:?}");
+        assert_eq!(result.outputs_error().is_some(), *outputs_are_at_fault, "{text}");
+    }
+}
+
+#[test]
+fn a_request_of_the_peers_is_refused_with_its_id() {
+    let mut client = Client::new(0);
+    let received = client.receive(br#"{"jsonrpc":"2.0","id":"a\n","method":"sampling"}"#);
+    let Incoming::Request(request) = received.incoming else { panic!("{received:?}") };
+    let mut memory = [0; 200];
+    let mut out = Writer::new(&mut memory);
+    write_refusal(&request, &mut out);
+    let expected = r#"{"jsonrpc":"2.0","id":"a\n","error":{"code":-32601,"message":"Unknown method: sampling"}}"#;
+    assert_eq!(std::str::from_utf8(out.as_written()).unwrap(), format!("{expected}\n"));
+}
+
+#[test]
+fn no_bytes_upset_it() {
+    use proptest::prelude::*;
+    let pieces = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ":",
+        ",",
+        "\"jsonrpc\":\"2.0\"",
+        "\"id\":7",
+        "\"id\":",
+        "\"result\":",
+        "\"error\":",
+        "\"method\":\"log\"",
+        "\\",
+        "\u{feff}",
+        "\x1b[0m",
+        "NaN",
+        "7",
+        " ",
+        "\0",
+        "é",
+    ]);
+    proptest!(|(pieces in prop::collection::vec(pieces, 0..24), cut in 0_usize..200)| {
+        let line = pieces.concat().into_bytes();
+        let line = line.get(..cut).unwrap_or(&line);
+        let mut client = client(7..=8);
+        let mut rest = line;
+        // What is given back is always shorter: a caller's loop ends.
+        loop {
+            let received = client.receive(rest);
+            prop_assert!(received.rest.len() < rest.len().max(1));
+            if let Incoming::Malformed(broken) = received.incoming {
+                let _ = (broken.token(), matches!(broken.fault, MalformedKind::SeveralLines));
+            }
+            if received.rest.is_empty() { break }
+            rest = received.rest;
+        }
+    });
+}

@@ -1,0 +1,333 @@
+//! Whole messages: what a server has of them that no stream of lines has, and the two notions that any protocol may use:
+//! operations that are acknowledged before they run, and own work that is due between messages.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::common::{MANIFEST, NoTime, Pipe, execute, request};
+use rigline::engine::{Engine, Memory};
+use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
+use rigline::frame::TooLong;
+use rigline::json::write::{Message, Writer};
+use rigline::json::{Json, Text};
+use rigline::protocol::{
+    self, Action, CallAction, Code, GEVALS, Logs, MCP, Member, MessagePlace, Outputs, Phrases, Protocol, Refusal,
+};
+use rigline::serve::{Transport, blocking};
+use rigline::service::{Job, JobRun, Service, Step, TaskEnd};
+use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Outcome, Schema};
+
+const fn is_send<T: Send + 'static>() {}
+
+#[test]
+fn a_session_and_an_exchange_wait_on_any_thread() {
+    const { is_send::<Session>() }
+    const { is_send::<Exchange>() }
+    assert!(size_of::<Session>() <= 32);
+}
+
+#[test]
+fn requests_of_one_client_wait_beside_each_other_and_end_in_any_order() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let mut session = Session::new(&to);
+    let mut out = [0; 1000];
+    // The same id twice: nothing is looked up by it.
+    let mut waiting: Vec<(Vec<u8>, Exchange)> = ["one", "two"]
+        .map(|text| {
+            let message = execute("7", "say", &format!(r#"{{"text":"{text}"}}"#)).into_bytes();
+            let mut exchange = Exchange::new(&to);
+            assert_eq!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { owes_reply: true });
+            (message, exchange)
+        })
+        .into();
+    waiting.reverse();
+    // Another memory than the one they were received with.
+    let mut other = vec![0; 700];
+    for ((mut message, mut exchange), text) in waiting.into_iter().zip(["two", "one"]) {
+        assert_eq!(exchange.id(&message), b"7");
+        assert_eq!(exchange.operation(), Some(0));
+        let mut rig = crate::common::Rig::default();
+        let end = crate::common::finish(&mut rig, &to, &mut session, &mut message, &mut other, &mut exchange);
+        let Next::Reply(length) = end else { panic!("{end:?}") };
+        let reply = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"success":true,"message":"{text}"}}}}"#);
+        assert_eq!(str::from_utf8(&other[..length]).unwrap(), reply);
+    }
+}
+
+#[test]
+fn what_needs_no_extension_is_answered_while_a_call_is_out() {
+    let to = Served::new(&MANIFEST, &[GEVALS, MCP], (4096, 4096)).unwrap();
+    let mut session = Session::new(&to);
+    let mut out = [0; 1000];
+    let ping = request("1", "ping");
+    assert_eq!(session.look_ahead(&to, ping.as_bytes(), &mut out, b"5"), Ahead::Reply(36));
+    assert_eq!(&out[..36], br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    let cancel =
+        |id: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    assert_eq!(session.look_ahead(&to, cancel("5").as_bytes(), &mut out, b"5"), Ahead::Cancel);
+    let other = cancel("\"5\"");
+    let Ahead::Forget(span) = session.look_ahead(&to, other.as_bytes(), &mut out, b"5") else { panic!() };
+    assert_eq!(&other[span.range()], "\"5\"");
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say"}}"#;
+    assert_eq!(session.look_ahead(&to, call.as_bytes(), &mut out, b"5"), Ahead::Wait);
+}
+
+#[test]
+fn a_subscription_stays_open_and_other_requests_do_not() {
+    let to = Served::new(&MANIFEST, &[MCP], (4096, 4096)).unwrap();
+    let mut out = [0; 1000];
+    let listen = r#"{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let mut receive =
+        |message: &str| Session::new(&to).receive(&to, message.as_bytes(), &mut out, &mut Exchange::new(&to));
+    assert!(matches!(receive(listen), Next::StaysOpen(_)));
+    assert!(matches!(receive(&format!("{listen} x")), Next::Reply(_)), "not JSON to its end");
+    assert!(matches!(receive(&request("1", "ping")), Next::Reply(_)));
+}
+
+#[test]
+fn a_shutdown_ends_the_session_once_its_acknowledgement_is_out() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+    let mut out = [0; 1000];
+    let mut receive = |session: &mut Session, message: &str| {
+        let next = session.receive(&to, message.as_bytes(), &mut out, &mut exchange);
+        (next, session.is_open())
+    };
+    assert!(matches!(receive(&mut session, crate::common::INITIALIZE), (Next::Reply(_), true)));
+    let (next, is_open) = receive(&mut session, crate::common::SHUTDOWN);
+    assert_eq!((next, is_open), (Next::Shutdown(Some(crate::common::SHUT.len())), true));
+    let next = session.settle(&to, crate::common::SHUTDOWN.as_bytes(), &mut out, &mut exchange);
+    assert_eq!((next, session.is_open(), session.lost(&to)), (Next::Shutdown(None), false, false));
+}
+
+#[test]
+fn every_size_of_the_memory_is_safe() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let batch = format!("[{},{}]", execute("1", "say", "{}"), execute("2", "outputs", "{}"));
+    for message in [execute("1", "outputs", "{}"), batch, request("1", "initialize"), "nothing".to_owned()] {
+        for size in 0..700 {
+            let mut out = vec![0; size];
+            let mut message = message.clone().into_bytes();
+            let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+            let next = session.receive(&to, &message, &mut out, &mut exchange);
+            if let Next::Run { .. } = next {
+                let mut rig = crate::common::Rig::default();
+                crate::common::finish(&mut rig, &to, &mut session, &mut message, &mut out, &mut exchange);
+            }
+            let _ = session.too_long(TooLong { limit: 1, dropped: 2 }, &mut out);
+        }
+    }
+}
+
+// A protocol that acknowledges what it starts: `{"start":"OPERATION"}` is answered with `{"started":…}` before the operation
+// runs, and `{"now":"OPERATION"}` when it has run. It is over no JSON-RPC.
+const START: usize = 0;
+const NOW: usize = 1;
+static MEMBERS: [Member; 2] = [Member::new("start", START), Member::new("now", NOW)];
+static PHRASES: Phrases = Phrases {
+    head: |out, _| out.byte(b'{'),
+    success: b"\"done\":{",
+    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    message: MessagePlace { after_outputs: b",\"say\":\"", alone: b"\"say\":\"", end: b"\"", is_beside_outputs: false },
+    content: None,
+    failed: None,
+    error: |out, _, _| out.raw(b"\"failed\":{\"say\":\""),
+    error_end: |out, _| out.byte(b'"'),
+    parse_error: b"\"failed\":{\"say\":\"",
+    close: protocol::close_two,
+    logs: Logs::Line(|out, log| {
+        out.raw(b"{\"log\":\"");
+        log.message.write_escaped(out);
+        out.raw(b"\"}");
+    }),
+    progress: None,
+};
+const UNKNOWN: &Refusal = &Refusal::new(Code::Name("unknown"), "operation", "unknown");
+static STARTS: Protocol = Protocol::new(
+    "starts",
+    &MEMBERS,
+    START,
+    &PHRASES,
+    |received, facts| {
+        let slot = if received.has(START) { START } else { NOW };
+        let known = facts.manifest.operations.iter().position(|known| received.is(slot, known.name)).ok_or(UNKNOWN)?;
+        let call = CallAction::new(received, known, received.span(PARAMS_ABSENT), received.span(slot));
+        let answer = |out: &mut Writer<'_>, received: &protocol::Received<'_>, _: &protocol::Facts<'_>| {
+            out.raw(b"\"started\":");
+            out.raw(received.member(START));
+            out.byte(b'}');
+        };
+        Ok(if slot == START { Action::AckThenCall { call, answer } } else { Action::Call(call) })
+    },
+    |out, received, refusal, _| {
+        out.raw(b"\"failed\":{\"say\":\"");
+        refusal.write_text(out, received);
+        out.raw(b"\"}}");
+    },
+);
+const PARAMS_ABSENT: usize = 5;
+
+/// The work that an operation has left to do later, which is due once nothing else runs.
+#[derive(Default)]
+struct Later {
+    due: Cell<u32>,
+    told: RefCell<Vec<String>>,
+}
+
+impl Service for Later {
+    fn owns(&self, _: Text<'_>) -> bool {
+        false
+    }
+
+    fn answer(&self, _: Text<'_>, _: Json<'_>, _: &mut Writer<'_>) {}
+
+    fn next_job(&self) -> Option<Job> {
+        let number = self.due.get();
+        (number > 0).then_some(Job { number, group: 0, tasks: 1 })
+    }
+
+    fn is_cancelled(&self, _: Job) -> bool {
+        false
+    }
+
+    fn advance(&self, job: Job, step: &Step<'_>) {
+        self.told.borrow_mut().push(format!("{} {step:?}", job.number));
+        if matches!(step, Step::End | Step::Refused) {
+            self.due.set(job.number - 1);
+        }
+    }
+
+    fn report(&self, job: Job, step: &Step<'_>, nth: usize, out: &mut Writer<'_>) -> bool {
+        let (Step::TaskEnd(_, TaskEnd::Passed), 0) = (step, nth) else { return false };
+        out.raw(b"{\"passed\":");
+        out.u32(job.number);
+        out.byte(b'}');
+        true
+    }
+
+    fn write_log(&self, _: Job, _: Level, message: &dyn Message, out: &mut Writer<'_>) {
+        out.raw(b"{\"own\":\"");
+        message.write_escaped(out);
+        out.raw(b"\"}");
+    }
+
+    fn disconnected(&self) {
+        self.due.set(0);
+    }
+}
+
+const OPERATIONS: &[Operation] = &[Operation::new("plan", Schema::OBJECT), Operation::new("status", Schema::OBJECT)];
+static PLANNER: Manifest = Manifest::new("planner", "1.0.0").operations(OPERATIONS);
+
+struct Planner(Rc<Later>);
+
+impl Extension for Planner {
+    fn manifest(&self) -> &'static Manifest {
+        &PLANNER
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        if call.operation() == "plan" {
+            cx.info("planned");
+            cx.output("lost", &true)?;
+            self.0.due.set(self.0.due.get() + 1);
+        }
+        cx.output("due", &self.0.due.get())?;
+        Ok(Outcome::DONE)
+    }
+
+    async fn run_task(&mut self, _: usize, _: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.info("worked");
+        cx.sleep(Duration::ZERO).await;
+        Ok(Outcome::DONE)
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
+    }
+}
+
+const ASKED: [&str; 4] =
+    [r#"{"now":"status"}"#, r#"{"start":"plan"}"#, r#"{"start":"nothing"}"#, r#"{"now":"status"}"#];
+const TOLD: [&str; 7] = [
+    r#"{"done":{"due":0}}"#,
+    r#"{"started":"plan"}"#,
+    r#"{"log":"planned"}"#,
+    r#"{"own":"worked"}"#,
+    r#"{"passed":1}"#,
+    r#"{"failed":{"say":"operation: unknown"}}"#,
+    r#"{"done":{"due":0}}"#,
+];
+
+#[test]
+fn acknowledged_operations_and_own_work_run_on_a_boards_driver() {
+    let later = Rc::new(Later::default());
+    let (mut request, mut reply, mut log) = ([0; 300], [0; 600], [0; 200]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::with_protocols(&PLANNER, memory, const { &[&STARTS] }).unwrap().with_service(&*later);
+    let mut pipe = Pipe::new(&crate::common::joined(&ASKED));
+    blocking::Server::new(&mut Planner(later.clone()), &mut engine, &NoTime)
+        .transport(Transport::Stream)
+        .log_buffer(&mut log)
+        .serve(&mut pipe)
+        .unwrap();
+    let output = String::from_utf8(pipe.output).unwrap();
+    assert_eq!(output.lines().collect::<Vec<_>>(), TOLD);
+    assert_eq!(later.told.borrow().len(), 3);
+}
+
+#[test]
+fn acknowledged_operations_and_own_work_run_by_whole_messages() {
+    let later = Rc::new(Later::default());
+    let to = Served::new(&PLANNER, const { &[&STARTS] }, (300, 600)).unwrap().with_service(&*later);
+    let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+    let (mut planner, mut out, mut lines) = (Planner(later.clone()), [0; 600], Vec::new());
+    for message in ASKED {
+        let mut message = message.as_bytes().to_vec();
+        let mut next = session.receive(&to, &message, &mut out, &mut exchange);
+        loop {
+            next = match next {
+                Next::Nothing => match session.own_work(&to, &mut exchange) {
+                    Next::Nothing => break,
+                    own => own,
+                },
+                Next::Run { .. } => {
+                    lines.extend(crate::common::run(&mut planner, &to, &mut message, &mut out, &mut exchange));
+                    session.settle(&to, &message, &mut out, &mut exchange)
+                }
+                Next::Reply(length) | Next::ReplyThenRun(length) => {
+                    lines.push(String::from_utf8(out[..length].to_vec()).unwrap());
+                    session.settle(&to, &message, &mut out, &mut exchange)
+                }
+                other => panic!("{other:?}"),
+            };
+        }
+    }
+    assert_eq!(lines, TOLD);
+    assert!(!session.lost(&to));
+}
+
+/// A client that lists tools while a call runs gets them at once if they need no pages, and else in their turn.
+#[test]
+fn a_list_of_tools_is_answered_ahead_only_as_a_whole() {
+    const TOOL: Operation =
+        Operation::new("tool", Schema::OBJECT).description("One of several tools of this extension");
+    const MANIFEST: Manifest = Manifest::new("several", "1.0.0").operations(&[TOOL; 8]);
+    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let ahead = |room: usize, limit: usize| {
+        let to = Served::new(&MANIFEST, protocol::ALL, (4096, limit)).unwrap();
+        let mut out = vec![0; room];
+        let said = Session::new(&to).look_ahead(&to, LIST, &mut out, b"7");
+        (said, out)
+    };
+    let (Ahead::Reply(length), out) = ahead(8192, 8192) else { panic!("it has room") };
+    let text = String::from_utf8_lossy(&out[..length]).into_owned();
+    assert_eq!(text.matches("One of several").count(), 8, "{text}");
+    assert!(!text.contains("nextCursor"), "{text}");
+    // At the limit, and one byte below it.
+    assert!(matches!(ahead(length + 1, 8192).0, Ahead::Reply(_)));
+    assert_eq!(ahead(length, 8192).0, Ahead::Wait);
+    assert!(matches!(ahead(8192, length).0, Ahead::Reply(_)));
+    assert_eq!(ahead(8192, length - 1).0, Ahead::Wait);
+}

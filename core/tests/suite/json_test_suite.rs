@@ -1,0 +1,260 @@
+//! `JSONTestSuite` (Nicolas Seriot, "Parsing JSON is a Minefield"), and vectors of our own.
+
+use std::collections::BTreeMap;
+
+use rigline::json::check::{DEPTH, SyntaxErrorKind, check};
+use rigline::json::{Json, Kind, de};
+use serde::de::IgnoredAny;
+
+/// The cases that the suite leaves open, and our answer. What is accepted here is grammatical: a number's size and a lone surrogate
+/// in an escape are whose decodes it.
+const UNDECIDED: &[(&str, bool)] = &[
+    ("i_number_double_huge_neg_exp", true),
+    ("i_number_huge_exp", true),
+    ("i_number_neg_int_huge_exp", true),
+    ("i_number_pos_double_huge_exp", true),
+    ("i_number_real_neg_overflow", true),
+    ("i_number_real_pos_overflow", true),
+    ("i_number_real_underflow", true),
+    ("i_number_too_big_neg_int", true),
+    ("i_number_too_big_pos_int", true),
+    ("i_number_very_big_negative_int", true),
+    ("i_object_key_lone_2nd_surrogate", true),
+    ("i_string_1st_surrogate_but_2nd_missing", true),
+    ("i_string_1st_valid_surrogate_2nd_invalid", true),
+    ("i_string_UTF-16LE_with_BOM", false),
+    ("i_string_UTF-8_invalid_sequence", false),
+    ("i_string_UTF8_surrogate_U+D800", false),
+    ("i_string_incomplete_surrogate_and_escape_valid", true),
+    ("i_string_incomplete_surrogate_pair", true),
+    ("i_string_incomplete_surrogates_escape_valid", true),
+    ("i_string_invalid_lonely_surrogate", true),
+    ("i_string_invalid_surrogate", true),
+    ("i_string_invalid_utf-8", false),
+    ("i_string_inverted_surrogates_U+1D11E", true),
+    ("i_string_iso_latin_1", false),
+    ("i_string_lone_second_surrogate", true),
+    ("i_string_lone_utf8_continuation_byte", false),
+    ("i_string_not_in_unicode_range", false),
+    ("i_string_overlong_sequence_2_bytes", false),
+    ("i_string_overlong_sequence_6_bytes", false),
+    ("i_string_overlong_sequence_6_bytes_null", false),
+    ("i_string_truncated-utf-8", false),
+    ("i_string_utf16BE_no_BOM", false),
+    ("i_string_utf16LE_no_BOM", false),
+    // Nesting: 500 is beyond our 128. A byte-order mark is the framer's to remove, not the checker's.
+    ("i_structure_500_nested_arrays", false),
+    ("i_structure_UTF-8_BOM_empty_object", false),
+];
+
+#[test]
+fn json_test_suite() {
+    let Some(directory) = crate::common::shared("vectors/json-test-suite/test_parsing") else { return };
+    let (mut accepted, mut refused, mut undecided) = (0, 0, BTreeMap::new());
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read(&path).unwrap();
+        let answer = check(&text);
+        use_in_every_way(&text);
+        match name.as_bytes()[0] {
+            b'y' => {
+                assert_eq!(answer, Ok(()), "{name}");
+                accepted += 1;
+            }
+            b'n' => {
+                assert!(answer.is_err(), "{name} was accepted");
+                refused += 1;
+            }
+            _ => {
+                println!("{name}: {}", answer.map_or_else(|error| error.to_string(), |()| "accepted".to_owned()));
+                undecided.insert(name, answer.is_ok());
+            }
+        }
+    }
+    assert_eq!((accepted, refused, undecided.len()), (95, 188, 35));
+    for (name, expected) in UNDECIDED {
+        assert_eq!(undecided.get(*name), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn our_own_vectors() {
+    const GOOD: &[&str] = &[
+        "0",
+        "-0",
+        "-0.0e-0",
+        "1E+9",
+        "\"\"",
+        " \t\r\n1\n",
+        "[]",
+        "{}",
+        "[{}]",
+        "{\"\":{\"\":[]}}",
+        "\"\u{7f}\u{80}\u{7ff}\u{800}\u{ffff}\u{10000}\u{10ffff}\"",
+        "\"12345678\\\"12345678\"",
+        "\"\\ud83d\\ude00\\uD83D\"",
+        "[\r{\t\"a\"\n:\r1\t,\n\"b\" : [ ] }\r]",
+        "{\"a\":1,\"a\":2}",
+    ];
+    const BAD: &[&[u8]] = &[
+        b"",
+        b" ",
+        b"-",
+        b"00",
+        b"-01",
+        b"1.",
+        b".5",
+        b"1e",
+        b"1e+",
+        b"+1",
+        b"0x10",
+        b"1_000",
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b"nul",
+        b"nulll",
+        b"True",
+        b"tRue",
+        b"'a'",
+        b"{a:1}",
+        b"{\"a\"}",
+        b"{\"a\":}",
+        b"{\"a\":1,}",
+        b"{,}",
+        b"{1:1}",
+        b"[1,]",
+        b"[,1]",
+        b"[1 2]",
+        b"[1",
+        b"[1}",
+        b"{\"a\":1]",
+        b"[[]",
+        b"]",
+        b"[]]",
+        b"{}{}",
+        b"1 1",
+        b"[1]// c",
+        b"/* c */1",
+        b"\"a",
+        b"\"\\",
+        b"\"\\u12",
+        b"\"\\u12G4\"",
+        b"\"\\x41\"",
+        b"\"\\'\"",
+        b"\"\x00\"",
+        b"\"1234567\x1f\"",
+        b"\"a\nb\"",
+        b"\"\xff\"",
+        b"\"\xc0\xaf\"",
+        b"\"\xc3",
+        b"\"\xc3\"",
+        b"\"\xed\xa0\x80\"",
+        b"\"\xf4\x90\x80\x80\"",
+        b"\xef\xbb\xbf1",
+        b"1\x0c",
+        b"\x0b1",
+        b"\xc2\xa01",
+        b"1\x00",
+        b"[1]\x00",
+    ];
+    for text in GOOD {
+        assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
+        use_in_every_way(text.as_bytes());
+    }
+    for text in BAD {
+        assert!(check(text).is_err(), "{}", text.escape_ascii());
+        use_in_every_way(text);
+    }
+    // Cut anywhere, no text but a number is whole.
+    for text in GOOD.iter().map(|text| text.trim().as_bytes()).filter(|text| !text.starts_with(b"-") && text.len() > 1)
+    {
+        for end in 0..text.len() {
+            assert!(check(&text[..end]).is_err() || text[0].is_ascii_digit(), "{}", text[..end].escape_ascii());
+            use_in_every_way(&text[..end]);
+        }
+    }
+}
+
+#[test]
+fn nesting_is_limited_exactly_and_costs_nothing() {
+    for (open, close) in [("[", "]"), ("{\"a\":", "}"), (" [ ", " ] ")] {
+        for depth in [1, 16, 31, 32, 33, 64, 127, 128, 129, 500, 100_000] {
+            let inner = if open.contains('{') { "1" } else { "" };
+            let text = open.repeat(depth) + inner + &close.repeat(depth);
+            let answer = check(text.as_bytes());
+            assert_eq!(answer.is_ok(), depth <= DEPTH, "{depth} of {open}");
+            if let Err(error) = answer {
+                assert_eq!(error.kind, SyntaxErrorKind::TooDeep { limit: 128 });
+            }
+            use_in_every_way(text.as_bytes());
+            use_in_every_way(open.repeat(depth).as_bytes());
+        }
+    }
+    let mixed = "[{\"a\":".repeat(64) + "1" + &"}]".repeat(64);
+    assert_eq!(check(mixed.as_bytes()), Ok(()));
+    assert!(check(mixed.replacen(']', "}", 1).as_bytes()).is_err());
+}
+
+/// Whatever the text: nothing panics. What is checked is viewed; what is not is decoded all the same.
+fn use_in_every_way(text: &[u8]) {
+    if let Ok(json) = Json::parse(text) {
+        view(json, 0);
+    }
+    let _ = de::from_checked::<IgnoredAny>(&mut text.to_vec());
+    let _ = de::from_checked::<serde_json::Value>(&mut text.to_vec());
+    let _ = de::from_checked::<BTreeMap<&str, f64>>(&mut text.to_vec());
+    let _ = de::from_checked::<BTreeMap<i32, Option<bool>>>(&mut text.to_vec());
+    let _ = de::from_checked::<(i8, u64, char)>(&mut text.to_vec());
+    let _ = de::from_checked::<Vec<&str>>(&mut text.to_vec());
+    let _ = de::from_checked::<&str>(&mut text.to_vec());
+    let _ = de::from_checked::<f32>(&mut text.to_vec());
+    let _ = de::from_checked::<i128>(&mut text.to_vec());
+    let _ = de::from_checked::<rigline::json::Decimal<3>>(&mut text.to_vec());
+    let _ = de::from_checked::<rigline::json::RawJson<'_>>(&mut text.to_vec());
+    let _ = de::from_checked::<Vec<Shape<'_>>>(&mut text.to_vec());
+}
+
+#[derive(serde::Deserialize)]
+#[allow(dead_code, reason = "read by the decoder only")]
+enum Shape<'a> {
+    None,
+    One(u8),
+    Two(&'a str, i16),
+    Named { a: Option<&'a str>, b: [u8; 2] },
+}
+
+fn view(json: Json<'_>, depth: usize) {
+    assert!(check(json.as_bytes()).is_ok());
+    let _ = (json.bool(), json.is_null(), json.number(), json.get("a"), json.to_string());
+    if let Some(text) = json.text() {
+        let decoded: String = text.chars().collect();
+        let mut room = vec![0; text.raw().len()];
+        assert_eq!(text.decode_into(&mut room), Ok(&*decoded));
+        assert!(text == *decoded);
+        assert_eq!(text.as_str().is_some(), !text.raw().contains('\\'));
+        // Where serde_json can decode it (it refuses lone surrogates), it says the same.
+        if let Ok(theirs) = serde_json::from_slice::<String>(json.as_bytes()) {
+            assert_eq!(decoded, theirs);
+        }
+    }
+    if depth < 200 {
+        for element in json.elements() {
+            view(element, depth + 1);
+        }
+        for (name, value) in json.members() {
+            let _ = name.to_string();
+            view(value, depth + 1);
+        }
+    }
+    match json.kind() {
+        Kind::Array | Kind::Object => {
+            let theirs: Option<serde_json::Value> = serde_json::from_slice(json.as_bytes()).ok();
+            if let Some(array) = theirs.as_ref().and_then(|value| value.as_array()) {
+                assert_eq!(json.elements().count(), array.len());
+            }
+        }
+        _ => assert_eq!((json.elements().count(), json.members().count()), (0, 0)),
+    }
+}

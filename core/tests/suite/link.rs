@@ -1,0 +1,353 @@
+//! The binary link: frames, damage, and each request exactly once.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, Waker};
+
+use crate::common::NoTime;
+use crate::common::asynch::Wire;
+use rigline::engine::{Engine, Memory};
+use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
+use rigline::serve::Transport;
+use rigline::serve::asynch::Server;
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+
+/// Counts how often it was pressed.
+struct Button {
+    presses: Rc<Cell<u32>>,
+}
+
+impl Extension for Button {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("button", "1.0.0")
+            .operations(&[Operation::new("press", Schema::OBJECT), Operation::new("wait", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        if call.operation() == "wait" {
+            std::future::pending::<()>().await;
+        }
+        self.presses.set(self.presses.get() + 1);
+        cx.info("pressing\0");
+        cx.done(format_args!("press {}", self.presses.get()))
+    }
+}
+
+/// Runs `host` against a device that serves a button; `host` is polled until it is done.
+fn against_a_device<T>(presses: Rc<Cell<u32>>, host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T) -> T {
+    against_a_device_that_keeps(1024, presses, host)
+}
+
+/// The same, with so many bytes for the reply that can be sent again.
+fn against_a_device_that_keeps<T>(
+    bytes: usize,
+    presses: Rc<Cell<u32>>,
+    host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T,
+) -> T {
+    let (to_device, to_host) = (Wire::default(), Wire::default());
+    let shared = Shared::new();
+    let (mut frames, mut kept) = ([0; 4096], vec![0; bytes]);
+    let (mut reader, mut writer) = split(&shared, to_device.clone(), to_host.clone(), &mut frames, &mut kept);
+    let mut device = pin!(async {
+        let (mut request, mut reply, mut log) = ([0; 4096], [0; 1024], [0; 1200]);
+        let mut button = Button { presses };
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(button.manifest(), memory).unwrap();
+        loop {
+            let _ = Server::new(&mut button, &mut engine, &NoTime)
+                .transport(Transport::Stream)
+                .log_buffer(&mut log)
+                .serve(&mut reader, &mut writer)
+                .await;
+        }
+    });
+    let mut turn = || {
+        let _: Poll<()> = device.as_mut().poll(&mut Task::from_waker(Waker::noop()));
+    };
+    host(to_device, to_host, &mut turn)
+}
+
+fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut memory = vec![0; encoded_size(payload.len())];
+    let length = encode(&Frame { kind, sequence, payload }, &mut memory).unwrap();
+    memory.truncate(length);
+    memory
+}
+
+/// Kind, sequence and payload of each whole frame in `bytes`.
+fn frames(bytes: impl IntoIterator<Item = u8>) -> Vec<(Kind, u32, String)> {
+    let mut memory = vec![0; 4096];
+    let mut collector = Collector::new(&mut memory);
+    let mut frames = Vec::new();
+    for byte in bytes {
+        if let Some(Collected::Frame(Frame { kind, sequence, payload })) = collector.push(byte) {
+            frames.push((kind, sequence, String::from_utf8(payload.to_vec()).unwrap()));
+        }
+    }
+    frames
+}
+
+fn execute(operation: &str, id: u32) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"execute","params":{{"operation":"{operation}","context":{{}}}}}}"#)
+}
+
+#[test]
+fn every_payload_survives_the_wire() {
+    for length in [0, 1, 253, 254, 255, 256, 508, 509, 1000] {
+        for fill in [0, 1, 255] {
+            let mut payload = vec![fill; length];
+            if let Some(middle) = payload.get_mut(length / 2) {
+                *middle = 0;
+            }
+            let bytes = frame(Kind::Reply, u32::MAX, &payload);
+            assert!(bytes.len() <= encoded_size(length));
+            assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 1, "only the end is a zero");
+            let mut memory = vec![0; encoded_size(length)];
+            let mut collector = Collector::new(&mut memory);
+            assert!(collector.limit() >= length.saturating_sub(8), "{length}: {}", collector.limit());
+            let mut got = None;
+            for byte in bytes {
+                if let Some(Collected::Frame(frame)) = collector.push(byte) {
+                    got = Some((frame.sequence, frame.payload.to_vec()));
+                }
+            }
+            assert_eq!(got, Some((u32::MAX, payload)), "{length} bytes of {fill}");
+        }
+    }
+}
+
+#[test]
+fn a_repeated_request_gets_the_same_reply_and_runs_once() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        turn();
+        let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+        to_device.0.borrow_mut().extend(&press);
+        turn();
+        to_device.0.borrow_mut().extend(&press);
+        to_device.0.borrow_mut().extend(frame(Kind::Request, 2, execute("press", 6).as_bytes()));
+        turn();
+        let got = frames(to_host.0.borrow_mut().drain(..));
+        let reply =
+            |id, n| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"success":true,"message":"press {n}"}}}}"#);
+        let kinds: Vec<_> = got.iter().map(|(kind, sequence, _)| (*kind, *sequence)).collect();
+        use Kind::{Hello, Log, Reply};
+        assert_eq!(kinds, [(Hello, 7), (Log, 1), (Reply, 1), (Reply, 1), (Log, 2), (Reply, 2)]);
+        assert_eq!((&got[2].2, &got[3].2, &got[5].2), (&reply(5, 1), &reply(5, 1), &reply(6, 2)));
+    });
+    assert_eq!(presses.get(), 2);
+}
+
+/// Whether the press happened cannot be said again: that is "unknown", not an empty reply.
+#[test]
+fn g_16_a_reply_that_could_not_be_kept_is_unknown() {
+    for kept in [0, 16] {
+        let presses = Rc::new(Cell::new(0));
+        against_a_device_that_keeps(kept, presses.clone(), |to_device, to_host, turn| {
+            let mut say = |bytes: Vec<u8>| {
+                to_device.0.borrow_mut().extend(bytes);
+                turn();
+                let got = frames(to_host.0.borrow_mut().drain(..));
+                got.into_iter().filter(|(kind, ..)| *kind != Kind::Log).collect::<Vec<_>>()
+            };
+            say(frame(Kind::Hello, 7, b""));
+            let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+            let reply = r#"{"jsonrpc":"2.0","id":5,"result":{"success":true,"message":"press 1"}}"#;
+            assert_eq!(say(press.clone()), [(Kind::Reply, 1, reply.to_owned())]);
+            let unknown = [(Kind::Unknown, 1, String::new())];
+            assert_eq!(say(press.clone()), unknown);
+            assert_eq!(say(press), unknown);
+            assert_eq!(say(frame(Kind::Request, 2, execute("press", 6).as_bytes())).len(), 1, "the session goes on");
+        });
+        assert_eq!(presses.get(), 2);
+    }
+}
+
+#[test]
+fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
+        assert_eq!(say(frame(Kind::Request, 9, execute("press", 1).as_bytes())), unknown(9));
+        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())]);
+        assert_eq!(say(frame(Kind::Request, 1, execute("wait", 1).as_bytes())), []);
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(frame(Kind::Request, 3, execute("press", 1).as_bytes())), unknown(3), "a gap");
+        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 2);
+        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())], "the same session goes on");
+        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 1, "its reply is kept");
+        assert_eq!(
+            say(frame(Kind::Request, 3, br#"{"jsonrpc":"2.0","method":"nope"}"#)),
+            [(Kind::Reply, 3, String::new())]
+        );
+        assert_eq!(say(b"\0noise\0".to_vec()), [(Kind::Damaged, 0, String::new())]);
+    });
+    assert_eq!(presses.get(), 1);
+}
+
+#[test]
+fn a_request_waits_for_the_end_of_the_one_before_it() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
+        let press = frame(Kind::Request, 2, execute("press", 2).as_bytes());
+        let wait = frame(Kind::Request, 1, execute("wait", 1).as_bytes());
+        say(frame(Kind::Hello, 3, b""));
+        assert_eq!(say(wait.clone()), []);
+        assert_eq!(say(press.clone()), [], "the reply that comes next is another's");
+        assert_eq!(say(wait.clone()), []);
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(wait.clone()), unknown(1), "that was lost");
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1), "so was this");
+        let got = say(press.clone());
+        assert_eq!(got.last().map(|(kind, sequence, _)| (*kind, *sequence)), Some((Kind::Reply, 2)));
+        assert_eq!(say(press), got[1..]);
+    });
+    assert_eq!(presses.get(), 1);
+}
+
+/// MCP answers it by a notification, and leaves it open.
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// A host that got no reply would ask for ever, and one that got two would take the second for the next request's.
+#[test]
+fn every_request_has_one_reply_be_it_what_it_may() {
+    let many = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"x"}"#; count].join(","));
+    let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(500));
+    let (fits, over, deep) = (many(3), many(65), "[".repeat(200));
+    let listen_in_a_batch = format!("[{LISTEN}]");
+    let lines: &[&str] = &[
+        "",
+        " \t ",
+        "\r\n\r",
+        "\u{feff}",
+        "\u{feff} ",
+        "\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"x\"}",
+        "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}",
+        "\u{c}",
+        "\0",
+        "{",
+        "[",
+        &deep,
+        "{}",
+        "[]",
+        "3",
+        "null",
+        "[1]",
+        "[[]]",
+        r#"{"jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"2.0","method":1}"#,
+        r#"{"jsonrpc":"2.0","id":[],"method":"x"}"#,
+        r#"{"jsonrpc":"1.0","method":"x"}"#,
+        r#"{"jsonrpc":"2.0","method":"x"} x"#,
+        r#"{"jsonrpc":"2.0","method":"log","params":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"shutdown"}"#,
+        r#"{"jsonrpc":"2.\u0030","\u006dethod":"x"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#,
+        r#"{"id":1,"result":5}"#,
+        r#"{"id":1,"method":"x","result":5}"#,
+        r#"{"error":{"code":-32700,"message":"x"}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+        r#"[{"op":"x","result":1}]"#,
+        r#"[{"op":"x"}]"#,
+        &fits,
+        &over,
+        &long,
+        LISTEN,
+        r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#,
+        &listen_in_a_batch,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+        r#"{"op":"health"}"#,
+        r#"{"op":"press","result":1}"#,
+        r#"{"op":1,"error":1}"#,
+        r#"{"result":1}"#,
+        r#"{"protocol_version":1,"tool":"press","payload":{}}"#,
+        r#"{"protocol_version":1,"tool":"x","error":1}"#,
+        r#"{"error":1}"#,
+    ];
+    against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        say(frame(Kind::Hello, 3, b""));
+        for (sequence, line) in (1..).zip(lines) {
+            let mut got = say(frame(Kind::Request, sequence, line.as_bytes()));
+            got.retain(|(kind, ..)| *kind != Kind::Log);
+            assert_eq!(got.len(), 1, "{line}: {got:?}");
+            assert_eq!((got[0].0, got[0].1), (Kind::Reply, sequence), "{line}");
+            assert_eq!(say(frame(Kind::Request, sequence, line.as_bytes())), got, "{line} again");
+        }
+    });
+}
+
+#[test]
+fn no_damaged_frame_runs_and_every_request_runs_once() {
+    // xorshift64*, so that a failure repeats.
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = move |below: usize| {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        usize::try_from(state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % below
+    };
+    let presses = Rc::new(Cell::new(0));
+    let requests = 1000;
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        turn();
+        to_host.0.borrow_mut().clear();
+        for sequence in 1..=requests {
+            let request = frame(Kind::Request, sequence, execute("press", sequence).as_bytes());
+            let mut tries = 0;
+            let reply = loop {
+                tries += 1;
+                assert!(tries < 100, "request {sequence} is never answered");
+                let mut damaged = request.clone();
+                for _ in 0..random(3) {
+                    let bit = random(damaged.len() * 8);
+                    damaged[bit / 8] ^= 1 << (bit % 8);
+                }
+                to_device.0.borrow_mut().extend(damaged);
+                // What a lost end leaves is flushed by an empty frame.
+                to_device.0.borrow_mut().push_back(0);
+                turn();
+                let mut answer: Vec<u8> = to_host.0.borrow_mut().drain(..).collect();
+                if random(3) == 0 && !answer.is_empty() {
+                    let bit = random(answer.len() * 8);
+                    answer[bit / 8] ^= 1 << (bit % 8);
+                }
+                let reply =
+                    frames(answer).into_iter().find(|(kind, number, _)| (*kind, *number) == (Kind::Reply, sequence));
+                if let Some((_, _, reply)) = reply {
+                    break reply;
+                }
+            };
+            assert_eq!(
+                reply,
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{sequence},"result":{{"success":true,"message":"press {sequence}"}}}}"#
+                )
+            );
+        }
+    });
+    assert_eq!(presses.get(), requests);
+}

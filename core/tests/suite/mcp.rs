@@ -1,0 +1,647 @@
+//! MCP: both eras on one stream, tools, content, progress, cancellation.
+
+use crate::common::Pipe;
+use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::manifest::Effects;
+use rigline::protocol::gevals::TaskContext;
+use rigline::protocol::mcp::{LEGACY, MODERN};
+use rigline::serve::blocking;
+use rigline::{
+    Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
+};
+use serde_json::{Value, json};
+
+const MANIFEST: Manifest = Manifest::new("bench", "1.2.3").description("A \"bench\"").operations(&[
+    Operation::new("self-test", Schema::OBJECT).description("Checks all").effects(Effects::changes(true, false)),
+    Operation::new("measure", Schema::text(r#"{"type":"object","properties":{"channel":{"type":"string"}}}"#))
+        .outputs(Schema::text(r#"{"type":"object","properties":{"volts":{"type":"number"}}}"#))
+        .effects(Effects::READ_ONLY),
+    Operation::new("picture", Schema::ANY),
+    Operation::new("fail.as", Schema::text(r#"{"anyOf":[{"type":"object"}]}"#)),
+    Operation::new("log", Schema::OBJECT),
+    Operation::new("odd", Schema::OBJECT),
+]);
+
+struct Bench;
+
+impl Extension for Bench {
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let kind = call.args_json().get("kind").and_then(|kind| kind.text()).map(|kind| kind.to_string());
+        match call.operation() {
+            "self-test" => {
+                for done in [0, 50, 50, 100] {
+                    cx.progress(done, Some(100), format_args!("step \"{done}\""));
+                }
+                cx.done("all passed")
+            }
+            "measure" => {
+                if kind.as_deref() != Some("nothing") {
+                    cx.output("volts", &3)?;
+                    cx.output("of", &"a\"b")?;
+                }
+                match kind.as_deref() {
+                    Some("fail") => cx.failed("too low"),
+                    Some("silent" | "nothing") => Ok(Outcome::DONE),
+                    _ => cx.done("3 V"),
+                }
+            }
+            "picture" => {
+                cx.content("caption", &Content::Text("a \"picture\""))?;
+                cx.content("image", &Content::Image { mime_type: "image/png", data: b"\x89PN" })?;
+                cx.content("file", &Content::BlobResource { uri: "x:1", mime_type: "a/b", data: b"f" })?;
+                match kind.as_deref() {
+                    Some("fail") => cx.failed("no ink"),
+                    Some("output") => {
+                        cx.output("late", &1)?;
+                        cx.done("never")
+                    }
+                    _ => cx.done("drawn"),
+                }
+            }
+            "fail.as" => Err(cx.failure(
+                match kind.as_deref() {
+                    Some("arguments") => FailureKind::BadArguments,
+                    Some("timeout") => FailureKind::Timeout,
+                    Some("forbidden") => FailureKind::Forbidden,
+                    Some("unknown") => FailureKind::UnknownOperation,
+                    Some("internal") => FailureKind::Internal,
+                    Some("requirement") => FailureKind::RequirementNotMet,
+                    _ => FailureKind::Unreachable,
+                },
+                "a \"reason\"",
+            )),
+            "odd" => Ok(Outcome::DONE),
+            _ => {
+                cx.debug("d");
+                cx.info("i");
+                cx.log_with(Level::Warn, "w", &json!({"x": 1}).to_string());
+                cx.error("e");
+                cx.done("logged")
+            }
+        }
+    }
+}
+
+/// The lines that come out when these go in.
+fn lines(requests: &[Value], reply: usize) -> Vec<Value> {
+    let input: String = requests.iter().map(|request| format!("{request}\n")).collect();
+    let (mut request, mut memory, mut log) = (vec![0; 4096], vec![0; reply], vec![0; 1024]);
+    let memory = Memory { request: &mut request, reply: &mut memory };
+    let mut engine = Engine::new(&MANIFEST, memory).unwrap();
+    let mut pipe = Pipe::new(input.as_bytes());
+    let clock = crate::common::NoTime;
+    blocking::Server::new(&mut Bench, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    let text = String::from_utf8(pipe.output).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+fn one(request: Value) -> Value {
+    let mut lines = lines(&[request], 4096);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    lines.remove(0)
+}
+
+fn legacy(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+}
+
+fn meta() -> Value {
+    json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}})
+}
+
+fn modern(method: &str, mut params: Value) -> Value {
+    let mut all = meta();
+    if let Some(more) = params.get("_meta").and_then(Value::as_object) {
+        all.as_object_mut().unwrap().extend(more.clone());
+    }
+    params["_meta"] = all;
+    legacy(method, params)
+}
+
+fn call(name: &str, kind: &str) -> Value {
+    legacy("tools/call", json!({"name": name, "arguments": {"kind": kind}}))
+}
+
+/// Lifecycle, Version Negotiation.
+#[test]
+fn initialize_echoes_a_known_version_and_is_never_an_error() {
+    for (offered, answered) in LEGACY.into_iter().map(|known| (known, known)).chain([
+        (MODERN, LEGACY[0]),
+        ("2099-01-01", LEGACY[0]),
+        ("1.0", LEGACY[0]),
+    ]) {
+        let params =
+            json!({"protocolVersion": offered, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        let result = &one(legacy("initialize", params))["result"];
+        assert_eq!(result["protocolVersion"], answered, "{offered}");
+        assert_eq!(result["serverInfo"], json!({"name": "bench", "version": "1.2.3"}));
+        assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
+        let instructions = result["instructions"].as_str().unwrap();
+        assert!(instructions.starts_with("A \"bench\"\n") && instructions.lines().count() <= 14, "{instructions}");
+        for line in [
+            "Calls run one at a time, in order.",
+            "Tools that change nothing: measure.",
+            "Tools that change something: self_test picture fail_as log odd.",
+        ] {
+            assert!(instructions.lines().any(|known| known == line), "{instructions}");
+        }
+        assert!(
+            !instructions.contains("identify") && !instructions.contains("outputs"),
+            "it has neither: {instructions}"
+        );
+    }
+    // By the date alone, and by the client's name alone.
+    for params in [
+        json!({"protocolVersion": "2025-06-18"}),
+        json!({"clientInfo": {}}),
+        json!({"clientInfo": {}, "protocolVersion": 5}),
+    ] {
+        assert_eq!(one(legacy("initialize", params))["result"]["serverInfo"]["name"], "bench");
+    }
+}
+
+/// gevals has an `initialize` too.
+#[test]
+fn the_sessions_of_two_protocols_are_told_apart() {
+    let gevals = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "0.0.1"}});
+    let execute =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "execute", "params": {"operation": "odd", "context": {}}});
+    let unknown = json!({"jsonrpc": "2.0", "id": 3, "method": "nope"});
+    let found = lines(
+        &[
+            gevals.clone(),
+            call("odd", ""),
+            execute.clone(),
+            unknown.clone(),
+            legacy("ping", json!({})),
+            unknown,
+            execute,
+        ],
+        4096,
+    );
+    assert_eq!(found[0]["result"]["protocolVersion"], "0.0.1");
+    assert_eq!(found[1]["result"]["content"], json!([]));
+    assert_eq!(found[2]["result"]["success"], true);
+    assert_eq!(found[3]["error"]["code"], -32601);
+    assert_eq!(found[4]["result"], json!({}));
+    assert_eq!(found[5]["error"]["code"], -32601);
+    assert_eq!(found[6]["result"]["success"], true);
+}
+
+/// Base Protocol, Requests: ids are strings and integers, and never null.
+#[test]
+fn ids() {
+    for (id, echoed) in [(json!(1), json!(1)), (json!("x"), json!("x")), (json!(-5), json!(-5)), (json!(""), json!(""))]
+    {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        assert_eq!(one(request), json!({"jsonrpc": "2.0", "id": echoed, "result": {}}));
+    }
+    for id in [json!(null), json!(1.5), json!([]), json!(true), json!({})] {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"});
+        assert_eq!(one(request)["error"]["code"], -32600, "{id}");
+    }
+    // What has no id is a notification, whatever its method: nothing runs, nothing is said.
+    let silent = [
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "log"}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/nobody/knows"}),
+    ];
+    assert_eq!(lines(&silent, 4096), Vec::<Value>::new());
+}
+
+/// Base Protocol, `_meta`: what a modern request must say.
+#[test]
+fn a_modern_request_says_what_it_must() {
+    let discovered = one(modern("server/discover", json!({})));
+    let result = &discovered["result"];
+    assert_eq!(result["supportedVersions"][0], MODERN);
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"], json!({"name": "bench", "version": "1.2.3"}));
+    assert!(result["ttlMs"].as_u64().is_some() && result["cacheScope"] == "public", "{result}");
+    for (meta, named) in [
+        (json!({}), "protocolVersion"),
+        (json!({"io.modelcontextprotocol/protocolVersion": 5}), "protocolVersion"),
+        (json!({"io.modelcontextprotocol/protocolVersion": MODERN}), "clientCapabilities"),
+        (json!({"io.modelcontextprotocol/clientCapabilities": {}}), "protocolVersion"),
+        (
+            json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": null}),
+            "clientCapabilities",
+        ),
+    ] {
+        let error = one(legacy("server/discover", json!({"_meta": meta})))["error"].clone();
+        assert_eq!(error["code"], -32602, "{meta}");
+        assert!(error["message"].as_str().unwrap().contains(named), "{error}");
+    }
+    assert_eq!(one(legacy("server/discover", json!(null)))["error"]["code"], -32602);
+    let request = modern("tools/list", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "1900-\"01\""}}));
+    let error = &one(request)["error"];
+    assert_eq!(error["code"], -32022);
+    assert_eq!(error["data"]["requested"], "1900-\"01\"");
+    assert_eq!(error["data"]["supported"][0], MODERN);
+    // What is gone is unknown.
+    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe"] {
+        let params = json!({"clientInfo": {}, "level": "info"});
+        assert_eq!(one(modern(method, params))["error"]["code"], -32601, "{method}");
+    }
+}
+
+#[test]
+fn tools_have_names_that_all_clients_take() {
+    let tools = one(legacy("tools/list", json!({})))["result"]["tools"].clone();
+    let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["self_test", "measure", "picture", "fail_as", "log", "odd"]);
+    assert_eq!(tools[0]["title"], "Self test");
+    assert_eq!(tools[0]["description"], "Checks all");
+    assert_eq!(
+        tools[0]["annotations"],
+        json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false})
+    );
+    assert_eq!(tools[1]["annotations"]["readOnlyHint"], true);
+    assert!(tools[2].get("annotations").is_none());
+    assert_eq!(tools[1]["inputSchema"]["properties"]["channel"]["type"], "string");
+    assert_eq!(tools[1]["outputSchema"]["properties"]["volts"]["type"], "number");
+    for tool in tools.as_array().unwrap() {
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+    }
+    for name in ["self-test", "self_test"] {
+        assert_eq!(one(call(name, ""))["result"]["content"][0]["text"], "all passed");
+    }
+    for name in ["self.test", "selftest", "", "SELF_TEST"] {
+        let error = &one(call(name, ""))["error"];
+        assert_eq!(
+            (error["code"].as_i64(), error["message"].as_str()),
+            (Some(-32602), Some(&*format!("Unknown tool: {name}")))
+        );
+    }
+    let modern = one(modern("tools/list", json!({})))["result"].clone();
+    assert_eq!(modern["tools"], tools);
+    assert!(modern["ttlMs"].is_u64() && modern["resultType"] == "complete");
+}
+
+/// Pagination: a page holds what fits, the cursor always advances, and the pages together are the whole list.
+#[test]
+fn pages_of_tools() {
+    let whole = one(legacy("tools/list", json!({})))["result"]["tools"].clone();
+    for size in [LEAST_REPLY, 700, 900, 1300] {
+        for era in [legacy as fn(&str, Value) -> Value, modern] {
+            let (mut names, mut cursor, mut pages) = (Vec::new(), Value::Null, 0);
+            loop {
+                let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
+                let reply = lines(&[era("tools/list", params)], size).remove(0);
+                let result = &reply["result"];
+                names.extend(
+                    result["tools"]
+                        .as_array()
+                        .unwrap_or_else(|| panic!("{size}: {reply}"))
+                        .iter()
+                        .map(|tool| tool["name"].clone()),
+                );
+                pages += 1;
+                if result.get("nextCursor").is_none() {
+                    break;
+                }
+                assert_ne!(result["nextCursor"], cursor, "{size}");
+                cursor = result["nextCursor"].clone();
+            }
+            let wanted: Vec<Value> = whole.as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+            assert_eq!(names, wanted, "{size}");
+            assert!(pages > 1 || size >= 900, "{size}");
+        }
+    }
+    for cursor in [json!("x"), json!(1), json!("-1"), json!(""), json!("9999999")] {
+        assert_eq!(one(legacy("tools/list", json!({ "cursor": cursor })))["error"]["code"], -32602, "{cursor}");
+    }
+    assert_eq!(one(legacy("tools/list", json!({"cursor": "99999"})))["result"]["tools"], json!([]));
+}
+
+#[test]
+fn results() {
+    let ok = one(call("measure", ""))["result"].clone();
+    assert_eq!(ok["structuredContent"], json!({"volts": 3, "of": "a\"b"}));
+    assert_eq!(ok["content"][0], json!({"type": "text", "text": "3 V"}));
+    let text: Value = serde_json::from_str(ok["content"][1]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text, ok["structuredContent"], "Tools, Structured Content: the same as text");
+    assert!(ok.get("isError").is_none() && ok.get("resultType").is_none());
+    let silent = one(call("measure", "silent"))["result"].clone();
+    assert_eq!(silent["content"].as_array().unwrap().len(), 1);
+    let nothing = one(call("measure", "nothing"))["result"].clone();
+    assert_eq!(nothing, json!({"content": [], "structuredContent": {}}), "an output schema obliges");
+    assert_eq!(one(call("odd", ""))["result"], json!({"content": []}));
+    let failed = one(call("measure", "fail"))["result"].clone();
+    assert_eq!(failed["isError"], true);
+    assert_eq!(failed["content"][0]["text"], "too low");
+    assert!(failed["content"][1]["text"].as_str().unwrap().contains("\"volts\":3"));
+    let result = one(modern("tools/call", json!({"name": "measure"})))["result"].clone();
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "bench");
+    // Error Handling: what a model can put right is a result, in every kind.
+    for kind in ["arguments", "timeout", "forbidden", "unknown", "internal", "requirement", ""] {
+        let result = one(call("fail_as", kind))["result"].clone();
+        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{kind}: {result}"));
+        assert!(result["isError"] == true && text.contains("a \"reason\""), "{kind}: {result}");
+    }
+    for (params, named) in [
+        (json!({}), "name"),
+        (json!({"name": 5}), "name"),
+        (json!({"name": "odd", "arguments": []}), "arguments"),
+        (json!({"name": "odd", "arguments": "{}"}), "arguments"),
+    ] {
+        let error = one(legacy("tools/call", params.clone()))["error"].clone();
+        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains(named), "{params}: {error}");
+    }
+    assert_eq!(one(legacy("tools/call", json!({"name": "odd", "arguments": null})))["result"]["content"], json!([]));
+}
+
+#[test]
+fn content() {
+    let drawn = one(call("picture", ""))["result"].clone();
+    assert_eq!(
+        drawn["content"],
+        json!([
+            {"type": "text", "text": "a \"picture\""},
+            {"type": "image", "mimeType": "image/png", "data": "iVBO"},
+            {"type": "resource", "resource": {"uri": "x:1", "mimeType": "a/b", "blob": "Zg=="}},
+            {"type": "text", "text": "drawn"},
+        ])
+    );
+    let failed = one(call("picture", "fail"))["result"].clone();
+    assert_eq!((&failed["isError"], &failed["content"][3]["text"]), (&json!(true), &json!("no ink")));
+    assert_eq!(one(call("picture", "output"))["result"]["isError"], true, "outputs come before content");
+    // Another protocol has outputs only.
+    let execute =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "execute", "params": {"operation": "picture", "context": {}}});
+    assert_eq!(
+        one(execute)["result"]["outputs"],
+        json!({"caption": "a \"picture\"", "image": "data:image/png;base64,iVBO", "file": "data:a/b;base64,Zg=="})
+    );
+    // What does not fit is an error that says so.
+    let reply = lines(&[call("picture", "")], LEAST_REPLY).remove(0);
+    assert!(reply["result"]["isError"].is_null() || reply.to_string().contains("too large"), "{reply}");
+}
+
+#[test]
+fn progress_goes_to_those_who_ask() {
+    for (token, is_asked) in
+        [(json!(5), true), (json!("t\"1"), true), (json!(null), false), (json!(1.5), false), (json!([]), false)]
+    {
+        for era in [legacy as fn(&str, Value) -> Value, modern] {
+            let request = era("tools/call", json!({"name": "self_test", "_meta": {"progressToken": token}}));
+            let found = lines(&[request], 4096);
+            let progress: Vec<&Value> = found
+                .iter()
+                .filter(|line| line["method"] == "notifications/progress")
+                .map(|line| &line["params"])
+                .collect();
+            assert_eq!(progress.len(), if is_asked { 3 } else { 0 }, "{token}: strictly rising");
+            assert!(progress.iter().all(|params| params["progressToken"] == token && params["total"] == 100));
+            assert!(
+                progress.get(1).is_none_or(|params| params["progress"] == 50 && params["message"] == "step \"50\"")
+            );
+            assert_eq!(found.last().unwrap()["result"]["content"][0]["text"], "all passed");
+        }
+    }
+}
+
+#[test]
+fn logs_go_to_those_who_want_them() {
+    let levels = |found: &[Value]| -> Vec<String> {
+        let logs = found.iter().filter(|line| line["method"] == "notifications/message");
+        logs.map(|line| line["params"]["level"].as_str().unwrap().to_owned()).collect()
+    };
+    let found = lines(&[call("log", "")], 4096);
+    assert_eq!(levels(&found), ["debug", "info", "warning", "error"]);
+    assert_eq!(found[1]["params"], json!({"level": "info", "data": "i"}));
+    assert_eq!(found[2]["params"]["data"]["message"], "w");
+    for (least, wanted) in [("debug", 4), ("info", 3), ("notice", 2), ("warning", 2), ("error", 1), ("emergency", 1)] {
+        let found = lines(&[legacy("logging/setLevel", json!({ "level": least })), call("log", "")], 4096);
+        assert_eq!(found[0]["result"], json!({}));
+        assert_eq!(levels(&found).len(), wanted, "{least}");
+        let meta = json!({"io.modelcontextprotocol/logLevel": least});
+        let request = modern("tools/call", json!({"name": "log", "_meta": meta}));
+        assert_eq!(levels(&lines(&[request], 4096)).len(), wanted, "{least}");
+    }
+    for level in [json!("loud"), json!(3), json!(null)] {
+        assert_eq!(one(legacy("logging/setLevel", json!({ "level": level })))["error"]["code"], -32602);
+    }
+    let found = lines(&[modern("tools/call", json!({"name": "log"}))], 4096);
+    assert_eq!(found.len(), 1, "a modern request gets logs only if it asks");
+}
+
+/// Subscriptions, Acknowledgment: it is the first message, and no reply follows.
+#[test]
+fn a_subscription_is_acknowledged() {
+    let request = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(
+        one(request.clone()),
+        json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": 7}, "notifications": {}}})
+    );
+    let batch = one(json!([legacy("ping", json!({})), request]));
+    assert_eq!((&batch[0]["result"], &batch[1]["error"]["code"]), (&json!({}), &json!(-32600)));
+}
+
+/// 2025-03-26, Batching.
+#[test]
+fn batches() {
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "odd"}},
+    ]);
+    let replies = one(batch);
+    assert_eq!(replies.as_array().unwrap().len(), 2);
+}
+
+#[cfg(feature = "async")]
+mod while_a_call_is_out {
+    use super::*;
+    use crate::common::asynch::{In, Session, line};
+
+    fn work(id: u64, ms: u64, token: Option<u64>) -> In {
+        let meta = token.map_or(json!({}), |token| json!({ "progressToken": token }));
+        line(
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                "params": {"name": "work", "arguments": {"ms": ms, "logs": 0}, "_meta": meta}})
+            .to_string(),
+        )
+    }
+
+    fn request(id: u64, method: &str, params: Value) -> In {
+        line(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string())
+    }
+
+    fn cancel(id: u64) -> In {
+        line(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string())
+    }
+
+    fn ids(lines: &[(u64, String)]) -> Vec<(u64, i64)> {
+        let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].as_i64();
+        lines.iter().filter_map(|(at, line)| Some((*at, id(line)?))).collect()
+    }
+
+    #[test]
+    fn what_needs_nobody_is_answered_at_once() {
+        let script = vec![
+            work(1, 100, None),
+            In::At(20),
+            request(2, "ping", json!({})),
+            request(3, "server/discover", json!({"_meta": meta()})),
+            request(4, "tools/nope", json!({})),
+            request(5, "tools/list", json!({})),
+            work(6, 10, None),
+            In::At(200),
+        ];
+        let served = Session::new(script).serve();
+        assert_eq!(ids(&served.lines), [(20, 2), (20, 3), (20, 4), (20, 5), (100, 1), (110, 6)]);
+    }
+
+    /// Cancellation: no response, and nothing else about it.
+    #[test]
+    fn a_cancelled_call_ends_and_is_not_answered() {
+        let script = vec![
+            work(1, 1000, Some(9)),
+            In::At(20),
+            cancel(7),
+            cancel(1),
+            In::At(30),
+            request(2, "ping", json!({})),
+            work(3, 10, None),
+            In::At(2000),
+        ];
+        let served = Session::new(script).serve();
+        assert_eq!(ids(&served.lines), [(30, 2), (40, 3)]);
+        assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
+    }
+
+    #[test]
+    fn a_call_that_waits_can_be_cancelled_too() {
+        let script = vec![work(1, 100, None), In::At(20), work(2, 10, None), work(3, 10, None), cancel(2), In::At(500)];
+        let served = Session::new(script).serve();
+        assert_eq!(ids(&served.lines), [(100, 1), (110, 3)]);
+        assert_eq!(served.events.iter().filter(|event| *event == "work").count(), 2);
+    }
+
+    /// Clients give up after a minute without a word.
+    #[test]
+    fn a_call_that_only_waits_has_a_heartbeat() {
+        let served = Session::new(vec![work(1, 65_000, Some(4))]).serve();
+        let beats: Vec<(u64, f64)> = served
+            .lines
+            .iter()
+            .filter_map(|(at, line)| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                (line["method"] == "notifications/progress")
+                    .then(|| (*at, line["params"]["progress"].as_f64().unwrap()))
+            })
+            .collect();
+        // At least every five seconds.
+        let times: Vec<_> = (1..=16).map(|beat| beat * 4_000).collect();
+        assert_eq!(beats.iter().map(|(at, _)| *at).collect::<Vec<_>>(), times);
+        assert!(beats.windows(2).all(|pair| pair[0].1 < pair[1].1), "{beats:?}");
+        let served = Session::new(vec![work(1, 65_000, None)]).serve();
+        assert_eq!(served.lines.len(), 1, "nobody asked");
+    }
+}
+
+/// Says what reached it, and fails with a code of its own.
+#[derive(Default)]
+struct Told {
+    port: Option<String>,
+}
+
+impl Extension for Told {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("told", "1.0.0").operations(&[Operation::new("tell", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let port = config.json().get("port").map(|port| port.as_str().to_owned());
+        self.port = Some(port.ok_or_else(|| cx.failure(FailureKind::BadArguments, "port is missing"))?);
+        Ok(())
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let context = TaskContext::of(&call.context);
+        let workdir = context.workdir.map(|text| text.to_string()).unwrap_or_default();
+        let agent = context.agent.and_then(|agent| agent.output).map(|text| text.to_string()).unwrap_or_default();
+        let env = context.env().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+        let is_setup = context.phase == Phase::Setup;
+        let text = format!("{:?} {is_setup} {workdir} {agent} {env}", self.port);
+        Err(cx.failure(FailureKind::Forbidden, text.as_str()).with_code("door_open"))
+    }
+}
+
+/// Parts that MCP has no place for go through `_meta`, in both eras: configuration, context, the kind of a failure and its own code.
+#[test]
+fn meta_carries_what_only_other_protocols_have() {
+    let hello = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    let with = |config: Value| {
+        let mut params = hello.clone();
+        params["_meta"] = json!({ "rigline/config": config });
+        legacy("initialize", params)
+    };
+    let context =
+        json!({"phase": "setup", "workdir": "/w", "env": {"A": "1"}, "agent": {"prompt": "p", "output": "o"}});
+    let call =
+        json!({"name": "tell", "arguments": {}, "_meta": {"rigline/context": context, "rigline/timeoutMs": 5000}});
+    let input: String = [
+        with(json!({"nope": 1})),
+        with(json!({"port": 7})),
+        legacy("tools/call", call.clone()),
+        modern("tools/call", call),
+        legacy("tools/call", json!({"name": "tell", "_meta": {"rigline/context": 3, "rigline/timeoutMs": "x"}})),
+    ]
+    .iter()
+    .map(|request| format!("{request}\n"))
+    .collect();
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
+    let mut engine =
+        Engine::new(Told::default().manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(input.as_bytes());
+    let mut told = Told::default();
+    blocking::Server::new(&mut told, &mut engine, &crate::common::NoTime)
+        .log_buffer(&mut log)
+        .serve(&mut pipe)
+        .unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(pipe.output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [refused, begun, old, new, bare] = &lines[..] else { panic!("{lines:?}") };
+    assert!(refused.to_string().contains("port is missing"), "{refused}");
+    assert_eq!(begun["result"]["_meta"]["rigline/carries"], true, "{begun}");
+    for result in [&old["result"], &new["result"]] {
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["content"][0]["text"], "Some(\"7\") true /w o A=1");
+        assert_eq!(result["_meta"]["rigline/kind"], "forbidden");
+        assert_eq!(result["_meta"]["rigline/code"], "door_open");
+    }
+    assert_eq!(new["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "told");
+    assert_eq!(bare["result"]["content"][0]["text"], "Some(\"7\") false   ", "{bare}");
+}
+
+/// The names of the kinds are in results, for clients that tell kinds apart.
+#[test]
+fn each_kind_of_failure_has_its_name_in_the_result() {
+    for (kind, name) in [
+        ("arguments", "bad_arguments"),
+        ("timeout", "timeout"),
+        ("forbidden", "forbidden"),
+        ("unknown", "unknown_operation"),
+        ("internal", "internal"),
+        ("requirement", "requirement_not_met"),
+        ("else", "unreachable"),
+    ] {
+        let failed = one(legacy("tools/call", json!({"name": "fail.as", "arguments": {"kind": kind}})));
+        assert_eq!(failed["result"]["_meta"]["rigline/kind"], name, "{failed}");
+        assert_eq!(FailureKind::ALL.iter().filter(|kind| kind.name() == name).count(), 1);
+    }
+    let failed = one(legacy("tools/call", json!({"name": "measure", "arguments": {"kind": "fail"}})));
+    assert_eq!(failed["result"]["_meta"]["rigline/kind"], "failed", "{failed}");
+    let done = one(legacy("tools/call", json!({"name": "measure", "arguments": {}})));
+    assert!(done["result"].get("_meta").is_none(), "{done}");
+}

@@ -1,0 +1,276 @@
+//! When the safe state is brought about, and who hears of it.
+
+use std::convert::Infallible;
+
+use crate::common::asynch::{In, Outcome, Session, line};
+use crate::common::{FakeClock, INITIALIZE, PLAIN, Rig, SHUTDOWN, WATCHED, execute_in};
+use embedded_io::{ErrorKind, ErrorType, Read, Write};
+use rigline::engine::{Engine, Memory};
+use rigline::serve::{Transport, blocking};
+use serde_json::{Value, json};
+
+fn call(id: u64, tool: &str, ms: u64) -> In {
+    request(id, json!({"name": tool, "arguments": {"ms": ms}}))
+}
+
+fn modern_call(id: u64, tool: &str, ms: u64) -> In {
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    request(id, json!({"name": tool, "arguments": {"ms": ms}, "_meta": meta}))
+}
+
+fn request(id: u64, params: Value) -> In {
+    line(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string())
+}
+
+fn begin() -> In {
+    line(
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}})
+        .to_string(),
+    )
+}
+
+fn cancel(id: u64) -> In {
+    line(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string())
+}
+
+fn serve(script: Vec<In>) -> Outcome {
+    Session { manifest: &WATCHED, ..Session::new(script) }.serve()
+}
+
+/// The times at which the client heard that outputs were switched off.
+fn warnings(served: &Outcome) -> Vec<u64> {
+    let is_warning = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let data = line["params"]["data"].as_str().or(line["params"]["message"].as_str()).unwrap_or_default();
+        data.contains("outputs are off") && (line["params"]["level"] == "warning" || line["params"]["level"] == "warn")
+    };
+    served.lines.iter().filter(|(_, line)| is_warning(line)).map(|(at, _)| *at).collect()
+}
+
+/// The replies that say so.
+fn notices(served: &Outcome) -> Vec<i64> {
+    let replies = served.lines.iter().map(|(_, line)| serde_json::from_str::<Value>(line).unwrap());
+    replies
+        .filter(|reply| reply["result"].to_string().contains("outputs_switched_off"))
+        .map(|reply| reply["id"].as_i64().unwrap())
+        .collect()
+}
+
+fn safe(served: &Outcome) -> usize {
+    served.events.iter().filter(|event| *event == "safe").count()
+}
+
+/// SpartanLabsXyz/simmer-sdk#296.
+#[test]
+fn a_cancelled_call_that_changed_nothing_changes_nothing() {
+    // What is sent; how often the safe state is brought about before the input ends, when that is heard, and which replies say it.
+    type Case = (Vec<In>, usize, Vec<u64>, Vec<i64>);
+    let table: Vec<Case> = vec![
+        (vec![call(1, "watch", 9000), In::At(50), cancel(1), In::At(60), call(2, "watch", 1)], 0, vec![], vec![]),
+        // What was switched on before counts, though the cancelled call only watched.
+        (
+            vec![
+                call(1, "work", 5),
+                In::At(20),
+                call(2, "watch", 9000),
+                In::At(50),
+                cancel(2),
+                In::At(60),
+                call(3, "watch", 1),
+                call(4, "watch", 1),
+            ],
+            1,
+            vec![50],
+            vec![3],
+        ),
+        (vec![call(1, "work", 9000), In::At(50), cancel(1), In::At(60), call(3, "watch", 1)], 1, vec![50], vec![3]),
+        // Once is enough.
+        (
+            vec![
+                call(1, "work", 9000),
+                In::At(50),
+                cancel(1),
+                call(2, "watch", 9000),
+                In::At(80),
+                cancel(2),
+                In::At(90),
+                call(3, "watch", 1),
+            ],
+            1,
+            vec![50],
+            vec![3],
+        ),
+        // A failure says it too, and an error does not take the word away.
+        (
+            vec![
+                call(1, "work", 9000),
+                In::At(50),
+                cancel(1),
+                request(2, json!({"name": "nope"})),
+                call(3, "fail", 0),
+                call(4, "watch", 1),
+            ],
+            1,
+            vec![50],
+            vec![3],
+        ),
+        // One that waits its turn is not begun.
+        (
+            vec![
+                call(1, "watch", 100),
+                call(2, "work", 9000),
+                In::At(50),
+                cancel(2),
+                In::At(60),
+                cancel(1),
+                call(3, "watch", 1),
+            ],
+            0,
+            vec![],
+            vec![],
+        ),
+    ];
+    for (number, (mut script, count, heard, said)) in table.into_iter().enumerate() {
+        script.extend([In::At(500), line(SHUTDOWN)]);
+        let served = serve(script);
+        assert_eq!(
+            (safe(&served), warnings(&served), notices(&served)),
+            (count, heard, said),
+            "{number}: {:?}",
+            served.lines
+        );
+    }
+}
+
+/// A client of the modern era hears it if it asks for logs, and in the next reply.
+#[test]
+fn the_modern_era_hears_it_too() {
+    for (level, heard) in [(None, vec![]), (Some("warning"), vec![50]), (Some("error"), vec![])] {
+        let In::Bytes(bytes) = modern_call(1, "work", 9000) else { unreachable!() };
+        let mut message: Value = serde_json::from_slice(&bytes).unwrap();
+        if let Some(level) = level {
+            message["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = level.into();
+        }
+        let served = serve(vec![
+            line(message.to_string()),
+            In::At(50),
+            cancel(1),
+            In::At(60),
+            modern_call(2, "watch", 1),
+            In::At(90),
+        ]);
+        assert_eq!((warnings(&served), notices(&served)), (heard, vec![2]), "{level:?}");
+    }
+}
+
+/// A time limit ends a call as cancelling does.
+#[test]
+fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
+    let timed = |operation: &str| execute_in("1", operation, r#"{"ms":1000}"#, r#"{"timeout":"10ms"}"#);
+    for (operations, count) in [(&["watch"][..], 0), (&["work"], 1), (&["work", "watch"], 1), (&["watch", "watch"], 0)]
+    {
+        let script: Vec<In> = operations.iter().map(|operation| line(timed(operation))).collect();
+        let served = serve(script.clone());
+        assert_eq!((safe(&served), warnings(&served).len()), (count, count), "{operations:?}: {:?}", served.lines);
+        let text: Vec<u8> = script
+            .into_iter()
+            .flat_map(|part| match part {
+                In::Bytes(bytes) => bytes,
+                _ => vec![],
+            })
+            .collect();
+        let (events, output) = blocking(&text, usize::MAX);
+        let warned = String::from_utf8(output).unwrap().matches("outputs are off").count();
+        assert_eq!((events.iter().filter(|event| *event == "safe").count(), warned), (count, count), "{operations:?}");
+    }
+}
+
+/// Outputs that an agent has switched on do not outlive it, in either era; those that gevals has set up for another process do.
+#[test]
+fn the_end_of_the_input_ends_safely() {
+    for (script, count) in [
+        (vec![begin(), call(1, "work", 1), In::At(90)], 1),
+        (vec![begin(), call(1, "watch", 1), In::At(90)], 1),
+        (vec![modern_call(1, "work", 1), In::At(90)], 1),
+        (vec![modern_call(1, "watch", 1), In::At(90)], 0),
+        (vec![call(1, "work", 1), In::At(90)], 1),
+        (vec![line(execute_in("1", "work", "{}", "{}")), In::At(90)], 0),
+        (vec![line(INITIALIZE), line(execute_in("1", "work", "{}", "{}")), line(SHUTDOWN), In::At(90)], 0),
+        (vec![line(INITIALIZE), line(execute_in("1", "work", "{}", "{}")), In::At(90)], 1),
+    ] {
+        let served = serve(script);
+        assert_eq!(safe(&served), count, "{:?}", served.lines);
+        // An unplugged wire is the same.
+        assert!(served.lines.iter().all(|(at, _)| *at <= 90));
+    }
+}
+
+#[test]
+fn the_end_of_the_input_ends_a_call_of_a_session_within_five_seconds() {
+    for (first, is_cut) in [(Some(begin()), true), (Some(line(INITIALIZE)), true), (None, false)] {
+        for tool in ["work", "watch"] {
+            let script: Vec<In> = first.clone().into_iter().chain([call(1, tool, 60_000), In::At(100)]).collect();
+            let served = serve(script);
+            let (at, reply) = served.lines.iter().rfind(|(_, line)| line.contains("\"id\":1,")).unwrap();
+            assert_eq!(*at, if is_cut { 4_100 } else { 60_000 }, "{tool}: {reply}");
+            assert_eq!(reply.contains("cancelled"), is_cut, "{reply}");
+            assert_eq!(served.events.contains(&"dropped".to_owned()), is_cut);
+            assert!(!is_cut || safe(&served) >= 1, "{:?}", served.events);
+        }
+    }
+}
+
+/// Serves over the blocking driver, whose output breaks after so many bytes.
+fn blocking(input: &[u8], most: usize) -> (Vec<String>, Vec<u8>) {
+    struct Broken<'i>(&'i [u8], Vec<u8>, usize);
+    impl ErrorType for Broken<'_> {
+        type Error = ErrorKind;
+    }
+    impl Read for Broken<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+            let count = self.0.len().min(buf.len());
+            buf[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+    impl Write for Broken<'_> {
+        fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+            if self.1.len() >= self.2 {
+                return Err(ErrorKind::BrokenPipe);
+            }
+            let count = buf.len().min(self.2 - self.1.len());
+            self.1.extend_from_slice(&buf[..count]);
+            Ok(count)
+        }
+        fn flush(&mut self) -> Result<(), ErrorKind> {
+            Ok(())
+        }
+    }
+    let clock = std::rc::Rc::new(FakeClock::default());
+    let mut rig = Rig::new(&clock);
+    let (mut request, mut reply, mut log) = (vec![0; PLAIN.request], vec![0; PLAIN.reply], vec![0; PLAIN.log]);
+    let mut engine = Engine::new(&WATCHED, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut wire = Broken(input, Vec::new(), most);
+    let server = blocking::Server::new(&mut rig, &mut engine, &*clock).transport(Transport::Stdio).log_buffer(&mut log);
+    let _: Result<_, _> = server.serve(&mut wire);
+    let _: Option<Infallible> = None;
+    (rig.events.all(), wire.1)
+}
+
+#[test]
+fn a_call_whose_last_log_cannot_be_written_is_cut_off_in_the_blocking_driver() {
+    let text = execute_in("1", "work", r#"{"ms":1,"logs":1,"quiet":true}"#, "{}") + "\n";
+    let (events, output) = blocking(text.as_bytes(), usize::MAX);
+    assert_eq!(events, ["work", "ended"]);
+    let log = output.iter().position(|byte| *byte == b'\n').unwrap();
+    for most in [0, 1, log] {
+        let (events, _) = blocking(text.as_bytes(), most);
+        assert_eq!(events.last().unwrap(), "safe", "{most}: {events:?}");
+        assert_eq!(events.iter().filter(|event| *event == "safe").count(), 1);
+        // One that changes nothing needs none.
+        let (events, _) = blocking(text.replace("work", "watch").as_bytes(), most);
+        assert!(!events.contains(&"safe".to_owned()), "{events:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Whole sessions through the engine and its shells.
+
+use crate::common::{NoTime, Pipe};
+use rigline::engine::{Engine, Memory};
+use rigline::protocol::gevals::TaskContext;
+use rigline::serve::End;
+use rigline::serve::blocking::Server;
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Phase, Schema};
+
+struct Kubernetes;
+
+impl Extension for Kubernetes {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.0.0").operations(&[
+            Operation::new("create-namespace", Schema::OBJECT).description("Create a namespace"),
+            Operation::new("condition", Schema::OBJECT),
+            Operation::new("apply", Schema::OBJECT),
+        ]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match call.operation() {
+            "create-namespace" => {
+                #[derive(serde::Deserialize)]
+                struct Create<'a> {
+                    name: &'a str,
+                }
+                let Create { name } = call.args()?;
+                cx.info(format_args!("Creating namespace {name}"));
+                cx.done(format_args!("Created namespace {name}"))
+            }
+            "condition" => {
+                #[derive(serde::Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                struct Condition<'a> {
+                    resource: &'a str,
+                    condition_type: &'a str,
+                }
+                let context = TaskContext::of(&call.context);
+                assert_eq!(context.phase, Phase::Verify);
+                assert!(context.workdir.unwrap() == "/tasks/create-pod");
+                assert!(context.agent.unwrap().output.unwrap() == "Done");
+                let Condition { resource, condition_type } = call.args()?;
+                cx.info(format_args!("Checking {resource}..."));
+                cx.info("Waiting, status=ContainerCreating");
+                let name = resource.trim_start_matches("pod/");
+                cx.done(format_args!("Pod {name} {condition_type}=True"))
+            }
+            _ => {
+                #[derive(serde::Deserialize)]
+                struct Apply<'a> {
+                    file: &'a str,
+                    #[serde(default = "default")]
+                    namespace: &'a str,
+                }
+                fn default() -> &'static str {
+                    "default"
+                }
+                let Apply { file, namespace } = call.args()?;
+                let mut variables = TaskContext::of(&call.context).env();
+                if let Some((name, value)) = variables.next() {
+                    cx.debug(format_args!("{name}={value}, and {} more", variables.count()));
+                }
+                cx.output("resourceVersion", &12345)?;
+                cx.done(format_args!("Applied {file} to namespace {namespace}"))
+            }
+        }
+    }
+}
+
+fn session(input: &str) -> String {
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
+    let mut engine = Engine::new(Kubernetes.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(input.as_bytes());
+    let end = Server::new(&mut Kubernetes, &mut engine, &NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    assert!(matches!(end, End::Input | End::Shutdown));
+    String::from_utf8(pipe.output).unwrap()
+}
+
+/// `→` goes in, `←` comes out.
+fn plays(script: &str) {
+    let lines = |arrow| script.lines().filter_map(move |line| line.trim_start().strip_prefix(arrow)).map(str::trim);
+    let input = lines("→").flat_map(|line| [line, "\n"]).collect::<String>();
+    assert_eq!(session(&input).lines().collect::<Vec<_>>(), lines("←").collect::<Vec<_>>());
+}
+
+/// gevals, "Example Session".
+#[test]
+fn the_example_session() {
+    plays(
+        r#"
+        → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}
+        ← {"jsonrpc":"2.0","id":1,"result":{"name":"kubernetes","version":"1.0.0","protocolVersion":"0.0.1","operations":{"create-namespace":{"description":"Create a namespace","params":{"type":"object","properties":{}}},"condition":{"params":{"type":"object","properties":{}}},"apply":{"params":{"type":"object","properties":{}}}},"limits":{"request":4095,"reply":4095}}}
+        → {"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"create-namespace","args":{"name":"test-ns"},"context":{"workdir":"/tasks/create-pod","phase":"setup"}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Creating namespace test-ns"}}
+        ← {"jsonrpc":"2.0","id":2,"result":{"success":true,"message":"Created namespace test-ns"}}
+        → {"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"condition","args":{"resource":"pod/nginx","conditionType":"Ready"},"context":{"workdir":"/tasks/create-pod","phase":"verify","agent":{"prompt":"Create nginx pod","output":"Done"}}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Checking pod/nginx..."}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Waiting, status=ContainerCreating"}}
+        ← {"jsonrpc":"2.0","id":3,"result":{"success":true,"message":"Pod nginx Ready=True"}}
+        → {"jsonrpc":"2.0","id":4,"method":"shutdown","params":{}}
+        ← {"jsonrpc":"2.0","id":4,"result":{}}
+        → {"jsonrpc":"2.0","id":5,"method":"execute","params":{"operation":"apply","args":{"file":"never"},"context":{}}}
+        "#,
+    );
+}
+
+/// gevals, "One-Shot Mode" and "Execute"; the context before the arguments and after them.
+#[test]
+fn one_shot_mode() {
+    plays(
+        r#"
+        → {"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"apply","args":{"file":"x.yaml"},"context":{"workdir":"/tmp","phase":"setup"}}}
+        ← {"jsonrpc":"2.0","id":1,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied x.yaml to namespace default"}}
+        → {"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"apply","args":{"file":"deployment.yaml","namespace":"my-app"},"context":{"workdir":"/path/to/task","phase":"setup","env":{"KUBECONFIG":"/home/user/.kube/config","A\n":"\u0042"},"timeout":"5m"}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"KUBECONFIG=/home/user/.kube/config, and 1 more"}}
+        ← {"jsonrpc":"2.0","id":2,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied deployment.yaml to namespace my-app"}}
+        → {"params":{"context":{"env":{"A":"\u0042"}},"operation":"apply","args":{"namespace":"a\/b","file":"c\"d"}},"id":3,"method":"execute","jsonrpc":"2.0"}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"A=B, and 0 more"}}
+        ← {"jsonrpc":"2.0","id":3,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied c\"d to namespace a/b"}}
+        → {"jsonrpc":"2.0","id":4,"method":"execute","params":{"operation":"apply","context":{"env":{"A":"1"}}}}
+        ← {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"args.file: required, but missing"}}
+        "#,
+    );
+}
+
+/// An empty request region could be read into without end: it is refused at the start.
+#[test]
+fn g_16_an_empty_request_region_is_refused() {
+    use rigline::engine::{Engine, Memory, TooSmall};
+    let refused = |request: &mut [u8], size: usize| {
+        Engine::new(&crate::common::MANIFEST, Memory { request, reply: &mut vec![0; size] }).err()
+    };
+    assert_eq!(refused(&mut [], 600), Some(TooSmall::Request));
+    assert_eq!(refused(&mut [0], 559), Some(TooSmall::Reply { size: 559 }));
+    assert_eq!(refused(&mut [0], 560), None);
+}
+
+/// `params` that are neither an object nor absent are refused by every method.
+#[test]
+fn g_13_params_are_an_object() {
+    for method in ["initialize", "execute", "shutdown"] {
+        for params in ["\"x\"", "3", "true", "[1]", "[[]]", "[{}]"] {
+            // `shutdown` has no params to read, and JSON-RPC lets them come by position.
+            if method == "shutdown" && params.starts_with('[') {
+                continue;
+            }
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            let answer = crate::common::ask(&line);
+            assert!(answer.contains("-32602") && answer.contains("params: expected an object"), "{line} {answer}");
+        }
+    }
+}
+
+/// A peer that frames its messages by headers is told so.
+#[test]
+fn o_10_header_framing_is_named() {
+    for line in ["Content-Length: 52", "content-length:52\r", " CONTENT-LENGTH: 1"] {
+        let answer = crate::common::ask(line);
+        assert!(answer.contains("-32700") && answer.contains("without Content-Length headers"), "{line} {answer}");
+    }
+    for line in ["Content-Type: x", "C", "content-length"] {
+        assert!(crate::common::ask(line).contains("unexpected byte"), "{line}");
+    }
+}
+
+/// Maps are outputs: a member each, or one of a struct's fields.
+#[cfg(all(feature = "std", feature = "macros"))]
+#[test]
+fn n_08_maps_are_outputs() {
+    use std::collections::{BTreeMap, HashMap};
+
+    #[derive(rigline::Outputs)]
+    struct Measured {
+        /// Volts by rail.
+        rails: BTreeMap<String, f64>,
+        /// Counts by name.
+        counts: HashMap<String, u8>,
+    }
+
+    struct Maps;
+
+    #[rigline::extension(name = "maps", version = "1.0.0")]
+    impl Maps {
+        /// A struct of maps.
+        #[operation]
+        fn measure(&mut self) -> Result<Measured, Failure> {
+            let rails = BTreeMap::from([("3V3".to_owned(), 3.25), ("5V".to_owned(), 5.0)]);
+            Ok(Measured { rails, counts: HashMap::from([("a".to_owned(), 1)]) })
+        }
+
+        /// A member for each key.
+        #[operation]
+        fn tree(&mut self) -> Result<BTreeMap<&'static str, u8>, Failure> {
+            Ok(BTreeMap::from([("a", 1), ("b", 2)]))
+        }
+
+        /// The same.
+        #[operation]
+        fn hashed(&mut self) -> Result<HashMap<String, u8>, Failure> {
+            Ok(HashMap::from([("a".to_owned(), 1)]))
+        }
+    }
+
+    let answer = |operation: &str| {
+        let (mut request, mut reply, mut log) = ([0; 1024], [0; 2048], [0; 100]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(Maps.manifest(), memory).unwrap();
+        let line = crate::common::execute("1", operation, "{}");
+        let mut pipe = Pipe::new(format!("{line}\n").as_bytes());
+        Server::new(&mut Maps, &mut engine, &NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
+        let reply: serde_json::Value = serde_json::from_slice(&pipe.output).unwrap();
+        reply["result"]["outputs"].clone()
+    };
+    let measured = serde_json::json!({ "rails": r#"{"3V3":3.25,"5V":5.0}"#, "counts": r#"{"a":1}"# });
+    assert_eq!(answer("measure"), measured);
+    assert_eq!(answer("tree"), serde_json::json!({ "a": "1", "b": "2" }));
+    assert_eq!(answer("hashed"), serde_json::json!({ "a": "1" }));
+    let schema = Maps.manifest().operations[1].outputs.unwrap().to_string();
+    assert!(schema.contains("additionalProperties"), "{schema}");
+}

@@ -1,0 +1,72 @@
+//! A protocol and a transport that the crate does not know, on whole messages alone: `{"ping":"OPERATION","with":{…}}`, one a datagram.
+
+use std::net::UdpSocket;
+
+use rigline::exchange::{Exchange, Next, Served, Session};
+use rigline::protocol::{
+    Action, CallAction, Code, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Refusal, close_two,
+};
+
+static PHRASES: Phrases = Phrases {
+    head: |out, _| out.byte(b'{'),
+    success: b"\"pong\":{",
+    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    message: MessagePlace { after_outputs: b",\"say\":\"", alone: b"\"say\":\"", end: b"\"", is_beside_outputs: false },
+    content: None,
+    failed: None,
+    error: |out, _, _| out.raw(b"\"pang\":{\"say\":\""),
+    error_end: |out, _| out.byte(b'"'),
+    parse_error: b"\"pang\":{\"unreadable\":\"",
+    close: close_two,
+    logs: Logs::OutOfBand,
+    progress: None,
+};
+static MEMBERS: [Member; 2] = [Member::new("ping", 0), Member::new("with", 1)];
+const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", 0);
+static PING: Protocol = Protocol::new(
+    "ping",
+    &MEMBERS,
+    0,
+    &PHRASES,
+    |received, facts| {
+        let index = facts.manifest.operations.iter().position(|known| received.is(0, known.name)).ok_or(UNKNOWN)?;
+        Ok(Action::Call(CallAction::new(received, index, received.span(1), received.span(0))))
+    },
+    |out, received, refusal, _| {
+        out.raw(b"\"pang\":{\"say\":\"");
+        refusal.write_text(out, received);
+        out.raw(b"\"}}");
+    },
+);
+
+/// Answers one datagram; `out` has room for the reply.
+fn answer(message: &mut [u8], out: &mut [u8]) -> Option<usize> {
+    let protocols = [&PING];
+    let to = Served::new(&crate::common::MANIFEST, &protocols, (message.len(), out.len()))?;
+    let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+    let mut next = session.receive(&to, message, out, &mut exchange);
+    while let Next::Run { .. } = next {
+        crate::common::run(&mut crate::common::Rig::default(), &to, message, out, &mut exchange);
+        next = session.settle(&to, message, out, &mut exchange);
+    }
+    if let Next::Reply(length) = next { Some(length) } else { None }
+}
+
+#[test]
+fn a_datagram_is_a_message() {
+    let (server, client) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for (request, reply) in [
+        (r#"{"ping":"say","with":{"text":"a\"b"}}"#, r#"{"pong":{"say":"a\"b"}}"#),
+        ("{\n \"ping\" : \"say\"\n}", r#"{"pong":{"say":""}}"#),
+        (r#"{"ping":"nobody"}"#, r#"{"pang":{"say":"nobody answers to nobody"}}"#),
+        ("", ""),
+    ] {
+        let (mut memory, mut out) = ([0; 500], [0; 600]);
+        client.send_to(request.as_bytes(), server.local_addr().unwrap()).unwrap();
+        let (length, _) = server.recv_from(&mut memory).unwrap();
+        let length = answer(&mut memory[..length], &mut out).unwrap_or_default();
+        server.send_to(&out[..length], client.local_addr().unwrap()).unwrap();
+        let length = client.recv(&mut memory).unwrap();
+        assert_eq!(str::from_utf8(&memory[..length]).unwrap(), reply);
+    }
+}
