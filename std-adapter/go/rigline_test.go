@@ -170,6 +170,7 @@ func TestAFailureHasTheKindThatTheVectorsSay(t *testing.T) {
 		Gevals *int
 		Beside []string
 		Client Kind
+		Reads  struct{ Gevals string }
 	}
 	vectors(t, "failures.json", &rows)
 	if len(rows) < 10 {
@@ -178,13 +179,18 @@ func TestAFailureHasTheKindThatTheVectorsSay(t *testing.T) {
 	for _, row := range rows {
 		for _, own := range []string{"", "E_OWN"} {
 			data := map[string]any{}
-			for _, protocol := range row.Beside {
-				if protocol == "gevals" {
-					data["rigline/kind"] = row.Kind
-				}
+			isTold := own != "" || len(row.Beside) > 0 && row.Beside[0] == "gevals"
+			if isTold {
+				data["rigline/kind"] = row.Kind
 			}
 			if own != "" {
 				data["rigline/code"] = own
+			}
+			wanted := row.Client
+			for _, other := range rows {
+				if !isTold && other.Kind == row.Reads.Gevals {
+					wanted = other.Client
+				}
 			}
 			reply := map[string]any{"result": map[string]any{"success": false, "error": "why", "data": data}}
 			if row.Gevals != nil {
@@ -201,7 +207,7 @@ func TestAFailureHasTheKindThatTheVectorsSay(t *testing.T) {
 			}
 			_, err = rig.Call(ctx, "op", nil, nil)
 			var known *Error
-			if !errors.As(err, &known) || known.Kind != row.Client || known.OwnCode() != own {
+			if !errors.As(err, &known) || known.Kind != wanted || known.OwnCode() != own {
 				t.Errorf("%s: %#v", row.Kind, err)
 			}
 			rig.Close()

@@ -77,6 +77,7 @@
 //! The handler's own code takes the place of Amplifier's and namel3ss's, whatever the kind. Where a code does not say the kind, or the protocol
 //! has no place for the own code, the reply says it in a member of rigline's own: [`KIND_NAME`], [`CODE_NAME`]. In gevals they are in `data`,
 //! beside the other members of an `error` or a `result`; in Amplifier and namel3ss among the members of `error`; in MCP in the result's `_meta`.
+//! Three kinds are told by their code alone unless the handler has its own code: gevals' `Forbidden` and `TooLarge`, and namel3ss's `BadArguments`.
 //! Each protocol's `failure_kind` reads codes back. `tests/vectors/failures.json` has all of it as data.
 
 pub mod amplifier;

@@ -69,10 +69,13 @@ export function testVectors(session = () => undefined) {
     });
   }
 
-  for (const { kind, gevals: code, beside, client } of vectors('failures.json')) {
+  for (const { kind, gevals: code, beside, reads } of vectors('failures.json')) {
     test(`a failure: ${kind}`, async () => {
       for (const own of [undefined, 'E_OWN']) {
-        const data = { 'rigline/kind': beside.includes('gevals') ? kind : undefined, 'rigline/code': own };
+        const isTold = beside.includes('gevals') || own !== undefined;
+        const read = isTold ? kind : (reads.gevals ?? kind);
+        const { client } = vectors('failures.json').find((row) => row.kind === read);
+        const data = { 'rigline/kind': isTold ? kind : undefined, 'rigline/code': own };
         const reply = code === null ? { result: { success: false, error: 'why', data } } : { error: { code, message: 'why', data } };
         const line = JSON.stringify({ jsonrpc: '2.0', id: '$ID', ...reply }).replace('"$ID"', '$ID');
         const { target, done } = await peer([line], 'op');

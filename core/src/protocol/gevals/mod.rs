@@ -125,12 +125,15 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-/// Closes a result or an error, with what the code of a failure does not say.
+/// Closes a result or an error, with what the specification has no place for: an operation's own code, and with it the kind that the code does not
+/// tell; that there was no answer.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
-    let kind = closing
-        .error
-        .filter(|kind| matches!(kind, FailureKind::Forbidden | FailureKind::TooLarge | FailureKind::NoAnswer));
-    write_fault(out, b",\"data\":{", kind, closing.code, b"}");
+    let is_told = |kind: &FailureKind| match kind {
+        FailureKind::NoAnswer => true,
+        FailureKind::Forbidden | FailureKind::TooLarge => closing.code.is_some(),
+        _ => false,
+    };
+    write_fault(out, b",\"data\":{", closing.error.filter(is_told), closing.code, b"}");
     out.raw(b"}}");
 }
 
