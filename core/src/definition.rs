@@ -306,7 +306,7 @@ pub enum Busy {
     Answer,
     /// As [`Answer`](Self::Answer) if the whole answer has room among what is said at once; else it waits. [`Facts::is_ahead`] is set.
     AnswerIfWhole,
-    /// It cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
+    /// The message cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
     /// turn. A cancelled request is not answered. The message itself is not answered either.
     Cancel(Span),
 }

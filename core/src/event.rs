@@ -171,7 +171,7 @@ pub enum Member<T> {
     /// The member is not there.
     #[default]
     Absent,
-    /// It is there, and null.
+    /// The member is there, and null.
     Null,
     /// The member has a value.
     Value(T),
@@ -201,7 +201,7 @@ impl<T> Member<T> {
 pub enum EventError {
     /// The line is not JSON.
     Syntax(SyntaxError),
-    /// It is not an object.
+    /// The line is not an object.
     NotAnObject,
     /// A required member is not there.
     Missing {

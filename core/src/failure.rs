@@ -58,13 +58,13 @@ pub enum FailureKind {
     UnknownOperation,
     /// An argument is missing, of the wrong type or out of bounds: gevals -32602.
     BadArguments,
-    /// It could not be carried out: a device is gone, access was refused. gevals -32000.
+    /// The operation could not be carried out: a device is gone, access was refused. gevals -32000.
     Unreachable,
-    /// It did not end in time: gevals -32001.
+    /// The operation did not end in time: gevals -32001.
     Timeout,
     /// Something that it requires is not there: gevals -32002.
     RequirementNotMet,
-    /// It is not allowed: gevals -32000.
+    /// The operation is not allowed: gevals -32000.
     Forbidden,
     /// Something does not fit its buffer: gevals -32603.
     TooLarge,

@@ -250,13 +250,13 @@ pub enum Guarantee {
     NoFilesystemWrite,
     /// The extension reads no files.
     NoFilesystemRead,
-    /// It does not use the network.
+    /// The extension does not use the network.
     NoNetwork,
     /// The extension starts no programs.
     NoSubprocess,
-    /// It does not read environment variables.
+    /// The extension does not read environment variables.
     NoEnvRead,
-    /// It does not change environment variables.
+    /// The extension does not change environment variables.
     NoEnvWrite,
 }
 
@@ -325,17 +325,17 @@ pub struct Operation {
 pub struct Effects {
     /// The operation changes nothing.
     pub read_only: bool,
-    /// It may destroy or overwrite something, and does not only add to it.
+    /// The operation may destroy or overwrite something, and does not only add to it.
     pub destructive: bool,
     /// Running it again with the same arguments changes nothing more.
     pub idempotent: bool,
 }
 
 impl Effects {
-    /// It changes nothing, so that running it again changes nothing either.
+    /// The operation changes nothing, so that running it again changes nothing either.
     pub const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true };
 
-    /// It changes something. What a second run changes, and whether anything is destroyed, is as the arguments say.
+    /// The operation changes something. What a second run changes, and whether anything is destroyed, is as the arguments say.
     pub const fn changes(destructive: bool, idempotent: bool) -> Self {
         Self { read_only: false, destructive, idempotent }
     }

@@ -130,7 +130,7 @@ pub struct Loopback {
 pub struct Identity<'a> {
     /// The unique id of the board; on USB the serial number too.
     pub id: &'a str,
-    /// Why it was last reset, if that is known.
+    /// Why the board was last reset, if that is known.
     pub reset: Option<&'a str>,
     /// The message of the panic before that reset, if there was one.
     pub last_panic: Option<&'a str>,

@@ -291,7 +291,7 @@ pub enum Owner {
     /// No process any more: it is closed.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     Nobody,
-    /// It is on another machine, or the system does not report it.
+    /// The peer is on another machine, or the system does not report it.
     Unknown,
 }
 
@@ -309,11 +309,11 @@ impl Ends {
 pub enum Presence {
     /// The peer may send more.
     Here,
-    /// It has closed its sending half, and reads.
+    /// The peer has closed its sending half, and reads.
     Reads,
-    /// It has closed its sending half; whether it still reads is not known.
+    /// The peer has closed its sending half; whether it still reads is not known.
     Unknown,
-    /// It has closed the connection, or is dead.
+    /// The peer has closed the connection, or is dead.
     Gone,
 }
 

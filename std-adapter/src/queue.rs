@@ -147,9 +147,9 @@ pub struct Queue {
 pub enum Received {
     /// The request is answered by these bytes.
     Reply(Vec<u8>),
-    /// It is acknowledged, and no reply will come.
+    /// The message is acknowledged, and no reply will come.
     StaysOpen(Vec<u8>),
-    /// It is no request, and gets no answer.
+    /// The message is no request, and gets no answer.
     Silent,
     /// The extension is to run.
     Waits(Incoming),
@@ -975,7 +975,7 @@ pub enum Early {
     Reply(Vec<u8>),
     /// The message needs no answer.
     Silent,
-    /// It cancels the request with this id, as JSON text.
+    /// The message cancels the request with this id, as JSON text.
     Cancels(Vec<u8>),
 }
 

@@ -15,15 +15,15 @@ use crate::service::Service;
 /// The treatment of a message that comes in while another runs or waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
-    /// It waits its turn: [`Session::receive`].
+    /// The message waits its turn: [`Session::receive`].
     Wait,
-    /// It is done with, and the reply is this long.
+    /// The message is done with, and the reply is this long.
     Reply(usize),
-    /// It is done with, and nothing is said.
+    /// The message is done with, and nothing is said.
     Nothing,
-    /// It cancels what runs: [`Exchange::cancel`](super::Exchange::cancel), and the run ends at once.
+    /// The message cancels what runs: [`Exchange::cancel`](super::Exchange::cancel), and the run ends at once.
     Cancel,
-    /// It cancels the request with the id whose JSON text is at this span of the message, if that waits its turn: it neither
+    /// The message cancels the request with the id whose JSON text is at this span of the message, if that waits its turn: it neither
     /// runs nor is answered.
     Forget(Span),
 }
@@ -111,7 +111,7 @@ impl Session {
 
 /// The result of looking at a message that need not wait.
 pub(crate) enum Inspected {
-    /// It is done with, and whether something was written.
+    /// The message is done with, and whether something was written.
     Answered(bool),
     Cancels,
     Forgets(Span),

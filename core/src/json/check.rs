@@ -436,7 +436,7 @@ pub(crate) enum Scanned {
     Line { whole: usize, length: usize },
     /// The beginning of the line, which has no line end in it.
     Part,
-    /// It is none of those that are taken, or not known to be one.
+    /// The line is none of those that are taken, or not known to be one.
     Other,
 }
 
@@ -517,7 +517,7 @@ struct Scanner<const WORDS: usize> {
     /// The text is a line whose end is not known: CR and LF are not white space, and a number ends with what follows
     /// it.
     is_line: bool,
-    /// Where it stopped, in the text and in the grammar.
+    /// Where the scanner stopped, in the text and in the grammar.
     at: usize,
     place: Place,
     /// How many containers are open around the current member or value.

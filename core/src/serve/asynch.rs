@@ -582,7 +582,7 @@ impl Guard<'_, '_> {
 struct Heart<'c> {
     received: Option<Received<'c>>,
     write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When it beats; none if it was not asked for.
+    /// When the heartbeat beats; none if it was not asked for.
     next: Option<Instant>,
 }
 

@@ -3,7 +3,8 @@
 //! | path | what it is |
 //! |---|---|
 //! | `GET /` and files beside it | the page, which is embedded in the program |
-//! | `GET /api/info` | `{"version","target","evals"}` |
+//! | `GET /api/info` | `{"version","target","evals","lab"}` |
+//! | `GET /api/lab` | of a rig of the lab: who has it, for how long still, and who waits, each with whether it is this server |
 //! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
 //! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
 //! | `GET /api/run?id=ID` | one run: its `trials` with their outputs, its `logs`, and the members of `/api/runs` |
@@ -40,6 +41,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,9 +126,13 @@ pub struct Options {
     host: host::Options,
     sim: Option<InProcess>,
     evals: Option<Evals>,
+    lab: Option<Lab>,
     token: Token,
     guard: Guard,
 }
+
+/// Tells who has the rigs that the target means, and who waits for them.
+pub type Lab = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync>;
 
 struct Evals {
     root: Root,
@@ -143,7 +149,8 @@ impl fmt::Debug for Options {
 impl Options {
     /// For clients that send this token: they choose among the serial ports that are plugged in.
     pub fn new(token: Token) -> Self {
-        Self { target: None, host: host::Options::default(), sim: None, evals: None, token, guard: Guard::default() }
+        let (host, guard) = (host::Options::default(), Guard::default());
+        Self { target: None, host, sim: None, evals: None, lab: None, token, guard }
     }
 
     /// This target only.
@@ -166,6 +173,11 @@ impl Options {
     /// several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }
+    }
+
+    /// The target is a rig of the lab: `lab` tells pages who has it.
+    pub fn lab(self, lab: Lab) -> Self {
+        Self { lab: Some(lab), ..self }
     }
 
     /// Programs of other users of this machine are answered too, if they have the token.
@@ -227,7 +239,7 @@ impl Server {
     /// # Errors
     /// The listeners cannot be used in this runtime.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Options { target, host, sim, evals, token, guard } = self.options;
+        let Options { target, host, sim, evals, lab, token, guard } = self.options;
         let listeners = Listeners::new(self.listeners)?;
         let front = Front { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
         let of_evals = target.as_ref().map(ToString::to_string);
@@ -244,6 +256,7 @@ impl Server {
             targets,
             evals,
             runs,
+            lab,
             token,
             guard,
             places: Arc::new(Semaphore::new(CLIENTS)),
@@ -272,6 +285,7 @@ struct Service {
     targets: Arc<Targets>,
     evals: Option<EvalServer>,
     runs: Option<Runs>,
+    lab: Option<Lab>,
     token: Token,
     guard: Guard,
     /// For clients over WebSockets.
@@ -300,6 +314,7 @@ type Asked = Result<Query<Said>, QueryRejection>;
 fn router(service: &Arc<Service>) -> Router {
     Router::new()
         .route("/api/info", get(info))
+        .route("/api/lab", get(lab))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
         .route("/api/run", get(run))
@@ -345,8 +360,19 @@ async fn info(State(service): State<Arc<Service>>) -> Response {
         "version": env!("CARGO_PKG_VERSION"),
         "target": service.targets.fixed().map(ToString::to_string),
         "evals": service.evals.is_some(),
+        "lab": service.lab.is_some(),
     });
     json_response(StatusCode::OK, &info)
+}
+
+async fn lab(State(service): State<Arc<Service>>) -> Response {
+    let Some(lab) = service.lab.clone() else {
+        return refuse(StatusCode::NOT_FOUND, "the target of this server is no rig of the lab");
+    };
+    match lab().await {
+        Ok(told) => json_response(StatusCode::OK, &told),
+        Err(why) => refuse(StatusCode::BAD_GATEWAY, &why),
+    }
 }
 
 async fn ports(State(service): State<Arc<Service>>) -> Response {

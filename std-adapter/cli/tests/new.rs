@@ -71,7 +71,7 @@ fn n_06_its_evals_pass(project: &Path) {
 fn o_02_its_gevals_package_starts_without_arguments(project: &Path) {
     let eval = std::fs::read_to_string(project.join("hosts/gevals.yaml")).unwrap();
     assert!(eval.contains("package: ./power-meter-extension"), "{eval}");
-    let shim = ["gevals-shim", "target/debug/power-meter", "-o", "hosts/power-meter-extension"];
+    let shim = ["install", "gevals", "target/debug/power-meter", "-o", "hosts/power-meter-extension"];
     assert!(eval.contains(&format!("rigline {}", shim.join(" "))), "{eval}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
     assert!(command.args(shim).current_dir(project).status().unwrap().success());

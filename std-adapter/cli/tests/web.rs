@@ -337,7 +337,7 @@ fn j_nothing_is_told_and_nothing_runs_without_the_token() {
     }
     assert_eq!(
         server.api("/api/info"),
-        json!({ "version": env!("CARGO_PKG_VERSION"), "target": "sim", "evals": true })
+        json!({ "version": env!("CARGO_PKG_VERSION"), "target": "sim", "evals": true, "lab": false })
     );
 }
 

@@ -103,7 +103,7 @@ pub struct Hashed {
     /// The SHA-256 hash of its content, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Why it could not be read.
+    /// Why the file could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -139,9 +139,9 @@ pub struct Run {
     pub passed: bool,
     /// The verdict: `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why it did not pass, or which failures its threshold allows.
+    /// Why the run did not pass, or which failures its threshold allows.
     pub reason: Option<String>,
-    /// Why it failed as a whole.
+    /// Why the run failed as a whole.
     pub error: Option<String>,
     /// The rig.
     pub rig: Option<Rig>,
@@ -159,7 +159,7 @@ pub struct Run {
     pub score: Option<f64>,
     /// How far an answer may be beyond the limit of its step and pass.
     pub grace_ms: u64,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// When the run began, in milliseconds since 1970 (UTC).
     pub started_at_ms: u64,
     /// How long it took.
     pub duration_ms: u64,
@@ -222,13 +222,13 @@ pub struct Task {
     /// The file of the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How it ended.
+    /// How the task ended.
     pub status: String,
     /// The verdict.
     pub verdict: String,
     /// Whether it did not pass, and the eval's threshold allows that.
     pub tolerated: bool,
-    /// Why it did not pass.
+    /// Why the task did not pass.
     pub error: Option<String>,
     /// How many of its trials passed in the end.
     pub trials_passed: usize,
@@ -258,13 +258,16 @@ pub struct Trial {
     pub trial: u32,
     /// How often it was tried.
     pub attempts: u32,
-    /// How it ended.
+    /// The rig that it ran on, in a run that has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
+    /// How the trial ended.
     pub status: String,
     /// The verdict.
     pub verdict: String,
     /// The attempts before the last.
     pub earlier: Vec<Attempt>,
-    /// Why it did not pass.
+    /// Why the trial did not pass.
     pub error: Option<String>,
     /// The answer of the agent, if there was one.
     pub output: Option<String>,
@@ -287,7 +290,7 @@ pub struct Step {
     pub operation: String,
     /// The part of the task.
     pub phase: String,
-    /// How it ended.
+    /// How the step ended.
     pub status: String,
     /// The message.
     pub message: String,
@@ -433,7 +436,7 @@ pub struct Logs {
 pub struct Past {
     /// The id of the run.
     pub id: String,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// When the run began, in milliseconds since 1970 (UTC).
     pub started_ms: u64,
     /// How many tasks passed.
     pub passed: u32,
@@ -473,15 +476,15 @@ pub(super) fn class_of(text: &str) -> Class {
 pub enum Mark {
     /// The case passed.
     Passed,
-    /// It did not pass, and the eval did not either.
+    /// The case did not pass, and the eval did not either.
     Failed,
     /// The rig, or the run, is at fault.
     Error,
-    /// It did not pass, and the eval passed all the same.
+    /// The case did not pass, and the eval passed all the same.
     Tolerated,
     /// The case was not judged.
     Skipped,
-    /// It was not come to, or not to its end.
+    /// The case was not reached, or not to its end.
     NotRun,
 }
 
@@ -505,7 +508,7 @@ pub struct Case<'r> {
     pub name: &'r str,
     /// The outcome.
     pub class: Class,
-    /// How it is shown.
+    /// How the case is shown.
     pub mark: Mark,
     /// The reason.
     pub why: &'r str,
@@ -789,6 +792,7 @@ impl Trial {
             attempts: record.attempts,
             status: record.verdict.as_str().to_owned(),
             verdict: record.class().name().to_owned(),
+            shard: record.shard.clone(),
             earlier: record.earlier.iter().map(Attempt::of).collect(),
             error: record.error.clone(),
             output: record.output.clone(),

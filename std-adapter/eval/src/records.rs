@@ -14,9 +14,9 @@ use super::attach::Attachment;
 pub struct TrialRecord {
     /// The number of the trial, from 1.
     pub number: u32,
-    /// How it ended.
+    /// How the trial ended.
     pub verdict: Verdict,
-    /// Why it did not pass.
+    /// Why the trial did not pass.
     pub error: Option<String>,
     /// The steps of the trial.
     pub steps: Vec<StepRecord>,
@@ -28,10 +28,12 @@ pub struct TrialRecord {
     pub duration: Duration,
     /// How often it was tried: this is the last time.
     pub attempts: u32,
-    /// Why it did not pass, if it did not.
+    /// Why the trial did not pass, if it did not.
     pub cause: Cause,
     /// The results of the earlier attempts.
     pub earlier: Vec<EarlierAttempt>,
+    /// The target that it was sent to, in a run that has several.
+    pub shard: Option<String>,
 }
 
 /// An attempt at a trial that was tried again.
@@ -40,7 +42,7 @@ pub struct TrialRecord {
 pub struct EarlierAttempt {
     /// The result.
     pub class: Class,
-    /// Why it did not pass.
+    /// Why the attempt did not pass.
     pub error: String,
     /// The files that its steps attached.
     pub attachments: Vec<Attachment>,
@@ -62,7 +64,7 @@ pub struct StepRecord {
     pub operation: String,
     /// The phase of the step.
     pub phase: Phase,
-    /// How it ended.
+    /// How the step ended.
     pub verdict: Verdict,
     /// The message of the step, or the reason of its failure.
     pub message: String,
@@ -205,11 +207,11 @@ impl Measurement {
 pub enum Class {
     /// The trial or the task passed.
     Pass,
-    /// It did not, and the rig is not the reason.
+    /// The trial or the task failed, and the rig is not the reason.
     Fail,
     /// The rig could not do its part: it was unplugged, another rig, busy, or too late. Nothing is known of the board under test.
     RigError,
-    /// It passed in some trials or attempts, and failed in others.
+    /// The task passed in some trials or attempts, and failed in others.
     Flaky,
     /// The trial or the task was not judged.
     Skipped,

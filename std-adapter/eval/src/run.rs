@@ -1,13 +1,14 @@
 //! A run: all trials of an eval's tasks, and what they come to.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rigline::Level;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +62,7 @@ pub struct Progress {
     pub task: Option<usize>,
     /// The trial's number, from 1.
     pub trial: Option<u32>,
-    /// How it ended.
+    /// How the task ended.
     pub verdict: Option<Verdict>,
     /// How long it took.
     pub duration: Option<Duration>,
@@ -78,7 +79,7 @@ pub struct Outcome {
     pub state: RunState,
     /// How many tasks passed.
     pub summary: Summary,
-    /// Why it failed, or that it was cancelled.
+    /// Why the run failed, or that it was cancelled.
     pub error: Option<String>,
     /// How many tasks could not be judged.
     pub skipped: u32,
@@ -125,7 +126,7 @@ pub struct MetricResult {
 pub struct TaskRecord {
     /// The place of the task in the spec.
     pub task: usize,
-    /// How it ended: as its trials did.
+    /// How the task ended: as its trials did.
     pub verdict: Verdict,
     /// The trials of the task.
     pub trials: Vec<TrialRecord>,
@@ -204,6 +205,8 @@ pub struct Plan {
     pub executor: Executor,
     /// The directory that tasks run in.
     pub workdir: String,
+    /// The targets among which the tasks are spread, instead of the eval's; one after the other on that one if there are none.
+    pub shards: Vec<String>,
     /// The folder for the files that steps attach.
     pub attachments: PathBuf,
     /// The connector that opens targets.
@@ -221,7 +224,7 @@ pub struct Plan {
 /// Runs an eval, from `run_start` to `eval.complete`.
 pub async fn run(plan: Plan) -> Arc<Outcome> {
     let started = Instant::now();
-    let Plan { spec, executor, workdir, attachments, connect, verbose, strict, cancel, on_event } = plan;
+    let Plan { spec, executor, workdir, shards, attachments, connect, verbose, strict, cancel, on_event } = plan;
     let on_event: OnEvent = {
         // One at a time, so that a sink sees them in order.
         let turn = Mutex::new(());
@@ -245,7 +248,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     };
     progress(waza::Event::RunStart, None, None);
 
-    let count = workers(&spec, executor, &log);
+    let count = if shards.is_empty() { workers(&spec, executor, &log) } else { shards.len() };
     let context = Arc::new(RunContext {
         spec: spec.clone(),
         executor,
@@ -259,28 +262,30 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     });
     let shared = Arc::new(Shared {
         spec: spec.clone(),
-        next: AtomicUsize::new(0),
+        queue: Mutex::new(Queue { jobs: (0..spec.tasks.len()).map(Job::new).collect(), running: 0 }),
+        queued: Notify::new(),
         done: Mutex::default(),
         on_event: on_event.clone(),
         log: log.clone(),
         cancel: cancel.clone(),
     });
     let (mut error, mut unreached, mut mistakes) = (None, None, Vec::new());
-    // The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get.
-    let mut first = Worker::new(context.clone());
-    let (health, begun) = shared.begin(&mut first, strict).await;
+    let mut places: VecDeque<Option<String>> = shards.iter().cloned().map(Some).collect();
+    places.resize(count, None);
+    let (mut first, health, begun) = shared.first(&context, &mut places, strict).await;
     match begun {
         Ok(()) => {
             let mut joined = JoinSet::new();
-            joined.spawn(shared.clone().work(first));
-            for _ in 1..count {
-                joined.spawn(shared.clone().work(Worker::new(context.clone())));
+            joined.spawn(shared.clone().work(first, true));
+            for place in places {
+                joined.spawn(shared.clone().work(Worker::new(context.clone(), place), shards.is_empty()));
             }
             while let Some(ended) = joined.join_next().await {
                 if let Err(panic) = ended {
                     error = Some(format!("Eval execution failed: {panic}"));
                 }
             }
+            shared.end_what_is_left();
         }
         Err(_) if cancel.is_cancelled() => first.close().await,
         Err(Obstacle::SessionError(mut why)) => {
@@ -344,40 +349,167 @@ fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
 /// State that the workers of a run share.
 struct Shared {
     spec: Arc<Spec>,
-    next: AtomicUsize,
+    queue: Mutex<Queue>,
+    /// Something has changed in the queue.
+    queued: Notify,
     done: Mutex<Vec<TaskRecord>>,
     on_event: OnEvent,
     log: OnLog,
     cancel: CancellationToken,
 }
 
+/// What is to be done.
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// How many are being done, which may come back.
+    running: usize,
+}
+
+/// A task, and what was done of it before its rig was lost.
+struct Job {
+    task: usize,
+    trials: Vec<TrialRecord>,
+    /// The attempts at the next trial, each on a rig that was lost.
+    earlier: Vec<EarlierAttempt>,
+    spent: Duration,
+}
+
+impl Job {
+    fn new(task: usize) -> Self {
+        Self { task, trials: Vec::new(), earlier: Vec::new(), spent: Duration::ZERO }
+    }
+}
+
+/// How many rigs may be lost with one task: it may be the reason, and others need the rest.
+const LOST_RIGS: usize = 2;
+
+/// While it is there, a job may come back to the queue.
+struct Running<'s>(&'s Shared);
+
+impl Running<'_> {
+    fn back(self, job: Job) {
+        lock(&self.0.queue).jobs.push_front(job);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0.queue);
+        queue.running = queue.running.saturating_sub(1);
+        drop(queue);
+        self.0.queued.notify_waiters();
+    }
+}
+
+/// What became of a job.
+enum Ended {
+    Done,
+    /// The rig is lost. The job is to be done elsewhere, if it is here.
+    Lost(Option<Job>, String),
+}
+
 impl Shared {
-    async fn work(self: Arc<Self>, mut worker: Worker) {
-        while !self.cancel.is_cancelled() {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= self.spec.tasks.len() {
+    /// The next job. One that is being done may come back, so that its end is waited for.
+    async fn next(&self) -> Option<(Job, Running<'_>)> {
+        loop {
+            let changed = self.queued.notified();
+            tokio::pin!(changed);
+            // From now on no change is missed.
+            changed.as_mut().enable();
+            {
+                let mut queue = lock(&self.queue);
+                if self.cancel.is_cancelled() {
+                    return None;
+                }
+                if let Some(job) = queue.jobs.pop_front() {
+                    queue.running += 1;
+                    return Some((job, Running(self)));
+                }
+                if queue.running == 0 {
+                    return None;
+                }
+            }
+            tokio::select! {
+                () = changed => {}
+                () = self.cancel.cancelled() => return None,
+            }
+        }
+    }
+
+    async fn work(self: Arc<Self>, mut worker: Worker, is_tried: bool) {
+        let mut is_tried = is_tried;
+        while let Some((job, running)) = self.next().await {
+            if !is_tried {
+                is_tried = true;
+                let opened = match self.open(&mut worker).await {
+                    Ok(()) => self.preflight(&mut worker).await.1,
+                    Err(why) => Err(why),
+                };
+                if let Err(why) = opened {
+                    running.back(job);
+                    self.out(&worker, &why.text);
+                    break;
+                }
+            }
+            if let Ended::Lost(job, why) = self.task(&mut worker, job).await {
+                if let Some(job) = job {
+                    running.back(job);
+                }
+                self.out(&worker, &why);
                 break;
             }
-            self.task(&mut worker, task).await;
         }
         worker.close().await;
     }
 
-    async fn task(&self, worker: &mut Worker, place: usize) {
-        let Some(task) = self.spec.tasks.get(place) else { return };
+    /// Says that a rig does no more of the run.
+    fn out(&self, worker: &Worker, why: &str) {
+        if let (Some(shard), false) = (worker.shard(), self.cancel.is_cancelled()) {
+            (self.log)(Level::Warn, &format!("{shard} does no more of this run: {why}"));
+        }
+    }
+
+    async fn task(&self, worker: &mut Worker, job: Job) -> Ended {
+        let mut job = job;
+        let place = job.task;
+        let Some(task) = self.spec.tasks.get(place) else { return Ended::Done };
         let started = Instant::now();
         let tell = |event, trial, verdict, duration| {
             (self.on_event)(Event::Progress(Progress { event, task: Some(place), trial, verdict, duration }));
         };
-        tell(waza::Event::TaskStart, None, None, None);
-        (self.log)(Level::Info, &format!("Running task: {}", task.id));
-        let mut trials = Vec::new();
-        for number in 1..=self.spec.config.trials_per_task {
-            if self.cancel.is_cancelled() {
+        if job.trials.is_empty() && job.earlier.is_empty() {
+            tell(waza::Event::TaskStart, None, None, None);
+            (self.log)(Level::Info, &format!("Running task: {}", task.id));
+        }
+        let mut lost = None;
+        let begun = u32::try_from(job.trials.len()).unwrap_or(u32::MAX);
+        for number in begun.saturating_add(1)..=self.spec.config.trials_per_task {
+            if self.cancel.is_cancelled() || lost.is_some() {
                 break;
             }
-            tell(waza::Event::TrialStart, Some(number), None, None);
+            if job.earlier.is_empty() {
+                tell(waza::Event::TrialStart, Some(number), None, None);
+            }
             let mut record = self.attempts(worker, task, number).await;
+            if let (Some(shard), Class::RigError) = (worker.shard().map(str::to_owned), record.class())
+                && !self.cancel.is_cancelled()
+                && let Err(why) = worker.open_again().await
+            {
+                if job.earlier.iter().filter(|attempt| attempt.class == Class::RigError).count() + 1 < LOST_RIGS {
+                    let error = format!("on {shard}, which was lost: {}", record.error.unwrap_or_default());
+                    let attachments = record.steps.into_iter().flat_map(|step| step.attachments).collect();
+                    job.earlier.append(&mut record.earlier);
+                    let mut error = cut(&error);
+                    self.spec.mask.hide(&mut error);
+                    job.earlier.push(EarlierAttempt::new(Class::RigError, error, attachments));
+                    job.spent += started.elapsed();
+                    return Ended::Lost(Some(job), why.text);
+                }
+                lost = Some(why.text);
+            }
+            let earlier = std::mem::take(&mut job.earlier);
+            record.attempts = record.attempts.saturating_add(u32::try_from(earlier.len()).unwrap_or(u32::MAX));
+            record.earlier.splice(0..0, earlier);
             for grade in record.grades.iter().filter(|grade| grade.judgement == Judgement::Unsupported) {
                 (self.log)(Level::Warn, &format!("{}: grader {}: {}", task.name, grade.grader, grade.message));
             }
@@ -385,12 +517,31 @@ impl Shared {
                 let level = if record.verdict == Verdict::Error { Level::Error } else { Level::Warn };
                 (self.log)(level, &format!("{}, trial {number}: {error}", task.name));
             }
-            trim(&mut record, &self.spec.mask);
-            let (verdict, duration) = (record.verdict, record.duration);
-            trials.push(record.clone());
-            (self.on_event)(Event::Trial { task: place, record });
-            tell(waza::Event::TrialComplete, Some(number), Some(verdict), Some(duration));
+            self.keep(&mut job, record);
         }
+        job.spent += started.elapsed();
+        self.complete(job);
+        match lost {
+            None => Ended::Done,
+            Some(why) => Ended::Lost(None, why),
+        }
+    }
+
+    /// A trial has ended.
+    fn keep(&self, job: &mut Job, record: TrialRecord) {
+        let mut record = record;
+        trim(&mut record, &self.spec.mask);
+        let (task, trial) = (Some(job.task), Some(record.number));
+        let (verdict, duration) = (Some(record.verdict), Some(record.duration));
+        job.trials.push(record.clone());
+        (self.on_event)(Event::Trial { task: job.task, record });
+        let event = waza::Event::TrialComplete;
+        (self.on_event)(Event::Progress(Progress { event, task, trial, verdict, duration }));
+    }
+
+    /// A task has ended.
+    fn complete(&self, job: Job) {
+        let Job { task, trials, spent: duration, .. } = job;
         let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed, Verdict::Skipped]
             .into_iter()
             .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
@@ -399,10 +550,48 @@ impl Shared {
             } else {
                 Verdict::Passed
             });
-        let duration = started.elapsed();
-        let record = TaskRecord { task: place, verdict, trials, duration };
-        lock(&self.done).push(record);
-        tell(waza::Event::TaskComplete, None, Some(verdict), Some(duration));
+        lock(&self.done).push(TaskRecord { task, verdict, trials, duration });
+        let (task, verdict, duration) = (Some(task), Some(verdict), Some(duration));
+        let event = waza::Event::TaskComplete;
+        (self.on_event)(Event::Progress(Progress { event, task, trial: None, verdict, duration }));
+    }
+
+    /// All rigs are lost, or the run is cancelled. Tasks that are still in the queue are not forgotten: each gets a result, unless
+    /// it was cancelled before it began.
+    fn end_what_is_left(&self) {
+        let left = std::mem::take(&mut lock(&self.queue).jobs);
+        for mut job in left {
+            let is_new = job.trials.is_empty() && job.earlier.is_empty();
+            let verdict = match self.cancel.is_cancelled() {
+                true if is_new => continue,
+                true => Verdict::Cancelled,
+                false => Verdict::Error,
+            };
+            if is_new {
+                let event = waza::Event::TaskStart;
+                let task = Some(job.task);
+                let start = Progress { event, task, trial: None, verdict: None, duration: None };
+                (self.on_event)(Event::Progress(start));
+            }
+            let number = u32::try_from(job.trials.len()).unwrap_or(u32::MAX).saturating_add(1);
+            let earlier = std::mem::take(&mut job.earlier);
+            let why = if verdict == Verdict::Cancelled { "cancelled" } else { "no rig is left that could run it" };
+            let record = TrialRecord {
+                number,
+                verdict,
+                error: Some(why.to_owned()),
+                steps: Vec::new(),
+                grades: Vec::new(),
+                output: None,
+                duration: Duration::ZERO,
+                attempts: u32::try_from(earlier.len()).unwrap_or(u32::MAX).max(1),
+                cause: Cause::Rig,
+                earlier,
+                shard: None,
+            };
+            self.keep(&mut job, record);
+            self.complete(job);
+        }
     }
 }
 
@@ -415,6 +604,29 @@ enum Obstacle {
 }
 
 impl Shared {
+    /// The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get. Of several targets,
+    /// the next one is tried then.
+    async fn first(
+        &self,
+        context: &Arc<RunContext>,
+        places: &mut VecDeque<Option<String>>,
+        strict: bool,
+    ) -> (Worker, Option<TrialRecord>, Result<(), Obstacle>) {
+        loop {
+            let mut first = Worker::new(Arc::clone(context), places.pop_front().flatten());
+            let (health, begun) = self.begin(&mut first, strict).await;
+            match &begun {
+                Err(Obstacle::SessionError(why))
+                    if first.shard().is_some() && !places.is_empty() && !self.cancel.is_cancelled() =>
+                {
+                    self.out(&first, &why.text);
+                    first.close().await;
+                }
+                _ => return (first, health, begun),
+            }
+        }
+    }
+
     /// Opens the first session, holds the steps against what the target describes, and runs the preflight. Returns the preflight's record, and
     /// what keeps the tasks from being run.
     async fn begin(&self, worker: &mut Worker, strict: bool) -> (Option<TrialRecord>, Result<(), Obstacle>) {
@@ -432,19 +644,24 @@ impl Shared {
             return (None, Err(Obstacle::Mistakes(preflight.into_iter().chain(mistakes).collect())));
         }
         // With another rig every step would be a mistake, so that the preflight comes first.
-        let mut health = None;
-        if let Some(steps) = &self.spec.health {
-            let mut record = self.attempts(worker, steps, 1).await;
-            trim(&mut record, &self.spec.mask);
-            let why = record.error.as_deref().unwrap_or("not judged");
-            let text = format!("preflight: {why}");
-            let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
-            health = Some(record);
-            if !is_well {
-                return (health, Err(Obstacle::SessionError(SessionError { text, is_timeout })));
-            }
-        }
-        if mistakes.is_empty() { (health, Ok(())) } else { (health, Err(Obstacle::Mistakes(mistakes))) }
+        let (health, is_well) = self.preflight(worker).await;
+        let begun = match is_well {
+            Err(why) => Err(Obstacle::SessionError(why)),
+            Ok(()) if mistakes.is_empty() => Ok(()),
+            Ok(()) => Err(Obstacle::Mistakes(mistakes)),
+        };
+        (health, begun)
+    }
+
+    /// Runs the preflight, if there is one.
+    async fn preflight(&self, worker: &mut Worker) -> (Option<TrialRecord>, Result<(), SessionError>) {
+        let Some(steps) = &self.spec.health else { return (None, Ok(())) };
+        let mut record = self.attempts(worker, steps, 1).await;
+        trim(&mut record, &self.spec.mask);
+        let why = record.error.as_deref().unwrap_or("not judged");
+        let text = format!("preflight: {why}");
+        let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
+        (Some(record), if is_well { Ok(()) } else { Err(SessionError { text, is_timeout }) })
     }
 
     /// Opens the first session, again where the rig is the reason that there is none and it may be tried again.

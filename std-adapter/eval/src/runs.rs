@@ -54,6 +54,8 @@ pub struct Request {
     pub strict: bool,
     /// How many trials each task has, whatever the eval's file says: at most [`TRIAL_LIMIT`](super::TRIAL_LIMIT).
     pub trials: Option<u32>,
+    /// The targets among which the tasks are spread, instead of the eval's. The record of such a run is on the disk as soon as a task is done.
+    pub shards: Vec<String>,
 }
 
 /// Why a run was not started.
@@ -140,6 +142,7 @@ pub struct Accepted {
     spec: Arc<Spec>,
     executor: Executor,
     workdir: String,
+    shards: Vec<String>,
     verbose: bool,
     strict: bool,
     cancel: CancellationToken,
@@ -210,7 +213,7 @@ impl Runs {
         // From here on it counts, until this is dropped.
         let mut end = End { runs: self.clone(), id: String::new() };
         let total = u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX);
-        let (id, file) = self.begin(&json!({
+        let mut head = json!({
             "path": spec.path.to_string_lossy(),
             "place": place(&spec.path),
             "name": spec.name,
@@ -221,7 +224,13 @@ impl Runs {
             "totalTasks": total,
             "trialsPerTask": spec.config.trials_per_task,
             "startedAtMs": unix_millis(SystemTime::now()),
-        }))?;
+        });
+        if !request.shards.is_empty() {
+            head["shards"] = json!(request.shards);
+            head["tasks"] = spec.tasks.iter().map(|task| task.id.as_str()).collect();
+        }
+        let (id, mut file) = self.begin(&head)?;
+        file.syncs = !request.shards.is_empty();
         let cancel = CancellationToken::new();
         let mut stored = Stored {
             state: RunState::Running,
@@ -245,6 +254,7 @@ impl Runs {
             spec: Arc::new(spec),
             executor,
             workdir: folder.to_string_lossy().into_owned(),
+            shards: request.shards.clone(),
             verbose: request.verbose,
             strict: request.strict,
             cancel,
@@ -445,7 +455,7 @@ impl Accepted {
 
     /// Lets it go, in the runtime. `on_event` gets what happens, `done` is called when nothing more will.
     pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
-        let Self { id, end, spec, executor, workdir, verbose, strict, cancel, file, runs } = self;
+        let Self { id, end, spec, executor, workdir, shards, verbose, strict, cancel, file, runs } = self;
         let file = Arc::new(Mutex::new(file));
         let on_event: OnEvent = {
             let (runs, id, spec) = (runs.clone(), id.clone(), spec.clone());
@@ -470,9 +480,9 @@ impl Accepted {
             };
             let connect = runs.inner.connect.clone();
             let attachments = runs.inner.store.files(&id);
-            let outcome =
-                run::run(Plan { spec, executor, workdir, attachments, connect, verbose, strict, cancel, on_event })
-                    .await;
+            let plan =
+                Plan { spec, executor, workdir, shards, attachments, connect, verbose, strict, cancel, on_event };
+            let outcome = run::run(plan).await;
             drop(turn);
             drop(end);
             done(outcome);
@@ -539,7 +549,8 @@ impl Runs {
                 drop(table);
                 let duration = duration.map(millis);
                 let verdict = verdict.map(Verdict::as_str);
-                file.append(&json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } }))
+                let line = json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } });
+                file.append(&line).and_then(|()| file.sync())
             }
             Event::Complete(outcome) => {
                 let of_outcome = |outcome: &Outcome| {

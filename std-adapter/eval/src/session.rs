@@ -105,7 +105,7 @@ pub struct Call<'a> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepResult {
-    /// Why it failed, if it did.
+    /// Why the step failed, if it did.
     pub failure: Option<String>,
     /// The cause.
     pub cause: Cause,

@@ -106,9 +106,9 @@ pub struct Spec {
     pub skill: Option<String>,
     /// The version of the eval, as it was written.
     pub version: Option<String>,
-    /// How it is run.
+    /// How the eval is run.
     pub config: Config,
-    /// When it passes.
+    /// When the eval passes.
     pub metrics: Metrics,
     /// The preflight: what must hold before the tasks, or the rig is at fault.
     pub health: Option<Task>,
@@ -236,7 +236,7 @@ pub struct Mock {
 pub struct Step {
     /// The id of the step, unique in its task.
     pub id: String,
-    /// When it is run. Steps of [`Phase::Cleanup`] always are.
+    /// When the step is run. Steps of [`Phase::Cleanup`] always are.
     pub phase: Phase,
     /// The operation.
     pub operation: String,

@@ -55,7 +55,7 @@ pub struct Stored {
 pub struct Ended {
     /// `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why it did not pass, or which failures its threshold allows.
+    /// Why the run did not pass, or which failures its threshold allows.
     pub reason: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Store {
         let file = files::private(OpenOptions::new().read(true).append(true).create_new(true)).open(&new)?;
         let begin = || {
             file.lock()?;
-            let mut run = RunFile { file, has_failed: false, logs: 0 };
+            let mut run = RunFile { file, has_failed: false, logs: 0, syncs: false };
             let mut head = head.clone();
             if let Some(head) = head.as_object_mut() {
                 head.insert("id".into(), id.into());
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// The lines of a run's file that are whole; none if it is not there.
-    pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
+    pub fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         let path = self.path(id);
         let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
         file.into_iter().flat_map(|file| records_of(file).map_while(Result::ok))
@@ -242,7 +242,7 @@ fn settle(path: &Path) -> io::Result<Stored> {
         passed + failed
     );
     let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error), result: None };
-    let mut run = RunFile { file, has_failed: false, logs: 0 };
+    let mut run = RunFile { file, has_failed: false, logs: 0, syncs: false };
     run.append(&end(&stored))?;
     Ok(stored)
 }
@@ -255,6 +255,8 @@ pub(super) struct RunFile {
     pub(super) has_failed: bool,
     /// How many log lines are in it.
     pub(super) logs: u32,
+    /// Whether what was done is on the disk at once.
+    pub(super) syncs: bool,
 }
 
 impl RunFile {
@@ -267,6 +269,11 @@ impl RunFile {
         serde_json::to_writer(&mut line, value)?;
         line.push(b'\n');
         self.file.write_all(&line)
+    }
+
+    /// What was appended is on the disk when this returns, in a file of which that is wanted.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.syncs { self.file.sync_data() } else { Ok(()) }
     }
 
     pub(super) fn end(&mut self, stored: &Stored) -> io::Result<()> {

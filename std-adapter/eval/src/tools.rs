@@ -67,7 +67,7 @@ pub struct Settings {
     pub store: Store,
     /// The target of all steps.
     pub target: String,
-    /// How it is connected to.
+    /// How the target is connected to.
     pub hosts: Hosts,
     /// The extension's settings, for evals that bring none.
     pub config: Option<JsonObject>,

@@ -45,6 +45,8 @@ pub(super) struct RunContext {
 /// Runs trials, one after the other, over one session.
 pub(super) struct Worker {
     context: Arc<RunContext>,
+    /// Its target, in a run that has several.
+    shard: Option<String>,
     session: Option<Box<dyn Session>>,
     /// The task that it runs.
     task: Arc<Mutex<String>>,
@@ -158,7 +160,8 @@ impl Time {
 }
 
 impl Worker {
-    pub(super) fn new(context: Arc<RunContext>) -> Self {
+    /// `shard` is its target, in a run that has several.
+    pub(super) fn new(context: Arc<RunContext>, shard: Option<String>) -> Self {
         let task: Arc<Mutex<String>> = Arc::default();
         let log: OnLog = if context.is_parallel {
             let (log, task) = (context.log.clone(), task.clone());
@@ -169,7 +172,18 @@ impl Worker {
         } else {
             context.log.clone()
         };
-        Self { context, session: None, task, log }
+        Self { context, shard, session: None, task, log }
+    }
+
+    /// Its target, in a run that has several.
+    pub(super) fn shard(&self) -> Option<&str> {
+        self.shard.as_deref()
+    }
+
+    /// Finds out whether the target still answers: opens the session anew.
+    pub(super) async fn open_again(&mut self) -> Result<(), SessionError> {
+        self.close().await;
+        self.open().await
     }
 
     /// Opens the session, if steps will need one.
@@ -183,7 +197,7 @@ impl Worker {
             // Perhaps before its turn: the board may be another run's.
             return Err(SessionError::new("cancelled"));
         }
-        let target = context.spec.config.target.as_deref().unwrap_or_default();
+        let target = self.shard.as_deref().or(context.spec.config.target.as_deref()).unwrap_or_default();
         let connecting = context.connect.connect(
             target,
             context.spec.config.target_dir.as_deref(),
@@ -253,8 +267,8 @@ impl Worker {
             None => (Verdict::Passed, Cause::default(), None),
             Some(EarlyEnd { verdict, cause, why, .. }) => (verdict, cause, Some(why)),
         };
-        let (duration, earlier) = (started.elapsed(), Vec::new());
-        TrialRecord { number, verdict, error, steps, grades, output, duration, attempts: 1, cause, earlier }
+        let (duration, earlier, shard) = (started.elapsed(), Vec::new(), self.shard.clone());
+        TrialRecord { number, verdict, error, steps, grades, output, duration, attempts: 1, cause, earlier, shard }
     }
 
     /// Setup, the agent, verification.

@@ -24,7 +24,7 @@ const SHOWN: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// It is not an address of the form `http://HOST[:PORT]/PATH`.
+    /// The URL is not an address of the form `http://HOST[:PORT]/PATH`.
     #[error("{url} is not an address of the form http://HOST:PORT/PATH")]
     Address {
         /// The given URL.

@@ -33,7 +33,7 @@ pub struct Protocol {
     pub has_proxy: bool,
     /// How its lines are described to people.
     pub reading: Option<&'static Reading>,
-    /// How it is spoken over HTTP.
+    /// How the protocol is spoken over HTTP.
     pub http: Option<&'static rigline_std::http::Routes>,
     /// The conformance cases.
     pub check: Option<&'static crate::check::Suite>,

@@ -106,6 +106,7 @@ impl RelayError {
 }
 
 /// A job for the connection's thread.
+#[derive(Debug)]
 enum Job {
     Call {
         request: CallRequest,
@@ -118,6 +119,7 @@ enum Job {
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
+#[derive(Debug)]
 struct Answer {
     outputs: Vec<(String, String)>,
     /// Blocks beside the outputs, with the text of the message among them.
@@ -125,6 +127,7 @@ struct Answer {
     end: Result<Option<String>, Fault>,
 }
 
+#[derive(Debug)]
 struct Fault {
     kind: FailureKind,
     code: Option<String>,
@@ -137,16 +140,16 @@ struct Known {
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
-    /// Why it is not there, if it is not.
+    /// Why the target is not there, if it is not.
     absence: Option<String>,
 }
 
 /// News about the other end, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// It is there, and this is its description.
+    /// The target is there, and this is its description.
     Present(Box<Described>),
-    /// It is not there, for this reason.
+    /// The target is not there, for this reason.
     Absent(String),
 }
 
@@ -191,6 +194,9 @@ impl Relay {
     /// is not there, the relay has the operations of `last`, marked as absent; each call looks for it, and says why it was not found.
     /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
     ///
+    /// A rig of the lab, which others wait for, is not held while no call needs it: if `last` is known, it is not even asked; otherwise it is
+    /// given back once it has described itself. After a call it is kept until [`Handle::release`].
+    ///
     /// # Errors
     /// No thread can be started, or the target is a program that cannot be started.
     pub fn watch(
@@ -227,23 +233,40 @@ impl Relay {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // What can come later is waited for; a program is there or is not.
         let may_come = watch.is_some() && !matches!(target, Target::Exec(_) | Target::Replay(_) | Target::Sim);
-        let known = Arc::new(Mutex::new(Known::absent(last.flatten().as_ref(), String::new())));
+        // Nobody looks for a rig that is another's all the time: that would take it whenever it is free.
+        let is_rig = watch.is_some() && matches!(target, Target::Rig(_));
+        let last = last.flatten();
+        let known = match &last {
+            Some(last) if is_rig => Known::present(last),
+            last => Known::absent(last.as_ref(), String::new()),
+        };
+        let known = Arc::new(Mutex::new(known));
+        let is_known = is_rig && last.is_some();
         let shared = Arc::clone(&known);
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                let opened = connect(&target, options.clone(), first).await;
+                let opened = match is_known {
+                    true => None,
+                    false => Some(connect(&target, options.clone(), first).await),
+                };
                 let opened = match opened {
-                    Ok((upstream, described)) => {
+                    None => None,
+                    Some(Ok((upstream, described))) => {
                         *lock(&shared) = Known::present(&described);
                         watch.iter().for_each(|watch| watch(&Seen::Present(Box::new(described.clone()))));
-                        Some(upstream)
+                        if is_rig {
+                            let _ = upstream.close().await;
+                            None
+                        } else {
+                            Some(upstream)
+                        }
                     }
-                    Err(error) if may_come => {
+                    Some(Err(error)) if may_come => {
                         lock(&shared).go(&error.to_string());
                         watch.iter().for_each(|watch| watch(&Seen::Absent(error.to_string())));
                         None
                     }
-                    Err(error) => {
+                    Some(Err(error)) => {
                         let _ = tell.send(Err(error));
                         return;
                     }
@@ -254,7 +277,8 @@ impl Relay {
                 if watch.is_some() {
                     later.wait = Duration::ZERO;
                 }
-                pass_on(opened, queue, &shared, watch, may_come, || connect(&target, later.clone(), first)).await;
+                let looks = may_come && !is_rig;
+                pass_on(opened, queue, &shared, watch, looks, || connect(&target, later.clone(), first)).await;
             });
             runtime.shutdown_background();
         })?;
@@ -286,6 +310,11 @@ impl Relay {
         }
     }
 
+    /// What others have of the relay while it serves.
+    pub fn handle(&self) -> Handle {
+        Handle(self.jobs.as_ref().map(mpsc::Sender::downgrade))
+    }
+
     /// A code that lasts as long as a failure wants it to.
     fn code(&mut self, code: &str) -> Option<&'static str> {
         let known = self.codes.iter().find(|known| **known == code).copied();
@@ -294,6 +323,42 @@ impl Relay {
             return self.codes.last().copied();
         }
         known
+    }
+}
+
+/// What others have of a relay while it serves. It does not keep the relay from ending.
+#[derive(Debug, Clone)]
+pub struct Handle(Option<mpsc::WeakSender<Job>>);
+
+impl Handle {
+    fn jobs(&self) -> Option<mpsc::Sender<Job>> {
+        self.0.as_ref()?.upgrade()
+    }
+
+    /// Ends the connection once no call is under way, so that another one may have the target. The next call opens it again.
+    pub async fn release(&self) {
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = self.jobs()
+            && jobs.send(Job::Release(done)).await.is_ok()
+        {
+            let _ = told.await;
+        }
+    }
+
+    /// Opens the connection, and learns what the other end has.
+    ///
+    /// # Errors
+    /// It is not there, in words.
+    pub async fn find(&self) -> Result<(), String> {
+        let request = CallRequest {
+            operation: FIND.to_owned(),
+            args: "{}".to_owned(),
+            timeout: None,
+            session_id: None,
+            context: None,
+        };
+        let jobs = self.jobs();
+        ask(jobs.as_ref(), request).await.end.map(drop).map_err(|fault| fault.message)
     }
 }
 

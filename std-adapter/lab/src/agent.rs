@@ -21,23 +21,26 @@ use rigline_std::sync::lock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::book::{Ask, Asked, Effect, Lab, Refusal};
-use crate::check;
+use crate::check::{self, Check};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
+use crate::frames::{self, PIECE, Piece};
 use crate::processes::Process;
 use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
-use crate::wire::{self, Piece, Wire};
+use crate::users;
+use crate::wire::{self, Wire};
 
 /// The version of the agent's protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest line.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
@@ -51,12 +54,23 @@ const UNREAD: usize = 256;
 pub struct Options {
     /// How long it stays when nobody needs it; for ever if none.
     pub idle: Option<Duration>,
+    /// Whom it serves beside its own user, if it serves others.
+    pub system: Option<System>,
+}
+
+/// Whom an agent serves that serves several users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct System {
+    /// The group whose members may use the rigs.
+    pub group: u32,
+    /// The group whose members may end the leases of others; nobody but root if none.
+    pub admins: Option<u32>,
 }
 
 impl Default for Options {
     /// It ends after ten minutes.
     fn default() -> Self {
-        Self { idle: Some(Duration::from_secs(600)) }
+        Self { idle: Some(Duration::from_secs(600)), system: None }
     }
 }
 
@@ -75,8 +89,12 @@ struct Agent {
     closing: Mutex<HashMap<String, Closing>>,
     next: AtomicU64,
     changed: Notify,
+    /// Until when the main loop sleeps, and whether it knows that nobody needs the agent.
+    sleeps: Mutex<(Option<BootTime>, bool)>,
+    /// Where answers are written; they are copied from here.
+    memory: Mutex<Vec<u8>>,
     instance: String,
-    user: String,
+    system: Option<System>,
     rigs: Mutex<Listed>,
     folders: Folders,
     roots: Roots,
@@ -118,8 +136,10 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         closing: Mutex::default(),
         next: AtomicU64::new(0),
         changed: Notify::new(),
+        sleeps: Mutex::default(),
+        memory: Mutex::new(vec![0; LINE_LIMIT]),
         instance: uuid::Uuid::new_v4().simple().to_string(),
-        user: std::env::var("USER").unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw())),
+        system: options.system,
         rigs: Mutex::default(),
         folders: folders.clone(),
         roots: Roots::of_environment(),
@@ -130,14 +150,23 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     // It is no living agent's: that one would have the lock.
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|error| named(&socket, error))?;
-    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(|error| named(&socket, error))?;
+    let mode = match options.system {
+        None => 0o600,
+        Some(System { group, .. }) => {
+            rustix::fs::chown(&socket, None, Some(rustix::process::Gid::from_raw(group)))
+                .map_err(|error| named(&socket, error.into()))?;
+            0o660
+        }
+    };
+    fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).map_err(|error| named(&socket, error))?;
     agent.settle();
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
     let alarm = Alarm::new().map_err(|error| format!("the timer: {error}"))?;
     let mut idle_since = clock::now();
     loop {
         let now = clock::now();
-        let is_idle = lock(&agent.lab).is_idle() && lock(&agent.clients).is_empty();
+        let (due, is_idle) = agent.sleeps();
+        *lock(&agent.sleeps) = (due, is_idle);
         if !is_idle {
             idle_since = now;
         }
@@ -145,7 +174,6 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         if end.is_some_and(|end| end <= now) {
             break;
         }
-        let due = lock(&agent.lab).due();
         let next = [due, end].into_iter().flatten().min();
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -189,22 +217,34 @@ impl Agent {
             }
         });
         let mut framer = HeapFramer::new(LINE_LIMIT);
-        let mut memory = vec![0; LINE_LIMIT];
         'connected: while let Ok(count) = reader.read(framer.space()).await {
             if count == 0 {
                 break;
             }
             framer.commit(count);
             while let Some(frame) = framer.next_frame() {
-                let reply = match frame {
-                    Frame::Line(line) => rpc::answer(line, &mut memory, &mut |incoming, out| {
-                        let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
-                        write_answer(self.answer(&peer, &incoming.method.to_string(), params), out);
-                    }),
-                    Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut memory)),
+                let mut opens = None;
+                let reply = {
+                    let mut memory = lock(&self.memory);
+                    let reply = match frame {
+                        Frame::Line(line) => rpc::answer(line, &mut memory, &mut |incoming, out| {
+                            let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
+                            match incoming.method.to_string().as_str() {
+                                "open" => opens = Some(params),
+                                method => write_answer(self.answer(&peer, method, params), out),
+                            }
+                        }),
+                        Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut memory)),
+                    };
+                    reply.map(<[u8]>::to_vec)
                 };
+                if let Some(params) = opens {
+                    drop(framer);
+                    self.pass_on(&peer, params, reader, &send).await;
+                    break 'connected;
+                }
                 if let Some(reply) = reply
-                    && send.send(reply.to_vec()).await.is_err()
+                    && send.send(reply).await.is_err()
                 {
                     break 'connected;
                 }
@@ -234,7 +274,7 @@ impl Agent {
 
     fn answer(&self, peer: &Peer, method: &str, params: Value) -> Result<Value, Refusal> {
         let now = clock::now();
-        if peer.uid != rustix::process::getuid().as_raw() {
+        if self.system.is_none() && peer.uid != rustix::process::getuid().as_raw() {
             return Err(Refusal::refused("this agent serves another user"));
         }
         match method {
@@ -242,23 +282,26 @@ impl Agent {
             "lock" => self.ask(peer, parse(params)?, now),
             "confirm" => {
                 let Request { request } = parse(params)?;
-                let lease = lock(&self.lab).confirm(peer.conn, &request, now)?;
+                let lease = lock(&self.lab).confirm(peer.conn, &request, peer.uid, now)?;
                 Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
             }
             "cancel" => {
                 let Request { request } = parse(params)?;
-                lock(&self.lab).cancel(&request, now);
+                lock(&self.lab).cancel(&request, peer.uid, now);
                 Ok(Value::Null)
             }
             "attach" => {
                 let Attach { lease, keeps, told } = parse(params)?;
                 let keeper = keeps.then_some(peer.process);
+                // The agent ends the processes of a lease: they must be this user's.
+                let is_own = |process: Process| process.uid().is_none_or(|uid| uid == peer.uid);
+                let told = told.filter(|told| is_own(told.holder.process) && told.keeper.is_none_or(is_own));
                 let lease = lock(&self.lab).attach(peer.conn, &lease, keeper, told, peer.uid, now)?;
                 Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
             }
             "renew" => {
                 let OfLease { lease } = parse(params)?;
-                let until = lock(&self.lab).renew(&lease, now)?;
+                let until = lock(&self.lab).renew(&lease, peer.uid, now)?;
                 Ok(json!({ "now": now, "until": until }))
             }
             "release" => {
@@ -273,16 +316,9 @@ impl Agent {
                 let selector = self.selector(&selector)?;
                 let lab = lock(&self.lab);
                 let rigs = &lab.usable(&lease, peer.uid, now)?.rigs;
-                let rig = lab.specs().find(|spec| rigs.contains(&spec.name) && selector.fits(spec));
-                Ok(json!({ "rig": rig.map(|spec| &spec.name) }))
-            }
-            "open" => {
-                let Open { lease, rig } = parse(params)?;
-                self.open(peer, &lease, &rig, now)
-            }
-            "send" => {
-                self.send(peer, parse(params)?, now);
-                Ok(Value::Null)
+                let fitting = lab.specs().filter(|spec| rigs.contains(&spec.name) && selector.fits(spec));
+                let fitting: Vec<&String> = fitting.map(|spec| &spec.name).collect();
+                Ok(json!({ "rig": fitting.first(), "rigs": fitting }))
             }
             "status" => {
                 let OfRig { rig, .. } = parse(params)?;
@@ -308,7 +344,8 @@ impl Agent {
                 let (rig, reason) = named(self, params)?;
                 let reason =
                     reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
-                lock(&self.lab).break_lease(&rig, &reason, &self.who(peer), now)?;
+                let uid = (!self.is_admin(peer)).then_some(peer.uid);
+                lock(&self.lab).break_lease(&rig, &reason, &self.who(peer), uid, now)?;
                 Ok(Value::Null)
             }
             "quarantine" => {
@@ -338,7 +375,16 @@ impl Agent {
     }
 
     fn who(&self, peer: &Peer) -> String {
-        format!("{} (process {})", self.user, peer.process.pid)
+        format!("{} (process {})", users::name(peer.uid), peer.process.pid)
+    }
+
+    /// Whether somebody may end the leases of others.
+    fn is_admin(&self, peer: &Peer) -> bool {
+        match self.system {
+            None => true,
+            Some(_) if peer.uid == 0 || peer.uid == rustix::process::getuid().as_raw() => true,
+            Some(System { admins, .. }) => admins.is_some_and(|group| users::is_of_group(peer.process, group)),
+        }
     }
 
     fn ask(&self, peer: &Peer, want: Want, now: BootTime) -> Result<Value, Refusal> {
@@ -348,7 +394,7 @@ impl Agent {
             selectors.push(self.selector(text)?);
         }
         let holder = Holder {
-            user: self.user.clone(),
+            user: users::name(peer.uid),
             uid: peer.uid,
             process: peer.process,
             purpose: want.purpose.chars().filter(|char| !char.is_control()).take(200).collect(),
@@ -370,26 +416,48 @@ impl Agent {
         }
     }
 
+    /// Gives a connection to the port of a rig, until its holder or the port closes it. From here on it has frames and no lines.
+    async fn pass_on(&self, peer: &Peer, params: Value, reader: OwnedReadHalf, out: &mpsc::Sender<Vec<u8>>) {
+        let opened = parse(params).and_then(|Open { lease, rig }| self.open(peer, &lease, &rig, clock::now(), out));
+        if let Err(Refusal { code, why }) = opened {
+            let _ = out.send(wire::closed(code, &why)).await;
+            return;
+        }
+        let mut reader = BufReader::with_capacity(PIECE, reader);
+        loop {
+            match frames::read(&mut reader).await {
+                Ok(Some(piece)) => self.send(peer, piece, clock::now()),
+                Ok(None) => break,
+                Err(error) => {
+                    self.close(peer.conn, &error.to_string());
+                    break;
+                }
+            }
+        }
+    }
+
     /// Opens the port of a rig for a connection.
-    fn open(&self, peer: &Peer, lease: &str, rig: &str, now: BootTime) -> Result<Value, Refusal> {
-        let target = {
+    fn open(
+        &self,
+        peer: &Peer,
+        lease: &str,
+        rig: &str,
+        now: BootTime,
+        out: &mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), Refusal> {
+        let (target, board) = {
             let lab = lock(&self.lab);
             if !lab.usable(lease, peer.uid, now)?.rigs.iter().any(|name| name == rig) {
                 return Err(Refusal::usage(format!("the lease does not have {rig}")));
             }
-            lab.specs().find(|spec| spec.name == rig).map(|spec| spec.target.clone()).unwrap_or_default()
+            let target = lab.specs().find(|spec| spec.name == rig).map(|spec| spec.target.clone());
+            (target.unwrap_or_default(), lab.board(rig))
         };
-        let out = lock(&self.clients).get(&peer.conn).cloned();
-        let out = out.ok_or_else(|| Refusal::refused("the connection is closed"))?;
-        let mut wires = lock(&self.wires);
-        if wires.contains_key(&peer.conn) {
-            return Err(Refusal::usage("this connection has a port open already"));
-        }
         let (wire, port) = wire::pair(lease);
-        let roots = self.roots.clone();
-        let task = tokio::spawn(async move { wire::run(&target, &roots, port, out).await });
-        wires.insert(peer.conn, (wire, task));
-        Ok(Value::Null)
+        let (roots, out) = (self.roots.clone(), out.clone());
+        let task = tokio::spawn(async move { wire::run(&target, board.as_deref(), &roots, port, out).await });
+        lock(&self.wires).insert(peer.conn, (wire, task));
+        Ok(())
     }
 
     /// Passes a piece on to the rig, if the lease lasts and the piece is not late.
@@ -425,7 +493,15 @@ impl Agent {
             Selector::Target(target) => {
                 let mut spec = Spec::unlisted(&target);
                 spec.find_board(&self.roots);
-                Selector::Name(lock(&self.lab).name_of(spec))
+                let mut lab = lock(&self.lab);
+                // It would open what the user named with the agent's rights.
+                if self.system.is_some() && !lab.is_listed(&spec) {
+                    return Err(Refusal::usage(format!(
+                        "{target} is no rig of {}, and the system's agent serves no others",
+                        self.folders.rigs().display()
+                    )));
+                }
+                Selector::Name(lab.name_of(spec))
             }
             selector => selector,
         })
@@ -458,6 +534,16 @@ impl Agent {
         }
         if let Some(rigs) = status.get_mut("rigs").and_then(Value::as_array_mut) {
             rigs.retain(|rig| rig.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(&name)));
+        }
+        // Those who wait for one of these rigs.
+        let mut waiting = std::collections::BTreeSet::new();
+        for name in names {
+            let of_rig = lab.status(Some(name), clock::now())?;
+            let requests = of_rig.get("queue").and_then(Value::as_array).into_iter().flatten();
+            waiting.extend(requests.filter_map(|one| Some(one.get("request")?.as_str()?.to_owned())));
+        }
+        if let Some(queue) = status.get_mut("queue").and_then(Value::as_array_mut) {
+            queue.retain(|one| one.get("request").and_then(Value::as_str).is_some_and(|one| waiting.contains(one)));
         }
         Ok(status)
     }
@@ -507,7 +593,7 @@ impl Agent {
                         drop(wires);
                         conns.into_iter().for_each(|conn| self.close(conn, &why));
                     }
-                    Effect::Check { rig, target, asks, lease } => {
+                    Effect::Check { rig, target, asks, recover, board, lease } => {
                         let agent = Arc::clone(self);
                         let id = lease.as_ref().map(|lease| lease.id.clone()).unwrap_or_default();
                         let closing = lock(&self.closing).get(&id).cloned();
@@ -521,15 +607,35 @@ impl Agent {
                                 }
                                 lock(&agent.closing).remove(&id);
                             }
-                            let found = check::run(&target, asks, lease.as_deref(), &agent.roots).await;
-                            lock(&agent.lab).checked(&rig, found, clock::now());
+                            let (lease, board, recover) = (lease.as_deref(), board.as_deref(), recover.as_slice());
+                            let what = Check { target: &target, asks, lease, recover, board };
+                            let found = check::run(&what, &agent.roots).await;
+                            let board = target.parse().ok().and_then(|target| check::board_at(&target, &agent.roots));
+                            let mut lab = lock(&agent.lab);
+                            if let (Ok(_), Some(board)) = (&found, board) {
+                                lab.identified(&rig, board);
+                            }
+                            lab.checked(&rig, found, clock::now());
+                            drop(lab);
                             agent.settle();
                         });
                     }
                 }
             }
         }
-        self.changed.notify_one();
+        // The main loop has nothing to do with most of what happens.
+        if self.sleeps() != *lock(&self.sleeps) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// When something is due, and whether nobody needs the agent.
+    fn sleeps(&self) -> (Option<BootTime>, bool) {
+        let (due, is_idle) = {
+            let lab = lock(&self.lab);
+            (lab.due(), lab.is_idle())
+        };
+        (due, is_idle && lock(&self.clients).is_empty())
     }
 
     fn tell(&self, conn: u64, method: &str, params: &Value) {

@@ -24,6 +24,8 @@ const RETURN: u64 = 1_000;
 const LOOK: u64 = 25;
 /// When a rig in quarantine is tried again.
 const AGAIN: [u64; 5] = [10_000, 30_000, 120_000, 600_000, 3_600_000];
+/// How often it is brought back by what the list names for that, in one quarantine.
+const RECOVERIES: usize = 3;
 /// How often in a row it must answer.
 const GOOD: u32 = 2;
 const DAY: u64 = 24 * 60 * 60;
@@ -48,11 +50,11 @@ pub struct Ended {
 enum State {
     /// Nobody has the rig.
     Idle,
-    /// It is offered to the request.
+    /// The rig is offered to the request.
     Offered(String),
     /// A holder has the rig.
     Leased(String),
-    /// It is brought to its safe state and asked for its manifest.
+    /// The rig is brought to its safe state and asked for its manifest.
     Checked,
 }
 
@@ -74,7 +76,7 @@ pub struct Ask {
     pub count: usize,
     /// How long it waits at most; not at all if none.
     pub wait: Option<u64>,
-    /// When it first asked, which is its place: it may ask again after a crash of the agent.
+    /// When the holder first asked, which is its place: it may ask again after a crash of the agent.
     pub since: BootTime,
     /// The longest time of the lease.
     pub ttl: u64,
@@ -158,6 +160,10 @@ pub enum Effect {
         target: String,
         /// Whether it is asked for its manifest.
         asks: bool,
+        /// What is run to bring it back first; nothing if empty.
+        recover: Vec<String>,
+        /// Which board it was, if that is known and its target does not say it.
+        board: Option<String>,
         /// The lease that it had.
         lease: Option<Box<Lease>>,
     },
@@ -185,7 +191,7 @@ impl Fault {
 pub enum Asked {
     /// The lease that this request got before.
     Granted(Box<Lease>),
-    /// It waits, or has an offer.
+    /// The request waits, or has an offer.
     Waits,
 }
 
@@ -209,7 +215,7 @@ struct Held {
     lease: Lease,
     heard: BootTime,
     used: BootTime,
-    /// When it is looked whether its process lives, while it has no connection.
+    /// When the process of the lease is looked for, while it has no connection.
     looks: BootTime,
     conns: BTreeSet<u64>,
 }
@@ -271,6 +277,7 @@ impl Lab {
                     if rig.spec.target != spec.target && rig.spec.target != rig.spec.name {
                         // It may be another board.
                         rig.health.has_answered = false;
+                        rig.health.board = None;
                     }
                     (rig.spec, rig.is_listed) = (spec, true);
                 }
@@ -289,6 +296,14 @@ impl Lab {
     /// The rigs that there are, listed or not, with their targets.
     pub fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.rigs.values().filter(|rig| rig.is_listed || rig.is_in_use()).map(|rig| &rig.spec)
+    }
+
+    /// Whether a target means a rig of the list.
+    pub fn is_listed(&self, spec: &Spec) -> bool {
+        let is_it = |rig: &&Rig| {
+            rig.spec.target == spec.target || rig.spec.boards.iter().any(|board| spec.boards.contains(board))
+        };
+        self.rigs.values().filter(|rig| rig.is_listed).any(|rig| is_it(&rig))
     }
 
     /// The name of the rig that a target means: one of the list, if it is that board, and otherwise one of its own.
@@ -357,8 +372,11 @@ impl Lab {
     ///
     /// # Errors
     /// There is no such offer any more, or the books cannot be written.
-    pub fn confirm(&mut self, conn: u64, request: &str, now: BootTime) -> Result<Lease, Refusal> {
+    pub fn confirm(&mut self, conn: u64, request: &str, uid: u32, now: BootTime) -> Result<Lease, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == request) {
+            if held.lease.holder.uid != uid {
+                return Err(Refusal::refused("this request is another user's"));
+            }
             held.conns.insert(conn);
             return Ok(held.lease.clone());
         }
@@ -371,6 +389,7 @@ impl Lab {
             return Err(late());
         }
         let ask = &waiting.ask;
+        let longest = rigs.iter().filter_map(|rig| Some(self.rigs.get(rig)?.spec.longest())).min().unwrap_or(u64::MAX);
         let lease = Lease {
             id: uuid::Uuid::new_v4().simple().to_string(),
             request: request.to_owned(),
@@ -379,7 +398,7 @@ impl Lab {
             keeper: None,
             since: wall(),
             boot: self.boot.clone(),
-            deadline: now.saturating_add(ask.ttl),
+            deadline: now.saturating_add(ask.ttl.min(longest)),
             idle: ask.idle,
             is_raw: ask.is_raw,
         };
@@ -411,8 +430,11 @@ impl Lab {
         Ok(lease)
     }
 
-    /// The request is given up.
-    pub fn cancel(&mut self, request: &str, now: BootTime) {
+    /// The request is given up. Another user's is not.
+    pub fn cancel(&mut self, request: &str, uid: u32, now: BootTime) {
+        if self.queue.iter().any(|waiting| waiting.ask.request == request && waiting.ask.holder.uid != uid) {
+            return;
+        }
         self.withdraw(request);
         self.queue.retain(|waiting| waiting.ask.request != request);
         self.schedule(now);
@@ -482,8 +504,11 @@ impl Lab {
     ///
     /// # Errors
     /// It has ended.
-    pub fn renew(&mut self, id: &str, now: BootTime) -> Result<BootTime, Refusal> {
+    pub fn renew(&mut self, id: &str, uid: u32, now: BootTime) -> Result<BootTime, Refusal> {
         match self.leases.get_mut(id) {
+            Some(held) if held.lease.holder.uid != uid => {
+                Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)))
+            }
             Some(held) if now < held.lease.deadline => {
                 held.heard = now;
                 Ok(held.lease.deadline)
@@ -544,13 +569,28 @@ impl Lab {
         format!("the lease was ended by {} at {}: {}", ended.by, time_of_day(ended.at), ended.why)
     }
 
-    /// Ends the lease of a rig, by a person.
+    /// Ends the lease of a rig, by a person: `uid` if they may end their own only.
     ///
     /// # Errors
-    /// It has none.
-    pub fn break_lease(&mut self, name: &str, reason: &str, by: &str, now: BootTime) -> Result<(), Refusal> {
+    /// It has none, or another's.
+    pub fn break_lease(
+        &mut self,
+        name: &str,
+        reason: &str,
+        by: &str,
+        uid: Option<u32>,
+        now: BootTime,
+    ) -> Result<(), Refusal> {
         match self.rig(name)?.state.clone() {
             State::Leased(id) => {
+                if let (Some(uid), Some(held)) = (uid, self.leases.get(&id))
+                    && held.lease.holder.uid != uid
+                {
+                    return Err(Refusal::refused(format!(
+                        "{} has {name}, and only administrators of the lab end another user's lease",
+                        held.lease.holder
+                    )));
+                }
                 self.end(&id, reason, by, now);
                 Ok(())
             }
@@ -663,6 +703,19 @@ impl Lab {
         self.schedule(now);
     }
 
+    /// Which board a rig is, if that is known and its target does not say it.
+    pub fn board(&self, name: &str) -> Option<String> {
+        self.rigs.get(name)?.health.board.clone()
+    }
+
+    /// A rig has answered at a port whose name may be given to another board: from now on it is this board.
+    pub fn identified(&mut self, name: &str, board: String) {
+        let Some(rig) = self.rigs.get_mut(name).filter(|rig| rig.health.board.is_none()) else { return };
+        rig.health.board = Some(board);
+        let change = Change::Rig(name.to_owned(), rig.health.clone());
+        self.note(&[change]);
+    }
+
     fn note(&mut self, changes: &[Change]) {
         if let Err(error) = self.books.write(changes) {
             eprintln!("rigline lab: the books cannot be written: {error}");
@@ -682,6 +735,8 @@ impl Lab {
             None => {
                 (health.reason, health.by, health.tries, health.goods) = (None, None, 0, 0);
                 health.times.clear();
+                // A person has put another board there, perhaps.
+                health.board = None;
             }
         }
         let log = Entry {
@@ -829,6 +884,7 @@ impl Lab {
                 json!({
                     "place": place + 1,
                     "who": waiting.ask.holder.to_string(),
+                    "pid": waiting.ask.holder.process.pid,
                     "wants": waiting.ask.selectors.iter().map(ToString::to_string).collect::<Vec<_>>(),
                     "count": waiting.ask.count,
                     "request": waiting.ask.request,
@@ -844,6 +900,7 @@ impl Lab {
                 json!({
                     "id": id,
                     "holder": held.lease.holder.to_string(),
+                    "pid": held.lease.holder.process.pid,
                     "since": held.lease.since,
                     "ends_in_ms": held.lease.deadline.saturating_sub(now),
                     "rigs": held.lease.rigs,
@@ -915,11 +972,18 @@ impl Lab {
         let Some(rig) = self.rigs.get_mut(name) else { return };
         rig.state = State::Checked;
         // A board that was never asked need not speak: what its users flash is their affair.
+        // Each time that it is tried again, a few times: what does not help then, does not help.
+        let is_recovered = rig.health.reason.is_some()
+            && rig.health.returns()
+            && (1..=RECOVERIES).contains(&rig.health.tries)
+            && rig.health.goods == 0;
         let is_raw_and_unknown = lease.as_ref().is_some_and(|lease| lease.is_raw) && !rig.health.has_answered;
         self.effects.push(Effect::Check {
             rig: name.to_owned(),
             target: rig.spec.target.clone(),
             asks: rig.spec.check && !is_raw_and_unknown,
+            recover: if is_recovered { rig.spec.recover.clone() } else { Vec::new() },
+            board: rig.health.board.clone(),
             lease,
         });
     }

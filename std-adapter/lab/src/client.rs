@@ -29,6 +29,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How soon the agent is asked again, or started again.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// What an agent is started with by other commands.
+pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
+
 /// Where the agent is, and how it is started.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -78,6 +81,9 @@ impl Connection {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                 return Ok(None);
             }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && folders.is_system() => {
+                return Err(Trouble::Refused(Refusal::refused(not_of_group(folders))));
+            }
             Err(error) => return Err(Trouble::Lost(error)),
         };
         let (reader, writer) = stream.into_split();
@@ -100,6 +106,13 @@ impl Connection {
             let error = match Self::to_running(&place.folders).await {
                 Ok(Some(connection)) => return Ok(connection),
                 Err(refused @ Trouble::Refused(_)) => return Err(refused),
+                Ok(None) if place.folders.is_system() => {
+                    let text = format!(
+                        "the system's agent does not run ({}); an administrator starts it by `rigline lab agent --system`",
+                        place.folders.socket().display()
+                    );
+                    io::Error::new(io::ErrorKind::NotFound, text)
+                }
                 Ok(None) => io::Error::new(io::ErrorKind::NotFound, last_message(&place.folders)),
                 Err(Trouble::Lost(error)) => error,
             };
@@ -107,7 +120,7 @@ impl Connection {
             if now >= given_up {
                 return Err(Trouble::Lost(error));
             }
-            if now >= starts_again {
+            if now >= starts_again && !place.folders.is_system() {
                 start(place).map_err(Trouble::Lost)?;
                 starts_again = now + Duration::from_secs(2);
             }
@@ -149,13 +162,14 @@ impl Connection {
         }
     }
 
-    /// Sends a notification.
+    /// Asks for a rig's port. From now on frames pass over the connection, and no lines.
     ///
     /// # Errors
     /// The connection has ended.
-    pub async fn tell(&mut self, method: &str, params: Value) -> io::Result<()> {
-        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
-        self.writer.write_all(line.as_bytes()).await
+    pub(crate) async fn into_wire(mut self, params: Value) -> io::Result<(OwnedReadHalf, OwnedWriteHalf)> {
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": "open", "params": params }));
+        self.writer.write_all(line.as_bytes()).await?;
+        Ok((self.reader, self.writer))
     }
 
     /// The next notification. What was read is kept if this is dropped.
@@ -196,12 +210,19 @@ fn start(place: &Place) -> io::Result<()> {
     let mut messages = OpenOptions::new();
     let messages = messages.create(true).append(true).mode(0o600).open(place.folders.messages())?;
     let mut command = Command::new(&place.program);
-    command.args(["lab", "agent", "--on-demand"]).env_remove(LEASE).current_dir("/");
+    command.args(ON_DEMAND).env_remove(LEASE).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
     let mut child = command.spawn()?;
     // It leaves this process's session itself. Who lives on must look at its end.
     std::thread::spawn(move || drop(child.wait()));
     Ok(())
+}
+
+fn not_of_group(folders: &Folders) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let socket = folders.socket();
+    let group = std::fs::metadata(&socket).map(|about| crate::users::group_name(about.gid()));
+    format!("{} is for members of the group {}", socket.display(), group.unwrap_or_else(|_| "of the lab".to_owned()))
 }
 
 fn last_message(folders: &Folders) -> String {

@@ -6,20 +6,20 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use rigline::frame::LineEnds;
 use rigline_host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use rigline_host::{HostError, Options};
 use rigline_std::sync::lock;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt as _, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
 use crate::client::{self, Connection, Place, Trouble, Want};
 use crate::clock;
+use crate::frames::{self, Back, HEAD_BACK, Kind, PIECE};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.
@@ -28,8 +28,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const FRESH: u64 = 5_000;
 /// How long a lease that is being given back is waited for.
 const GIVEN_BACK: Duration = Duration::from_secs(10);
-/// How many bytes are sent at once.
-const PIECE: usize = 32 << 10;
 
 /// Dials a rig of the lab.
 pub struct RigDialer {
@@ -41,7 +39,7 @@ pub struct RigDialer {
 
 enum State {
     Unknown,
-    /// It waits for its lease, also while nobody waits for the connection: so it keeps its place.
+    /// The connection waits for its lease, also while nobody waits for the connection: so it keeps its place.
     Asking(JoinHandle<Result<Held, Refusal>>),
     Held(Held),
 }
@@ -54,6 +52,36 @@ struct Held {
     lost: Arc<Mutex<Option<String>>>,
     /// The lease is given back when this is dropped.
     _keeps: Option<Keeps>,
+}
+
+/// The lease that this process has for all its targets.
+static OWN: LazyLock<Mutex<Option<String>>> = LazyLock::new(Mutex::default);
+
+/// Targets of this process join this lease from now on, if it has such a rig; none if there is none any more.
+pub(crate) fn within(lease: Option<String>) {
+    *lock(&OWN) = lease;
+}
+
+/// The lease that targets of this process join: its own, or the one that it was started within.
+pub(crate) fn joined() -> Option<String> {
+    lock(&OWN).clone().or_else(|| std::env::var(LEASE).ok())
+}
+
+/// After which time without a call the leases of this process's targets end.
+static IDLE: Mutex<Option<Duration>> = Mutex::new(None);
+
+/// Has the leases that targets of this process take from now on end when nothing was sent to their rigs for so long: of a process that
+/// lives on when it needs its rig no more.
+pub fn end_idle_leases(after: Duration) {
+    *lock(&IDLE) = Some(after);
+}
+
+/// The lease that a target of this process has of its own, with its rig.
+static LATEST: LazyLock<Mutex<Option<(String, String)>>> = LazyLock::new(Mutex::default);
+
+/// The lease, and the rig, that a target of this process has of its own: the latest, if there are several.
+pub fn current() -> Option<(String, String)> {
+    lock(&LATEST).clone()
 }
 
 /// How many leases of this process are being given back.
@@ -148,7 +176,7 @@ impl Drop for RigDialer {
 
 /// Joins the lease that this command runs within, if that has such a rig, and gets one otherwise.
 async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Refusal> {
-    if let Ok(id) = std::env::var(LEASE) {
+    if let Some(id) = joined() {
         let mut connection = Connection::open(&place).await?;
         let joined = connection.ask("join", json!({ "lease": id, "selector": selector })).await?;
         if let Some(rig) = joined.get("rig").and_then(Value::as_str) {
@@ -160,7 +188,7 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
         count: 1,
         wait: (!wait.is_zero()).then_some(wait),
         ttl: LONGEST,
-        idle: None,
+        idle: *lock(&IDLE),
         is_raw: false,
         purpose: std::env::args().nth(1).unwrap_or_default(),
     };
@@ -172,10 +200,16 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
     let lost = Arc::new(Mutex::new(None));
     let (keeps, dropped) = oneshot::channel::<GivingBack>();
     let (told, lease) = (Arc::clone(&lost), granted.lease.clone());
+    *lock(&LATEST) = Some((lease.id.clone(), rig.clone()));
     tokio::spawn(async move {
+        let forget = || drop(lock(&LATEST).take_if(|(id, _)| *id == lease.id));
         tokio::select! {
-            why = client::keep(&place, connection, &lease, false) => *lock(&told) = Some(why.why),
+            why = client::keep(&place, connection, &lease, false) => {
+                forget();
+                *lock(&told) = Some(why.why);
+            }
             giving_back = dropped => {
+                forget();
                 let _ = client::release(&place, &lease.id).await;
                 drop(giving_back);
             }
@@ -186,17 +220,18 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
 
 /// Opens the rig's port by the agent.
 async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
-    let mut agent = Connection::open(place).await?;
-    agent.ask("open", json!({ "lease": lease, "rig": rig })).await?;
+    let agent = Connection::open(place).await?;
+    let (mut reader, writer) = agent.into_wire(json!({ "lease": lease, "rig": rig })).await.map_err(Trouble::Lost)?;
     let traits = loop {
-        let (method, params) = agent.event().await.map_err(Trouble::Lost)?;
-        match method.as_str() {
-            "opened" => break params,
-            "closed" => {
-                let why = params.get("why").and_then(Value::as_str).unwrap_or_default();
-                return Err(Trouble::Refused(Refusal::refused(why)));
-            }
-            _ => {}
+        let mut head = [0; HEAD_BACK];
+        reader.read_exact(&mut head).await.map_err(Trouble::Lost)?;
+        let (kind, length) = frames::head_back(head).map_err(Trouble::Lost)?;
+        let mut bytes = vec![0; length];
+        reader.read_exact(&mut bytes).await.map_err(Trouble::Lost)?;
+        match kind {
+            Back::Opened => break serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
+            Back::Closed => return Err(Trouble::Refused(refusal_of(&bytes))),
+            Back::Bytes | Back::Errors => {}
         }
     };
     let is = |name: &str| traits.get(name).and_then(Value::as_bool).unwrap_or_default();
@@ -204,116 +239,214 @@ async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Tr
     found.resend = traits.get("resend_ms").and_then(Value::as_u64).map(Duration::from_millis);
     found.shared = is("shared");
     found.ends = if is("serial") { LineEnds::Serial } else { LineEnds::Lf };
-    let (writer, written) = tokio::io::duplex(PIECE * 2);
-    let (said, reader) = mpsc::channel(64);
+    let out = Arc::new(Mutex::new(Out { half: writer, frames: Vec::new(), written: 0, seq: 0 }));
     let (complained, stderr) = mpsc::channel(64);
-    let (lines, controls) = mpsc::unbounded_channel();
-    tokio::spawn(pass_on(agent, written, controls, said, complained));
-    let mut connection = RawConnection::new(Pieces::new(reader), writer, found);
+    let reader =
+        FromRig { half: reader, bytes: vec![0; PIECE], read: 0, filled: 0, head: None, complained, is_over: false };
+    let mut connection = RawConnection::new(reader, ToRig(Arc::clone(&out)), found);
     connection.stderr = Some(Box::new(Pieces::new(stderr)));
     if is("control") {
-        connection.control = Some(Arc::new(Lines(lines)));
+        connection.control = Some(Arc::new(Lines(out)));
     }
     Ok(connection)
 }
 
+/// Why the agent has closed the port.
+fn refusal_of(bytes: &[u8]) -> Refusal {
+    let told = serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+    let code = told.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+    let why = told.get("why").and_then(Value::as_str).unwrap_or_default();
+    Refusal { code: code.unwrap_or(3), why: why.to_owned() }
+}
+
+/// Frames on their way to the agent.
+struct Out {
+    half: OwnedWriteHalf,
+    frames: Vec<u8>,
+    written: usize,
+    seq: u64,
+}
+
+impl Out {
+    fn add(&mut self, kind: Kind, bytes: &[u8]) {
+        self.seq += 1;
+        frames::write(&mut self.frames, kind, self.seq, clock::now() + FRESH, bytes);
+    }
+
+    /// Writes as much as the socket takes at once. Returns whether that is all.
+    fn try_write(&mut self) -> io::Result<bool> {
+        while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match self.half.try_write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.frames.clear();
+        self.written = 0;
+        Ok(true)
+    }
+
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut self.half).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+        }
+        self.frames.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Bytes for the rig.
+struct ToRig(Arc<Mutex<Out>>);
+
+impl AsyncWrite for ToRig {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut out = lock(&self.0);
+        // One frame at a time: its time begins when the one before it is on its way.
+        ready!(out.poll_written(cx))?;
+        let bytes = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
+        out.add(Kind::Bytes, bytes);
+        match out.poll_written(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(bytes.len())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        lock(&self.0).poll_written(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut out = lock(&self.0);
+        ready!(out.poll_written(cx))?;
+        out.add(Kind::End, &[]);
+        out.poll_written(cx)
+    }
+}
+
+impl Drop for ToRig {
+    fn drop(&mut self) {
+        let mut out = lock(&self.0);
+        out.add(Kind::End, &[]);
+        // One that cannot be told learns it when the connection ends.
+        let _ = out.try_write();
+    }
+}
+
 /// The lines of a port that the agent has.
-struct Lines(mpsc::UnboundedSender<Value>);
+struct Lines(Arc<Mutex<Out>>);
+
+impl Lines {
+    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let mut out = lock(&self.0);
+        out.add(kind, bytes);
+        if !out.try_write()? {
+            // Whoever writes next goes on with it; and if nobody does, this.
+            let rest = Arc::clone(&self.0);
+            tokio::spawn(std::future::poll_fn(move |cx| lock(&rest).poll_written(cx)));
+        }
+        Ok(())
+    }
+}
 
 impl Control for Lines {
     fn set_dtr(&self, on: bool) -> io::Result<()> {
-        self.0.send(json!({ "dtr": on })).map_err(|_| io::ErrorKind::NotConnected.into())
+        self.send(Kind::Dtr, &[u8::from(on)])
     }
 
     fn discard(&self) -> io::Result<()> {
-        self.0.send(json!({ "discard": true })).map_err(|_| io::ErrorKind::NotConnected.into())
+        self.send(Kind::Discard, &[])
     }
 }
 
-type Said = mpsc::Sender<io::Result<Vec<u8>>>;
+/// Bytes of the rig, as they come in the agent's frames.
+struct FromRig {
+    half: OwnedReadHalf,
+    bytes: Vec<u8>,
+    read: usize,
+    filled: usize,
+    /// The frame that has begun, with how many of its bytes are still to come.
+    head: Option<(Back, usize)>,
+    complained: mpsc::Sender<io::Result<Vec<u8>>>,
+    is_over: bool,
+}
 
-/// Passes bytes on between this process and the agent.
-async fn pass_on(
-    mut agent: Connection,
-    mut written: DuplexStream,
-    mut controls: mpsc::UnboundedReceiver<Value>,
-    said: Said,
-    complained: Said,
-) {
-    let mut piece = vec![0; PIECE];
-    let (mut seq, mut has_ended, mut has_controls) = (0, false, true);
-    loop {
-        let what = tokio::select! {
-            biased;
-            event = agent.event() => {
-                let (method, params) = match event {
-                    Ok(event) => event,
-                    Err(error) => {
-                        // What was sent last may have been done or not.
-                        let text = format!("the lab's agent is gone ({error}): it is not known what the rig has done");
-                        let _ = said.send(Err(io::Error::other(text))).await;
-                        return;
-                    }
-                };
-                let is_gone = match method.as_str() {
-                    "said" => said.send(Ok(bytes_of(&params))).await.is_err(),
-                    "stderr" => {
-                        let _ = complained.try_send(Ok(bytes_of(&params)));
-                        false
-                    }
-                    "closed" => {
-                        let why = params.get("why").and_then(Value::as_str).unwrap_or_default();
-                        if !why.is_empty() {
-                            let _ = said.send(Err(io::Error::other(why.to_owned()))).await;
-                        }
-                        true
-                    }
-                    _ => false,
-                };
-                if is_gone {
-                    return;
-                }
-                continue;
+impl FromRig {
+    /// Waits until at least `count` bytes were read and not used.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<io::Result<()>> {
+        while self.filled - self.read < count {
+            if self.read == self.filled {
+                (self.read, self.filled) = (0, 0);
+            } else if self.filled == self.bytes.len() {
+                self.bytes.copy_within(self.read..self.filled, 0);
+                (self.read, self.filled) = (0, self.filled - self.read);
             }
-            control = controls.recv(), if has_controls => match control {
-                Some(control) => control,
-                None => {
-                    has_controls = false;
-                    continue;
+            let mut into = ReadBuf::new(self.bytes.get_mut(self.filled..).unwrap_or_default());
+            ready!(Pin::new(&mut self.half).poll_read(cx, &mut into))?;
+            match into.filled().len() {
+                0 => {
+                    // What was sent last may have been done or not.
+                    let text = "the lab's agent is gone: it is not known what the rig has done";
+                    return Poll::Ready(Err(io::Error::other(text)));
                 }
-            },
-            count = written.read(&mut piece), if !has_ended => match count {
-                Ok(0) | Err(_) => {
-                    has_ended = true;
-                    json!({ "end": true })
-                }
-                Ok(count) => {
-                    let bytes = piece.get(..count).unwrap_or_default();
-                    match std::str::from_utf8(bytes) {
-                        Ok(text) => json!({ "text": text }),
-                        Err(_) => json!({ "base64": BASE64_STANDARD.encode(bytes) }),
-                    }
-                }
-            },
-            // Nobody reads or writes any more.
-            () = said.closed() => return,
-        };
-        seq += 1;
-        let mut params = what;
-        params["seq"] = json!(seq);
-        params["until"] = json!(clock::now() + FRESH);
-        if let Err(error) = agent.tell("send", params).await {
-            let _ = said.send(Err(error)).await;
-            return;
+                count => self.filled += count,
+            }
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next bytes, at most so many.
+    fn take(&mut self, most: usize) -> &[u8] {
+        let from = self.read;
+        self.read = self.filled.min(from + most);
+        self.bytes.get(from..self.read).unwrap_or_default()
     }
 }
 
-fn bytes_of(params: &Value) -> Vec<u8> {
-    match (params.get("text").and_then(Value::as_str), params.get("base64").and_then(Value::as_str)) {
-        (Some(text), _) => text.as_bytes().to_vec(),
-        (None, Some(text)) => BASE64_STANDARD.decode(text).unwrap_or_default(),
-        (None, None) => Vec::new(),
+impl AsyncRead for FromRig {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while !this.is_over {
+            match this.head {
+                None => {
+                    ready!(this.poll_bytes(cx, HEAD_BACK))?;
+                    let head = <[u8; HEAD_BACK]>::try_from(this.take(HEAD_BACK)).map_err(io::Error::other)?;
+                    this.head = Some(frames::head_back(head)?);
+                }
+                Some((Back::Bytes, 0)) => this.head = None,
+                Some((Back::Bytes, left)) => {
+                    ready!(this.poll_bytes(cx, 1))?;
+                    let bytes = this.take(left.min(into.remaining()));
+                    let count = bytes.len();
+                    into.put_slice(bytes);
+                    this.head = Some((Back::Bytes, left - count));
+                    return Poll::Ready(Ok(()));
+                }
+                Some((kind, length)) => {
+                    ready!(this.poll_bytes(cx, length))?;
+                    let bytes = this.take(length).to_vec();
+                    this.head = None;
+                    match kind {
+                        // One that does not read it, loses it.
+                        Back::Errors => drop(this.complained.try_send(Ok(bytes))),
+                        Back::Closed => {
+                            this.is_over = true;
+                            let Refusal { why, .. } = refusal_of(&bytes);
+                            if !why.is_empty() {
+                                return Poll::Ready(Err(io::Error::other(why)));
+                            }
+                        }
+                        Back::Opened | Back::Bytes => {}
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

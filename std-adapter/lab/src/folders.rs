@@ -13,11 +13,13 @@ const SOCKET_LIMIT: usize = 107;
 pub struct Folders {
     state: PathBuf,
     rigs: PathBuf,
+    socket: PathBuf,
+    is_system: bool,
 }
 
 impl Folders {
-    /// Those of this user: `$XDG_STATE_HOME/rigline/lab` and `$XDG_CONFIG_HOME/rigline/rigs.toml`; or both in the folder that the variable
-    /// `RIGLINE_LAB_DIR` names.
+    /// Those of the agent that serves this user: the folder that the variable `RIGLINE_LAB_DIR` names; or those of the [system's
+    /// agent](Self::of_system), where there is one; or this user's own, `$XDG_STATE_HOME/rigline/lab` and `$XDG_CONFIG_HOME/rigline/rigs.toml`.
     ///
     /// # Errors
     /// The user has no home.
@@ -26,27 +28,52 @@ impl Folders {
         if let Some(folder) = std::env::var_os("RIGLINE_LAB_DIR").filter(|folder| !folder.is_empty()) {
             return Ok(Self::in_one(std::path::absolute(folder)?));
         }
+        let system = Self::of_system();
+        // Its list is there also while it does not run: nobody else grants its rigs then.
+        if system.rigs.exists() || system.socket.exists() {
+            return Ok(system);
+        }
         let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-        Ok(Self { state: state.join("rigline").join("lab"), rigs: base.config_dir().join("rigline").join("rigs.toml") })
+        let state = state.join("rigline").join("lab");
+        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), ..Self::in_one(state) })
+    }
+
+    /// Those of the agent that serves all users of a group: `/var/lib/rigline/lab`, `/etc/rigline/rigs.toml` and `/run/rigline/agent.sock`; or all in the
+    /// folder that the variable `RIGLINE_LAB_SYSTEM_DIR` names.
+    pub fn of_system() -> Self {
+        let (state, rigs, socket) = match std::env::var_os("RIGLINE_LAB_SYSTEM_DIR").filter(|folder| !folder.is_empty())
+        {
+            Some(folder) => {
+                let folder = PathBuf::from(folder);
+                (folder.join("state"), folder.join("rigs.toml"), folder.join("agent.sock"))
+            }
+            None => ("/var/lib/rigline/lab".into(), "/etc/rigline/rigs.toml".into(), "/run/rigline/agent.sock".into()),
+        };
+        Self { state, rigs, socket, is_system: true }
     }
 
     /// Puts all files into one folder.
     pub fn in_one(folder: PathBuf) -> Self {
-        Self { rigs: folder.join("rigs.toml"), state: folder }
+        Self { rigs: folder.join("rigs.toml"), socket: folder.join("agent.sock"), state: folder, is_system: false }
     }
 
-    /// Makes the folder for the state, for this user alone. Returns whether it was there already.
+    /// Whether its agent serves several users.
+    pub fn is_system(&self) -> bool {
+        self.is_system
+    }
+
+    /// Makes the folder for the state, for this user alone; and the one for the socket. Returns whether the state was there already.
     ///
     /// # Errors
     /// It cannot be made, is another user's, or its name is too long for a socket in it.
     pub fn make(&self) -> io::Result<bool> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-        let length = self.socket().as_os_str().len();
+        let length = self.socket.as_os_str().len();
         if length > SOCKET_LIMIT {
             return Err(invalid(format!(
                 "{} has {length} bytes, and the name of a socket may have {SOCKET_LIMIT}; name a shorter folder by RIGLINE_LAB_DIR",
-                self.socket().display()
+                self.socket.display()
             )));
         }
         let was_there = self.state.is_dir();
@@ -55,12 +82,15 @@ impl Folders {
         if owner != rustix::process::getuid().as_raw() {
             return Err(invalid(format!("{} is the folder of another user (uid {owner})", self.state.display())));
         }
+        if let Some(folder) = self.socket.parent().filter(|folder| self.is_system && !folder.is_dir()) {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+        }
         Ok(was_there)
     }
 
     /// The agent's socket.
     pub fn socket(&self) -> PathBuf {
-        self.state.join("agent.sock")
+        self.socket.clone()
     }
 
     /// The file that a living agent has locked.

@@ -13,6 +13,7 @@
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
 //! | [`lock`] | a command that runs as long as its lease does |
 //! | [`dial`] | targets `rig:…` of all commands |
+//! | [`shards`] | several rigs for one command |
 //!
 //! It needs Linux: process file descriptors, child subreapers, `/proc` and a clock that counts sleep.
 #![forbid(unsafe_code)]
@@ -31,6 +32,8 @@ pub mod clock;
 pub mod dial;
 #[cfg(target_os = "linux")]
 pub mod folders;
+#[cfg(target_os = "linux")]
+mod frames;
 pub mod guide;
 #[cfg(target_os = "linux")]
 pub mod lock;
@@ -43,7 +46,11 @@ pub mod rigs;
 #[cfg(target_os = "linux")]
 pub mod scan;
 #[cfg(target_os = "linux")]
+pub mod shards;
+#[cfg(target_os = "linux")]
 pub mod store;
+#[cfg(target_os = "linux")]
+pub mod users;
 #[cfg(target_os = "linux")]
 mod wire;
 

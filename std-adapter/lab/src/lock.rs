@@ -187,7 +187,7 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let left = processes::end(
         || {
             let mut found = processes::descendants(this, agent);
-            found.extend(processes::of_lease(&keeper.lease));
+            found.extend(processes::of_lease(&keeper.lease, rustix::process::getuid().as_raw()));
             found
         },
         grace,

@@ -16,7 +16,7 @@ pub const LEASE: &str = "RIGLINE_LEASE";
 pub struct Process {
     /// The number of the process.
     pub pid: u32,
-    /// When it was started, in ticks since the start of the machine (proc(5), `starttime`).
+    /// When the process was started, in ticks since the start of the machine (proc(5), `starttime`).
     pub started: u64,
 }
 
@@ -36,6 +36,12 @@ impl Process {
     /// Whether it lives. One that has ended and whose parent has not looked yet does not.
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
+    }
+
+    /// The user of it, if it lives.
+    pub fn uid(self) -> Option<u32> {
+        let uid = owner(self.pid)?;
+        self.is_alive().then_some(uid)
     }
 
     /// Sends it a signal.
@@ -87,14 +93,32 @@ fn all() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The living processes that have this lease in the environment with which they were started.
-pub fn of_lease(lease: &str) -> Vec<Process> {
+/// The effective user of a process.
+fn owner(pid: u32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
+/// Closes what this process has inherited beside its three standard streams: whoever started it may have left something open. Nothing of
+/// this process's own may be open yet.
+pub fn close_inherited() {
+    let names = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    // Of the list itself, which is closed by now, nothing is left when they are.
+    let found: Vec<i32> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in found.into_iter().filter(|descriptor| *descriptor > 2) {
+        let _ = nix::unistd::close(descriptor);
+    }
+}
+
+/// The living processes of a user that have this lease in the environment with which they were started.
+pub fn of_lease(lease: &str, uid: u32) -> Vec<Process> {
     let mark = format!("{LEASE}={lease}");
     let is_marked = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
     };
-    all().filter(|pid| *pid != std::process::id()).filter(is_marked).filter_map(Process::of).collect()
+    let is_own = |pid: &u32| *pid != std::process::id() && owner(*pid) == Some(uid);
+    all().filter(is_own).filter(is_marked).filter_map(Process::of).collect()
 }
 
 /// The living descendants of a process, without those in the family of `except`.
@@ -176,11 +200,13 @@ mod tests {
         let script =
             "trap '' TERM; setsid sh -c \"trap '' TERM; while :; do sleep 0.05; done\" & while :; do sleep 0.05; done";
         let mut child = Command::new("sh").args(["-c", script]).env(LEASE, &lease).spawn().unwrap();
-        while of_lease(&lease).len() < 3 {
+        let uid = rustix::process::getuid().as_raw();
+        assert_eq!(of_lease(&lease, uid + 1), []);
+        while of_lease(&lease, uid).len() < 3 {
             sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(end(|| of_lease(&lease), Duration::from_millis(100)).await, []);
+        assert_eq!(end(|| of_lease(&lease, uid), Duration::from_millis(100)).await, []);
         child.wait().unwrap();
-        assert_eq!(of_lease(&lease), []);
+        assert_eq!(of_lease(&lease, uid), []);
     }
 }

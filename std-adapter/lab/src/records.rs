@@ -48,11 +48,11 @@ pub struct Lease {
     pub holder: Holder,
     /// The process that keeps it, if that is another than the one that asked.
     pub keeper: Option<Process>,
-    /// When it was granted, for people.
+    /// When the lease was granted, for people.
     pub since: u64,
     /// The start of the machine that its times count from.
     pub boot: String,
-    /// When it ends at the latest.
+    /// When the lease ends at the latest.
     pub deadline: BootTime,
     /// How long nothing may be sent to its rigs; no limit if zero.
     pub idle: u64,
@@ -76,13 +76,16 @@ pub struct Health {
     /// The description that the rig gives of itself.
     #[serde(default)]
     pub manifest: Option<String>,
-    /// Why it is in quarantine, if it is.
+    /// Which board it is, by its serial number or its place, if it is at a port whose name may be given to another board.
+    #[serde(default)]
+    pub board: Option<String>,
+    /// Why the rig is in quarantine, if it is.
     #[serde(default)]
     pub reason: Option<String>,
     /// The person who has put it there, if one has.
     #[serde(default)]
     pub by: Option<String>,
-    /// When it is tried again.
+    /// When the rig is tried again.
     #[serde(default)]
     pub due: BootTime,
     /// The start of the machine that `due` counts from.

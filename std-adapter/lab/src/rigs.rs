@@ -9,6 +9,10 @@
 //! shares = ["psu1"]
 //! # Whether it is asked for its manifest between two users; true if unsaid.
 //! check = true
+//! # What brings it back when it does not answer: a program with its arguments.
+//! recover = ["uhubctl", "-l", "1-1", "-p", "2", "-a", "cycle"]
+//! # The longest time of a lease; no limit if unsaid.
+//! longest = "2h"
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,6 +21,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rigline_host::ports::Roots;
 use rigline_host::target::Target;
@@ -42,6 +47,12 @@ pub struct Spec {
     /// Whether it is asked for its manifest between two users.
     #[serde(default = "yes")]
     pub check: bool,
+    /// What brings it back when it does not answer: a program with its arguments, which touches nothing of other rigs.
+    #[serde(default)]
+    pub recover: Vec<String>,
+    /// The longest time of a lease, as `2h` or `90m`.
+    #[serde(default)]
+    pub longest: Option<String>,
     /// Names of the board itself, by which two targets are known to be one.
     #[serde(skip)]
     pub boards: Vec<String>,
@@ -60,6 +71,8 @@ impl Spec {
             tags: BTreeMap::new(),
             shares: Vec::new(),
             check: true,
+            recover: Vec::new(),
+            longest: None,
             boards: Vec::new(),
         }
     }
@@ -67,6 +80,12 @@ impl Spec {
     /// The parts that only one user at a time can have: what it shares, and the board itself.
     pub fn parts(&self) -> impl Iterator<Item = &String> {
         self.shares.iter().chain(&self.boards)
+    }
+
+    /// The longest time of a lease, in milliseconds.
+    pub fn longest(&self) -> u64 {
+        let longest = self.longest.as_deref().and_then(|text| duration(text).ok());
+        longest.map_or(u64::MAX, crate::clock::millis)
     }
 
     /// Finds out which board it is. This may wait for the name of a host to be resolved.
@@ -109,6 +128,10 @@ pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
         if matches!(target, Target::Rig(_)) {
             return Err(wrong(format!("rig {}: its target is {target}, and not where it is", rig.name)));
         }
+        if let Some(Err(why)) = rig.longest.as_deref().map(duration) {
+            let longest = rig.longest.as_deref().unwrap_or_default();
+            return Err(wrong(format!("rig {}: longest = \"{longest}\": {why}; use a duration such as 2h", rig.name)));
+        }
         for (key, value) in &rig.tags {
             if !is_name(key) || value.contains(',') {
                 return Err(wrong(format!("rig {}: the tag {key}={value} cannot be written in a selector", rig.name)));
@@ -116,6 +139,15 @@ pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
         }
     }
     Ok(rigs)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let found = rigline::GoDuration::parse(text).map_err(|error| error.to_string())?;
+    match Duration::try_from(found) {
+        Ok(found) if !found.is_zero() => Ok(found),
+        Ok(_) => Err("must be more than 0s".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn is_name(text: &str) -> bool {
@@ -270,6 +302,8 @@ mod tests {
         for (text, error) in [
             ("[[rig]]\nname = 'a'\ntarget = 'sim'\n[[rig]]\nname = 'a'\ntarget = 'sim'\n", "two rigs have the name a"),
             ("[[rig]]\nname = 'a b'\ntarget = 'sim'\n", "the rig's name `a b`"),
+            ("[[rig]]\nname = 'a'\ntarget = 'sim'\nlongest = '0s'\n", "longest = \"0s\": must be more than 0s"),
+            ("[[rig]]\nname = 'a'\ntarget = 'sim'\nlongest = 'long'\n", "use a duration such as 2h"),
             ("[[rig]]\nname = 'a'\ntarget = 'tcp:1'\n", "rig a: `1` is not an address"),
             ("[[rig]]\nname = 'a'\ntarget = 'sim'\ncolour = 1\n", "unknown field `colour`"),
             ("[[rig]]\nname = 'a'\ntarget = 'sim'\ntags = { x = 'a,b' }\n", "the tag x=a,b"),

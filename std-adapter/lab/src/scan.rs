@@ -29,7 +29,7 @@ pub struct Found {
     pub name: String,
     /// The target of the board.
     pub target: String,
-    /// Where it is plugged in at the moment.
+    /// Where the board is plugged in at the moment.
     pub port: String,
 }
 

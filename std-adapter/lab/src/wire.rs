@@ -3,56 +3,31 @@
 //! Each piece has a number and a time on the clock since the machine's start. One that comes late, out of order, or behind the end of the
 //! lease is not written: whatever it was stuck in, the rig hears nothing of it.
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use rigline_host::ports::Roots;
 use rigline_host::target::Target;
-use rigline_host::wire::{self, RawConnection, Reader};
+use rigline_host::wire::{self, Control, RawConnection, Reader, Writer};
 use rigline_host::{HostError, Options};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::book::Refusal;
+use crate::check;
 use crate::clock::{self, BootTime};
+use crate::frames::{Back, Kind, PIECE, Piece, back};
 
 /// How many bytes of one holder may wait for the rig to take them.
 const WAITING: usize = 32 << 20;
-/// How many bytes of the rig's are passed on at once.
-const PIECE: usize = 32 << 10;
 /// How long a port that is busy is waited for.
 const CLOSING: Duration = Duration::from_secs(1);
 /// How long a program that is the rig has to end.
 const TERMINATION: Duration = Duration::from_millis(500);
-
-/// A piece that a holder sends.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Piece {
-    seq: u64,
-    until: BootTime,
-    #[serde(flatten)]
-    what: What,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum What {
-    /// Bytes that are UTF-8.
-    Text(String),
-    /// Other bytes.
-    Base64(String),
-    /// The DTR line.
-    Dtr(bool),
-    /// To drop what is queued in the port.
-    Discard(bool),
-    /// The end of what is sent.
-    End(bool),
-}
 
 /// Pieces for the rig, by which connection they come.
 pub(crate) struct Wire {
@@ -76,7 +51,7 @@ impl Wire {
         if piece.until < now {
             return Err(Refusal::refused(format!("piece {} came {} ms too late", piece.seq, now - piece.until)));
         }
-        let length = piece.what.length();
+        let length = piece.bytes.len();
         if self.waiting.fetch_add(length, Ordering::Relaxed) + length > WAITING {
             return Err(Refusal::refused(format!("more than {WAITING} bytes wait for the rig to take them")));
         }
@@ -90,15 +65,6 @@ impl Wire {
     pub(crate) fn stop(&mut self, why: &str) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(why.to_owned());
-        }
-    }
-}
-
-impl What {
-    fn length(&self) -> usize {
-        match self {
-            Self::Text(text) | Self::Base64(text) => text.len(),
-            _ => 0,
         }
     }
 }
@@ -119,16 +85,19 @@ pub(crate) fn pair(lease: &str) -> (Wire, Port) {
     (wire, Port { waiting, pieces, stop: stopped })
 }
 
-/// A line for the holder.
-fn line(method: &str, params: &Value) -> Vec<u8> {
-    format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params })).into_bytes()
+/// The frame that tells the holder that its port is closed.
+pub(crate) fn closed(code: u8, why: &str) -> Vec<u8> {
+    // A reason that fits a frame.
+    let why: String = why.chars().take(PIECE / 16).collect();
+    back(Back::Closed, json!({ "code": code, "why": why }).to_string().as_bytes())
 }
 
 /// Opens the target and passes bytes on, until either end closes or the wire is stopped. What happens is told to the holder, at last
-/// `closed` with the reason.
-pub(crate) async fn run(target: &str, roots: &Roots, mut port: Port, out: mpsc::Sender<Vec<u8>>) {
+/// that it is closed, with the reason.
+/// `board` is the one that it must be, if that is known.
+pub(crate) async fn run(target: &str, board: Option<&str>, roots: &Roots, mut port: Port, out: mpsc::Sender<Vec<u8>>) {
     let opened = tokio::select! {
-        opened = open(target, roots) => opened,
+        opened = open(target, board, roots) => opened,
         why = &mut port.stop => Err(why.unwrap_or_default()),
     };
     let why = match opened {
@@ -140,18 +109,19 @@ pub(crate) async fn run(target: &str, roots: &Roots, mut port: Port, out: mpsc::
                 "serial": traits.ends == rigline::frame::LineEnds::Serial,
                 "control": connection.control.is_some(),
             });
-            if out.send(line("opened", &params)).await.is_err() {
+            if out.send(back(Back::Opened, params.to_string().as_bytes())).await.is_err() {
                 return;
             }
             pass_on(connection, port, &out).await
         }
         Err(why) => why,
     };
-    let _ = out.send(line("closed", &json!({ "why": why }))).await;
+    let _ = out.send(closed(3, &why)).await;
 }
 
-async fn open(target: &str, roots: &Roots) -> Result<RawConnection, String> {
+async fn open(target: &str, board: Option<&str>, roots: &Roots) -> Result<RawConnection, String> {
     let target: Target = target.parse().map_err(|error| format!("its target is wrong: {error}"))?;
+    check::ensure_board(&target, board, roots)?;
     let mut options = Options::default();
     options.roots = roots.clone();
     let opened = async {
@@ -162,62 +132,79 @@ async fn open(target: &str, roots: &Roots) -> Result<RawConnection, String> {
     opened.await.map_err(|error: HostError| error.to_string())
 }
 
+/// What the rig is still to take.
+struct Sending {
+    writer: Option<Writer>,
+    control: Option<Arc<dyn Control>>,
+    waiting: Arc<AtomicUsize>,
+    pieces: VecDeque<Piece>,
+    /// How much of the first piece is written.
+    written: usize,
+}
+
+impl Sending {
+    fn has_work(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Takes a piece. The lines of a port go past the bytes that it has not taken, as they do where the port is opened directly.
+    fn take(&mut self, piece: Piece) {
+        match (piece.kind, &self.control) {
+            (Kind::Dtr, Some(control)) => drop(control.set_dtr(piece.bytes.first().is_some_and(|on| *on > 0))),
+            (Kind::Discard, Some(control)) => drop(control.discard()),
+            (Kind::Dtr | Kind::Discard, None) => {}
+            (Kind::Bytes | Kind::End, _) => self.pieces.push_back(piece),
+        }
+    }
+
+    /// Writes some of what there is. What was written is not written again if this is dropped.
+    async fn step(&mut self) -> Result<(), String> {
+        let Some(piece) = self.pieces.front() else { return Ok(()) };
+        if piece.until < clock::now() && self.written == 0 {
+            return Err(format!("piece {} was too late when the rig could have taken it", piece.seq));
+        }
+        let failed = |error: io::Error| error.to_string();
+        match &mut self.writer {
+            None => {}
+            Some(writer) if piece.kind == Kind::End => {
+                let _ = writer.shutdown().await;
+                self.writer = None;
+            }
+            Some(writer) => {
+                while let Some(rest) = piece.bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
+                    match writer.write(rest).await.map_err(failed)? {
+                        0 => return Err("the port takes no bytes any more".to_owned()),
+                        count => self.written += count,
+                    }
+                }
+                writer.flush().await.map_err(failed)?;
+            }
+        }
+        self.waiting.fetch_sub(piece.bytes.len(), Ordering::Relaxed);
+        self.written = 0;
+        self.pieces.pop_front();
+        Ok(())
+    }
+}
+
 async fn pass_on(connection: RawConnection, mut port: Port, out: &mpsc::Sender<Vec<u8>>) -> String {
     let RawConnection { mut reader, writer, mut stderr, child, control, .. } = connection;
-    let mut writer = Some(writer);
-    let (mut said, mut complained) = (vec![0; PIECE], vec![0; PIECE]);
+    let waiting = Arc::clone(&port.waiting);
+    let mut sending = Sending { writer: Some(writer), control, waiting, pieces: VecDeque::new(), written: 0 };
+    let (mut said, mut complained) = (vec![0; PIECE], if stderr.is_some() { vec![0; PIECE] } else { Vec::new() });
     let why = loop {
         tokio::select! {
             why = &mut port.stop => break why.unwrap_or_default(),
-            piece = port.pieces.recv() => {
-                let Some(Piece { seq, until, what }) = piece else {
-                    // A wire that is stopped loses its holder too.
-                    break port.stop.try_recv().unwrap_or_else(|_| "its holder is gone".to_owned());
-                };
-                if until < clock::now() {
-                    break format!("piece {seq} was too late when the rig could have taken it");
-                }
-                port.waiting.fetch_sub(what.length(), Ordering::Relaxed);
-                let bytes = match what {
-                    What::Text(text) => text.into_bytes(),
-                    What::Base64(text) => match BASE64_STANDARD.decode(text) {
-                        Ok(bytes) => bytes,
-                        Err(error) => break format!("piece {seq} is not Base64: {error}"),
-                    },
-                    What::Dtr(on) => {
-                        let _ = control.as_ref().map(|control| control.set_dtr(on));
-                        continue;
-                    }
-                    What::Discard(does) => {
-                        let _ = control.as_ref().filter(|_| does).map(|control| control.discard());
-                        continue;
-                    }
-                    What::End(is_end) => {
-                        if is_end && let Some(mut writer) = writer.take() {
-                            let _ = writer.shutdown().await;
-                        }
-                        continue;
-                    }
-                };
-                let Some(writer) = &mut writer else { continue };
-                let written = async {
-                    writer.write_all(&bytes).await?;
-                    writer.flush().await
-                };
-                tokio::select! {
-                    why = &mut port.stop => break why.unwrap_or_default(),
-                    written = written => if let Err(error) = written { break error.to_string() },
-                }
-            }
+            piece = port.pieces.recv() => match piece {
+                Some(piece) => sending.take(piece),
+                // A wire that is stopped loses its holder too.
+                None => break port.stop.try_recv().unwrap_or_else(|_| "its holder is gone".to_owned()),
+            },
+            written = sending.step(), if sending.has_work() => if let Err(why) = written { break why },
             count = reader.read(&mut said) => match count {
                 Ok(0) => break String::new(),
                 Ok(count) => {
-                    let piece = said.get(..count).unwrap_or_default();
-                    let params = match std::str::from_utf8(piece) {
-                        Ok(text) => json!({ "text": text }),
-                        Err(_) => json!({ "base64": BASE64_STANDARD.encode(piece) }),
-                    };
-                    if out.send(line("said", &params)).await.is_err() {
+                    if out.send(back(Back::Bytes, said.get(..count).unwrap_or_default())).await.is_err() {
                         break String::new();
                     }
                 }
@@ -226,15 +213,15 @@ async fn pass_on(connection: RawConnection, mut port: Port, out: &mpsc::Sender<V
             count = read_some(stderr.as_mut(), &mut complained) => match count {
                 0 => stderr = None,
                 count => {
-                    let text = String::from_utf8_lossy(complained.get(..count).unwrap_or_default()).into_owned();
-                    if out.send(line("stderr", &json!({ "text": text }))).await.is_err() {
+                    let piece = back(Back::Errors, complained.get(..count).unwrap_or_default());
+                    if out.send(piece).await.is_err() {
                         break String::new();
                     }
                 }
             },
         }
     };
-    drop((reader, writer, control));
+    drop((reader, sending));
     if let Some(child) = child {
         child.terminate();
         let _ = tokio::time::timeout(TERMINATION, child.ended()).await;
@@ -247,5 +234,61 @@ async fn read_some(reader: Option<&mut Reader>, into: &mut [u8]) -> usize {
     match reader {
         Some(reader) => reader.read(into).await.unwrap_or(0),
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(seq: u64, until: BootTime, length: usize) -> Piece {
+        Piece { kind: Kind::Bytes, seq, until, bytes: vec![b'x'; length] }
+    }
+
+    #[test]
+    fn late_pieces_those_out_of_order_and_too_many_are_refused() {
+        let now = clock::now();
+        let (mut wire, port) = pair("lease");
+        assert!(wire.send(piece(2, now, 1), now).unwrap_err().why.contains("piece 2 came where 1 was next"));
+        assert!(wire.send(piece(1, now - 1, 1), now).unwrap_err().why.contains("1 ms too late"));
+        wire.send(piece(1, now, WAITING), now).unwrap();
+        assert!(wire.send(piece(2, now, 1), now).unwrap_err().why.contains("33554432 bytes wait"));
+        drop(port);
+    }
+
+    #[tokio::test]
+    async fn what_a_stuck_rig_has_not_begun_in_time_is_not_written_and_its_lines_are_set_meanwhile() {
+        struct Dtr(std::sync::Mutex<Vec<bool>>);
+        impl Control for Dtr {
+            fn set_dtr(&self, on: bool) -> io::Result<()> {
+                rigline_std::sync::lock(&self.0).push(on);
+                Ok(())
+            }
+            fn discard(&self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (board, other) = tokio::io::duplex(8);
+        let (reader, writer) = tokio::io::split(other);
+        let dtr = Arc::new(Dtr(std::sync::Mutex::default()));
+        let mut connection = RawConnection::new(reader, writer, rigline_host::wire::TransportTraits::SERIAL);
+        connection.control = Some(Arc::clone(&dtr) as Arc<dyn Control>);
+        let (mut wire, port) = pair("lease");
+        let (out, mut lines) = mpsc::channel(4);
+        let passing = tokio::spawn(async move { pass_on(connection, port, &out).await });
+        let now = clock::now();
+        // The board takes 8 bytes, and then nothing for a while.
+        wire.send(piece(1, now + 10_000, 100), now).unwrap();
+        wire.send(piece(2, now + 50, 1), now).unwrap();
+        wire.send(Piece { kind: Kind::Dtr, seq: 3, until: now + 10_000, bytes: vec![0] }, now).unwrap();
+        while rigline_std::sync::lock(&dtr.0).is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let (mut taken, mut board) = (Vec::new(), board);
+        board.read_to_end(&mut taken).await.unwrap();
+        assert_eq!(taken.len(), 100);
+        assert!(passing.await.unwrap().contains("piece 2 was too late"));
+        assert!(lines.recv().await.is_none());
     }
 }

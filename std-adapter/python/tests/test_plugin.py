@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +10,13 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import volts
+from rigline import _target
 from rigline.pytest_plugin import Measurement
 
 TEN_LINES = """
@@ -50,6 +53,43 @@ def test_ten_lines_against_the_emulated_board(pytester: pytest.Pytester, emulate
     pytester.makepyfile(TEN_LINES)
     run(pytester, emulated).assert_outcomes(passed=2)
     assert volts(emulated, wait=10) < 0.5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the lab needs Linux")
+def test_a_rig_of_the_lab_is_this_runs_alone_and_free_and_safe_afterwards(
+    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = tmp_path / "lab"
+    lab.mkdir(mode=0o700)
+    (lab / "rigs.toml").write_text("[[rig]]\nname = 'r1'\ntarget = 'sim'\ntags = { board = 'sim' }\n")
+    monkeypatch.setenv("RIGLINE_LAB_DIR", str(lab))
+
+    def rigline(*args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([_target.find_binary(), *args], capture_output=True, text=True, timeout=60)
+
+    try:
+        pytester.makepyfile(
+            TEN_LINES
+            + """
+def test_nobody_else_has_it(rig):
+    import subprocess
+    from rigline import _target
+    other = subprocess.run([_target.find_binary(), "lock", "rig:r1", "--", "true"], capture_output=True, text=True)
+    assert other.returncode == 3 and " has r1 for " in other.stderr, other
+"""
+        )
+        run(pytester, "rig:board=sim").assert_outcomes(passed=3)
+        # It waits for the last one's safe state only.
+        free = rigline("lock", "rig:r1", "--wait", "20s", "--", _target.find_binary(), "call", "rig:r1", "measure", "channel=3V3")
+        assert free.returncode == 0 and "3V3 is at 0." in free.stdout, free
+        # Within a lock, pytest joins its lease.
+        inside = rigline("lock", "rig:r1", "--wait", "20s", "--", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rigline-target=rig:r1", "-k", "3v3", str(pytester.path))
+        assert inside.returncode == 0 and "1 passed" in inside.stdout, inside
+        wrong = run(pytester, "rig:board=pico")
+        assert wrong.ret != 0 and "the nearest tags: board=sim" in str(wrong.outlines + wrong.errlines)
+    finally:
+        status = json.loads(rigline("lab", "status", "--json").stdout)
+        os.kill(status["agent"]["pid"], signal.SIGKILL)
 
 
 VERDICTS = """

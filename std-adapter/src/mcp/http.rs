@@ -215,7 +215,7 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
 /// A message of a client.
 enum Message<'t> {
     Request(Asked<'t>),
-    /// It cancels the request with this id.
+    /// The message cancels the request with this id.
     Cancel(&'t str),
     /// A notification, which needs no answer.
     Notification,

@@ -30,15 +30,15 @@ pub struct Door {
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Arrival {
-    /// It may ask, and has a place.
+    /// The client may ask, and has a place.
     Admitted(Place),
-    /// It may ask, and waits for a place.
+    /// The client may ask, and waits for a place.
     Waits(Waiting),
     /// Its user may not ask. This is why.
     Refused(String, Told),
     /// There is no place for it. This is why.
     Full(String, Told),
-    /// It is closed without a word: too many others are being told why they were turned away.
+    /// The connection is closed without an answer: too many others are being told why they were turned away.
     Dropped,
 }
 

@@ -28,7 +28,7 @@ pub trait Between: fmt::Debug + Send + Sync {
 /// The treatment of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passing {
-    /// It goes on as it is.
+    /// The line goes on as it is.
     On,
     /// This goes on in its place, without the end of the line.
     Instead(Vec<u8>),

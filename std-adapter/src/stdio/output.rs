@@ -78,7 +78,7 @@ impl Queue {
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
     Written,
-    /// It waits behind others, or for room.
+    /// The line waits behind others, or for room.
     Waits,
     /// Too much waits already.
     NoRoom,

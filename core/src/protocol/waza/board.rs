@@ -90,7 +90,7 @@ impl Entry {
 enum Stage {
     Queued,
     Running,
-    /// It was cancelled and has not stopped yet.
+    /// The run was cancelled and has not stopped yet.
     Stopping,
     Completed,
     Cancelled,

@@ -580,7 +580,7 @@ object! {
         description as "description": &'a str,
         /// The prompt for an agent.
         prompt as "prompt": &'a str,
-        /// How it is judged.
+        /// How the task is judged.
         graders as "graders": RawJson<'a>,
     }
 }
@@ -618,7 +618,7 @@ object! {
         trial_num as "trialNum": u32,
         /// How many trials there are.
         total_trials as "totalTrials": u32,
-        /// How it ended.
+        /// How the task ended.
         status as "status": Verdict,
         /// How long it took, in milliseconds.
         duration_ms as "durationMs": u32,
@@ -642,7 +642,7 @@ object! {
     Complete {
         /// The run's name.
         run_id as "runId": &'a str,
-        /// How it went.
+        /// How the run went.
         summary as "summary": Summary,
         /// The reason of the failure.
         error as "error": &'a str,
@@ -738,11 +738,11 @@ macro_rules! words {
 words! {
     /// The state of a run.
     RunState {
-        /// It runs, or waits its turn.
+        /// The run is running, or waits its turn.
         Running = "running",
-        /// It has ended, whatever its tasks came to.
+        /// The run has ended, whatever its tasks came to.
         Completed = "completed",
-        /// It could not go on.
+        /// The run could not go on.
         Failed = "failed",
         /// Somebody cancelled the run.
         Cancelled = "cancelled",
@@ -774,7 +774,7 @@ words! {
         Passed = "passed",
         /// A grader did not pass.
         Failed = "failed",
-        /// It could not be carried out.
+        /// The task could not be carried out.
         Error = "error",
         /// Somebody cancelled the run.
         Cancelled = "cancelled",

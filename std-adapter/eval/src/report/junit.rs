@@ -22,7 +22,7 @@ pub struct Suite {
     pub name: String,
     /// How long it took.
     pub time: Duration,
-    /// When it began, in milliseconds since 1970 (UTC).
+    /// When the suite began, in milliseconds since 1970 (UTC).
     pub started_ms: Option<u64>,
     /// The machine that the suite ran on.
     pub host: Option<String>,
@@ -53,7 +53,7 @@ pub enum Status {
     /// The case passed.
     #[default]
     Passed,
-    /// It was not judged, and this is why.
+    /// The case was not judged, and this is why.
     Skipped(String),
     /// The tested board is at fault: a kind of fault, and why.
     Failure(String, String),

@@ -37,7 +37,7 @@ pub struct Descriptor {
     /// The kind.
     #[serde(with = "KindName")]
     pub kind: ModuleKind,
-    /// How it is reached.
+    /// How the module is reached.
     pub transport: Transport,
     /// The names of its operations.
     pub capabilities: Vec<String>,
@@ -86,7 +86,7 @@ pub enum DescriptorError {
     /// The text is not JSON.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// It breaks the schema, in these places.
+    /// The descriptor breaks the schema, in these places.
     #[error("{}", .0.join("; "))]
     Schema(Vec<String>),
 }

@@ -84,7 +84,7 @@ pub enum CallError {
         /// The end of the program's standard error.
         stderr: String,
     },
-    /// It came after the limit. Only the module's own timeout error counts then.
+    /// The answer came after the limit. Only the module's own timeout error counts then.
     #[error("the answer came after {took:.3?}, beyond the time limit of {limit:?}")]
     Late {
         /// From the request to the answer.
@@ -113,7 +113,7 @@ pub enum CallError {
         /// The limit.
         limit: usize,
     },
-    /// It is not of the form that it should be.
+    /// The answer is not of the form that it should be.
     #[error("a bad answer: {reason}: {text}")]
     Bad {
         /// The fault.

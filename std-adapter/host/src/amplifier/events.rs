@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub struct EventRecord {
     /// The event's identifier.
     pub id: String,
-    /// When it happened: seconds since 1970.
+    /// When the event happened: seconds since 1970.
     pub ts: f64,
     /// The event.
     pub event: String,
@@ -24,7 +24,7 @@ pub struct EventRecord {
     /// The module that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// How it ended.
+    /// How the event ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// How long it took, in milliseconds.
@@ -113,7 +113,7 @@ pub struct Entry<'l> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is longer than is read.
+    /// The line is longer than is read.
     #[error("longer than {limit} bytes")]
     TooLong {
         /// The limit.

@@ -156,7 +156,7 @@ pub type Verdict = Result<Option<String>, CaseFailure>;
 pub enum CaseFailure {
     /// The extension is at fault.
     Fail(String),
-    /// It cannot be determined here.
+    /// The case cannot be determined here.
     Skip(String),
 }
 
@@ -195,7 +195,7 @@ pub struct CaseResult {
     pub need: Need,
     /// The outcome of the case.
     pub outcome: Outcome,
-    /// Why it failed or was skipped, or a remark; empty if there is nothing to say.
+    /// Why the case failed or was skipped, or a remark; empty if there is nothing to say.
     pub text: String,
     /// The lines that were sent and received, the first 40 of them, each cut at 400 bytes.
     pub exchange: Vec<(Direction, String)>,

@@ -34,7 +34,7 @@ pub(crate) type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, Client
 pub struct Settings {
     /// The target that is checked.
     pub target: Target,
-    /// How it is reached.
+    /// How the target is reached.
     pub options: Options,
     /// The time limit for each answer.
     pub timeout: Duration,

@@ -42,7 +42,7 @@ struct Inner {
     /// Whether the process has been taken away; from then on its number may be another's.
     gone: Arc<Mutex<bool>>,
     over: mpsc::SyncSender<()>,
-    /// When it was first asked to end.
+    /// When the program was first asked to end.
     asked: OnceLock<Instant>,
     /// A thread will end it.
     is_abandoned: AtomicBool,

@@ -94,7 +94,7 @@ struct Waiting {
     is_call: bool,
     /// The method of the request, if it is none of gevals': to know it by if it comes back.
     method: Option<Box<str>>,
-    /// When it is given up, unless its sender sees to that.
+    /// When the request is given up, unless its sender sees to that.
     due: Option<Instant>,
     sender: ResponseSender,
 }
@@ -122,7 +122,7 @@ pub(crate) enum Completion {
     Answer(Answer),
     /// The line that must have been its reply was over the limit.
     TooLong(u64),
-    /// It was not answered in time.
+    /// The request was not answered in time.
     Late,
     End(End),
 }

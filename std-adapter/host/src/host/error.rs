@@ -78,7 +78,7 @@ pub enum HostError {
     /// This target cannot be used this way.
     #[error("{0}")]
     Unsupported(String),
-    /// It did not answer `initialize` in time.
+    /// The extension did not answer `initialize` in time.
     #[error("{extension} did not answer within {after:?} of its start{details}")]
     StartTimeout {
         /// The extension's name, or the target.
@@ -88,7 +88,7 @@ pub enum HostError {
         /// Further observations.
         details: Box<Details>,
     },
-    /// It did not answer a call in time. The session continues; a later answer is dropped.
+    /// The extension did not answer a call in time. The session continues; a later answer is dropped.
     #[error("{extension} did not answer `{request}` within {after:?}{}{details}", and_grace(*limit, *after))]
     Timeout {
         /// The extension's name.
@@ -103,7 +103,7 @@ pub enum HostError {
         /// Further observations.
         details: Box<Details>,
     },
-    /// It answered a call after the call's own time limit. What such an answer says does not count: only an extension's own
+    /// The extension answered a call after the call's own time limit. What such an answer says does not count: only an extension's own
     /// timeout error is accepted then.
     #[error("{extension} answered `{request}` after {took:.3?}, beyond the time limit of {limit:?}; it said: {answer}")]
     Late {
@@ -123,7 +123,7 @@ pub enum HostError {
     Exited {
         /// The extension's name, or the target.
         extension: String,
-        /// How it ended.
+        /// How the program ended.
         exit: Exit,
         /// Further observations, such as the last lines of its standard error.
         details: Box<Details>,

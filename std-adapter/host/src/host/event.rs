@@ -14,7 +14,7 @@ use super::port_info::Holder;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Event {
-    /// When it was seen.
+    /// When the event was seen.
     pub time: SystemTime,
     /// The extension's name; before the manifest is there, the target.
     pub extension: Arc<str>,
@@ -37,7 +37,7 @@ pub enum EventKind {
     Skipped {
         /// The text.
         text: String,
-        /// Why it is not a message.
+        /// Why the line is not a message.
         why: String,
     },
     /// Further lines were skipped, too many to show each.

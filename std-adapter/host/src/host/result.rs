@@ -19,7 +19,7 @@ const TIMED_OUT: i32 = -32001;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CallResult {
-    /// How it went.
+    /// How the call went.
     pub outcome: Outcome,
     /// The summary, if there is one.
     pub message: Option<String>,

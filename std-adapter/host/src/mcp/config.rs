@@ -58,7 +58,7 @@ pub enum Server {
         /// The arguments of the program.
         args: Vec<String>,
     },
-    /// It sends requests to this URL.
+    /// The client sends requests to this URL.
     Url {
         /// The URL.
         url: String,
@@ -164,7 +164,7 @@ pub enum Edit {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Io(io::Error),
     /// The file does not have the form of the client's file.
     Content(String),

@@ -52,7 +52,7 @@ pub struct Binding {
     pub kind: String,
     /// The function to call in it, `module:function`.
     pub entry: String,
-    /// Where it runs [default: the pack's default, or locally].
+    /// Where the tool runs [default: the pack's default, or locally].
     pub runner: Option<Runner>,
     /// The service's address.
     pub url: Option<String>,
@@ -145,7 +145,7 @@ pub enum BindingsError {
         /// The system's error.
         source: io::Error,
     },
-    /// It is not of the form that it should be.
+    /// The file is not of the form that it should be.
     #[error("{}: {reason}", path.display())]
     Invalid {
         /// The file.

@@ -70,7 +70,7 @@ pub enum RunError {
     /// It ended without a word, and not well.
     #[error("the tool crashed ({status}){}", last_words(stderr))]
     Crash {
-        /// How it ended.
+        /// How the tool's program ended.
         status: ExitStatus,
         /// The end of its standard error.
         stderr: String,

@@ -35,7 +35,7 @@ pub enum FolderError {
     /// Another process records there.
     #[error("{}: another process is recording to this folder", .0.display())]
     Busy(PathBuf),
-    /// It cannot be made, read or written.
+    /// The folder cannot be made, read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The text.

@@ -57,7 +57,7 @@ struct Exchange {
     reply: Option<Vec<u8>>,
     /// The lines after it, until the next request.
     after: Vec<Vec<u8>>,
-    /// When it was sent, and how long the reply took, in milliseconds.
+    /// When the exchange was sent, and how long the reply took, in milliseconds.
     sent: f64,
     took: f64,
     /// The time limit of the request.

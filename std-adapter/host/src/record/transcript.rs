@@ -84,7 +84,7 @@ pub enum What {
 pub struct Transcript {
     /// The target, as it was named.
     pub target: String,
-    /// When it began, in milliseconds since 1970 (UTC); 0 if it does not say.
+    /// When the transcript began, in milliseconds since 1970 (UTC); 0 if it does not say.
     pub started_ms: u64,
     /// The entries in their order.
     pub entries: Vec<Entry>,

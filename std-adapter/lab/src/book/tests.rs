@@ -144,7 +144,7 @@ fn answer_checks(lab: &mut Lab, now: BootTime) -> Vec<String> {
 fn get(lab: &mut Lab, conn: u64, ask: Ask, now: BootTime) -> Lease {
     let request = ask.request.clone();
     lab.ask(conn, ask, now).unwrap();
-    lab.confirm(conn, &request, now).unwrap()
+    lab.confirm(conn, &request, 1000, now).unwrap()
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_rig_has_one_holder_and_the_next_gets_it_when_it_is_safe() {
     assert_eq!(told(&mut lab, 2), None);
     assert_eq!(answer_checks(&mut lab, 3), ["pico1"]);
     assert_eq!(told(&mut lab, 2).unwrap().0, "offer");
-    assert_eq!(lab.confirm(2, "b", 4).unwrap().rigs, ["pico1"]);
+    assert_eq!(lab.confirm(2, "b", 1000, 4).unwrap().rigs, ["pico1"]);
     assert_eq!(lab.faults(), [""; 0]);
 }
 
@@ -169,7 +169,7 @@ fn the_same_request_gets_the_same_lease() {
     let (mut lab, _) = lab();
     let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
     assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(Asked::Granted(Box::new(lease.clone()))));
-    assert_eq!(lab.confirm(2, "a", 2), Ok(lease));
+    assert_eq!(lab.confirm(2, "a", 1000, 2), Ok(lease));
     let other = Ask { holder: Holder { uid: 1001, ..holder() }, ..want("a", "rig:pico1") };
     assert_eq!(lab.ask(3, other, 1).unwrap_err().code, 3);
 }
@@ -184,8 +184,8 @@ fn an_offer_that_nobody_confirms_goes_to_the_next_and_the_third_time_its_place_i
     assert_eq!(told(&mut lab, 2), None);
     lab.tick(CONFIRM);
     assert_eq!(told(&mut lab, 2).unwrap().0, "offer");
-    assert_eq!(lab.confirm(1, "paused", CONFIRM), Err(Refusal::late()));
-    let lease = lab.confirm(2, "next", CONFIRM + 1).unwrap();
+    assert_eq!(lab.confirm(1, "paused", 1000, CONFIRM), Err(Refusal::late()));
+    let lease = lab.confirm(2, "next", 1000, CONFIRM + 1).unwrap();
     lab.end(&lease.id, "released", "ann", CONFIRM + 2);
     let mut now = 2 * CONFIRM;
     answer_checks(&mut lab, now);
@@ -225,7 +225,7 @@ fn several_rigs_are_granted_all_or_none_and_are_not_starved_by_those_behind() {
     lab.end(&one.id, "released", "ann", 3);
     answer_checks(&mut lab, 4);
     assert_eq!(told(&mut lab, 2).unwrap().1["rigs"], json!(["pico1", "pico2", "pico3"]));
-    assert_eq!(lab.confirm(2, "all", 5).unwrap().rigs.len(), 3);
+    assert_eq!(lab.confirm(2, "all", 1000, 5).unwrap().rigs.len(), 3);
 }
 
 #[test]
@@ -286,18 +286,18 @@ fn a_lease_ends_by_its_time_by_silence_and_by_idleness() {
     let refusal = lab.usable(&by_time.id, 1000, 1000).unwrap_err();
     assert_eq!(refusal.code, 3);
     lab.tick(1000);
-    let refusal = lab.renew(&by_time.id, 1001).unwrap_err();
+    let refusal = lab.renew(&by_time.id, 1000, 1001).unwrap_err();
     assert!(refusal.why.contains("by the agent at ") && refusal.why.ends_with("its time is over"), "{refusal:?}");
     lab.used(&by_idleness.id, 1500);
-    lab.renew(&by_silence.id, 5000).unwrap();
+    lab.renew(&by_silence.id, 1000, 5000).unwrap();
     lab.tick(3499);
-    assert!(lab.renew(&by_idleness.id, 3499).is_ok());
+    assert!(lab.renew(&by_idleness.id, 1000, 3499).is_ok());
     lab.tick(3500);
-    assert!(lab.renew(&by_idleness.id, 3500).unwrap_err().why.contains("idle for 2 s"));
+    assert!(lab.renew(&by_idleness.id, 1000, 3500).unwrap_err().why.contains("idle for 2 s"));
     lab.tick(5000 + SILENCE - 1);
     assert!(lab.usable(&by_silence.id, 1000, 6000).is_ok());
     lab.tick(5000 + SILENCE);
-    assert!(lab.renew(&by_silence.id, 0).unwrap_err().why.contains("silent for 30 s"));
+    assert!(lab.renew(&by_silence.id, 1000, 0).unwrap_err().why.contains("silent for 30 s"));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_full_disk_grants_nothing() {
     let (mut lab, paper) = lab();
     paper.0.lock().unwrap().is_full = true;
     lab.ask(1, want("a", "rig:pico1"), 0).unwrap();
-    let refusal = lab.confirm(1, "a", 1).unwrap_err();
+    let refusal = lab.confirm(1, "a", 1000, 1).unwrap_err();
     assert!(refusal.code == 3 && refusal.why.contains("cannot write its books"), "{refusal:?}");
     assert_eq!(lab.faults(), [""; 0]);
     paper.0.lock().unwrap().is_full = false;
@@ -381,7 +381,7 @@ fn a_lease_whose_holder_has_ended_keeps_nobody_from_the_rig_although_its_connect
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let process = Process::of(child.id()).unwrap();
     lab.ask(1, Ask { holder: Holder { process, ..holder() }, ..want("a", "rig:pico1") }, 0).unwrap();
-    lab.confirm(1, "a", 0).unwrap();
+    lab.confirm(1, "a", 1000, 0).unwrap();
     lab.ask(2, Ask { wait: None, ..want("b", "rig:pico1") }, 1).unwrap();
     assert_eq!(told(&mut lab, 2).unwrap().0, "refused");
     child.kill().unwrap();
@@ -420,7 +420,7 @@ fn a_bad_rig_comes_back_after_two_good_answers_and_one_that_flaps_does_not() {
         lab.tick(now);
         assert_eq!(answer_checks(&mut lab, now), ["pico1"]);
         assert_eq!(told(&mut lab, 1).unwrap().0, "offer", "{round}");
-        lab.cancel(&format!("r{round}"), now);
+        lab.cancel(&format!("r{round}"), 1000, now);
     }
     let (method, params) = told(&mut lab, 1).unwrap();
     assert_eq!((method, params["code"].as_u64()), ("refused", Some(3)));
@@ -452,12 +452,71 @@ fn a_rig_that_a_stranger_uses_comes_back_when_the_stranger_ends_and_does_not_fla
 fn a_broken_lease_tells_its_holder_who_why_and_when() {
     let (mut lab, _) = lab();
     let lease = get(&mut lab, 7, want("a", "rig:pico1"), 0);
-    lab.break_lease("pico1", "the fire alarm", "bob", 1).unwrap();
+    lab.break_lease("pico1", "the fire alarm", "bob", None, 1).unwrap();
     let (method, params) = told(&mut lab, 7).unwrap();
     assert_eq!((method, &params["by"], &params["why"]), ("ended", &json!("bob"), &json!("the fire alarm")));
     assert!(lab.usable(&lease.id, 1000, 2).unwrap_err().why.contains("by bob at "));
     assert!(lab.effects.iter().any(|effect| matches!(effect, Effect::Close { .. })));
-    assert_eq!(lab.break_lease("pico1", "again", "bob", 3).unwrap_err().code, 3);
+    assert_eq!(lab.break_lease("pico1", "again", "bob", None, 3).unwrap_err().code, 3);
+}
+
+#[test]
+fn what_is_another_users_is_theirs() {
+    let (mut lab, _) = lab();
+    let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
+    // The names of requests are no secret: the status has them.
+    for (what, refused) in [
+        ("confirm", lab.confirm(2, "a", 2000, 1).err()),
+        ("ask", lab.ask(2, Ask { holder: Holder { uid: 2000, ..holder() }, ..want("a", "rig:pico1") }, 1).err()),
+        ("renew", lab.renew(&lease.id, 2000, 1).err()),
+        ("use", lab.usable(&lease.id, 2000, 1).err()),
+        ("attach", lab.attach(2, &lease.id, None, None, 2000, 1).err()),
+        ("break", lab.break_lease("pico1", "mine now", "bob", Some(2000), 1).err()),
+    ] {
+        assert_eq!(refused.map(|refusal| refusal.code), Some(3), "{what}");
+    }
+    lab.ask(3, want("b", "rig:pico1"), 2).unwrap();
+    lab.cancel("b", 2000, 3);
+    assert_eq!(lab.queue.len(), 1);
+    lab.cancel("b", 1000, 4);
+    assert_eq!(lab.queue.len(), 0);
+    // One's own lease needs no administrator.
+    lab.break_lease("pico1", "I am done", "ann", Some(1000), 5).unwrap();
+}
+
+#[test]
+fn a_rig_is_brought_back_a_few_times_and_by_nothing_else_than_its_list_says() {
+    let (mut lab, _) = lab();
+    let recover = vec!["power-cycle".to_owned(), "pico1".to_owned()];
+    lab.list(vec![Spec { recover: recover.clone(), check: true, ..spec("pico1", "pico", &[]) }], 0);
+    let mut now = 0;
+    let mut tried = Vec::new();
+    let _ = lab.check_now(None);
+    for _ in 0..6 {
+        let checks: Vec<Vec<String>> = lab
+            .effects
+            .drain(..)
+            .filter_map(|effect| match effect {
+                Effect::Check { recover, .. } => Some(recover),
+                _ => None,
+            })
+            .collect();
+        tried.extend(checks);
+        lab.checked("pico1", Err(Fault::Bad("silent".into())), now);
+        now = lab.due().unwrap();
+        lab.tick(now);
+    }
+    let none = Vec::new();
+    // Not before it is known that it does not answer, and not for ever.
+    assert_eq!(tried, [&none, &recover, &recover, &recover, &none, &none].map(Vec::clone));
+}
+
+#[test]
+fn a_lease_is_no_longer_than_its_rigs_allow() {
+    let (mut lab, _) = lab();
+    lab.list(vec![Spec { longest: Some("10s".into()), ..spec("pico1", "pico", &[]) }, spec("pico2", "pico", &[])], 0);
+    assert_eq!(get(&mut lab, 1, want("a", "rig:pico1"), 5).deadline, 10_005);
+    assert_eq!(get(&mut lab, 1, want("b", "rig:pico2"), 5).deadline, 60_005);
 }
 
 #[test]
@@ -491,7 +550,7 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
                     let offered = lab.queue.iter().find(|waiting| waiting.offer.is_some());
                     if let Some((conn, request)) = offered.map(|waiting| (waiting.conn, waiting.ask.request.clone())) {
                         paper.0.lock().unwrap().is_full = next(10) == 0;
-                        if let Ok(lease) = lab.confirm(conn, &request, now) {
+                        if let Ok(lease) = lab.confirm(conn, &request, 1000, now) {
                             holders.insert(lease.id.clone(), lease);
                         }
                         paper.0.lock().unwrap().is_full = false;
@@ -539,7 +598,7 @@ fn an_agent_that_dies_at_any_write_leaves_one_holder_or_none_and_the_same_reques
                 lab.ask(1, want("a", "rig:pico1"), 0).unwrap();
                 dies();
                 // Nobody gets this answer.
-                let _ = lab.confirm(1, "a", 0);
+                let _ = lab.confirm(1, "a", 1000, 0);
             } else {
                 let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
                 dies();
@@ -573,7 +632,7 @@ fn an_agent_that_dies_at_any_write_leaves_one_holder_or_none_and_the_same_reques
                     lab.tick(10 + RETURN);
                     let first = match lab.ask(2, want("a", "rig:pico1"), 10 + RETURN).unwrap() {
                         Asked::Granted(lease) => *lease,
-                        Asked::Waits => lab.confirm(2, "a", 10 + RETURN).unwrap(),
+                        Asked::Waits => lab.confirm(2, "a", 1000, 10 + RETURN).unwrap(),
                     };
                     assert_eq!(
                         lab.ask(2, want("a", "rig:pico1"), 10 + RETURN),

@@ -34,6 +34,7 @@ import { Readings } from './ReadingsView';
 import * as readings from './readings';
 import { Said } from './Said';
 import { messageOf, milliseconds, oneLine, plural, shown } from './text';
+import { WhoHasIt } from './WhoHasIt';
 import { WhoIsHere } from './WhoIsHere';
 import { Logs, Traffic } from './Traffic';
 
@@ -61,6 +62,7 @@ function Connection() {
     return (
       <section class="panel" aria-label="Connection">
         <p>Connecting to {shown(current.place.label)} …</p>
+        {current.place.kind === 'socket' && <WhoHasIt />}
         <button type="button" onClick={() => disconnect()}>
           Stop connecting
         </button>
@@ -90,6 +92,7 @@ function Connection() {
           </button>
         </div>
         {refusal.value && <Refusal />}
+        {current.place.kind === 'socket' && !current.isServerGone && <WhoHasIt />}
         {targetName(current.place).startsWith('serial:') && !current.unplugged && !current.isServerGone && <Ports only={targetName(current.place)} />}
       </section>
     );
@@ -106,6 +109,7 @@ function Connection() {
           {place?.kind === 'serial' ? `Connected by Web Serial to ${place.label}. This page holds the port.` : `Connected through rigline web to ${shown(place?.label ?? '')}.`}
         </p>
         {place?.kind === 'socket' && targetName(place).startsWith('serial:') && <Ports only={targetName(place)} />}
+        {place?.kind === 'socket' && <WhoHasIt />}
         <WhoIsHere />
       </div>
       <div class="buttons">

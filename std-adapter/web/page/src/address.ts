@@ -5,6 +5,8 @@ export interface Info {
   version: string;
   target: string | null;
   evals: boolean;
+  /** The target is a rig of the lab. */
+  lab?: boolean;
 }
 
 export interface Port {

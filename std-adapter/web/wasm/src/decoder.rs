@@ -49,12 +49,12 @@ pub struct Decoder {
 #[derive(Debug, Clone, Copy)]
 struct Line {
     number: u32,
-    /// Where it begins in the stream.
+    /// Where the line begins in the stream.
     start: u64,
     /// How many of its bytes have come, and its first ones.
     length: usize,
     first: [u8; 3],
-    /// Where it begins in the bytes that are fed; nothing if it began before them.
+    /// Where the line begins in the bytes that are fed; nothing if it began before them.
     place: Option<usize>,
 }
 

@@ -9,7 +9,7 @@ use rigline::json::{Json, Kind as JsonKind, SyntaxError};
 pub enum Kind {
     /// The message is a request.
     Request = 0,
-    /// It tells something, and wants no answer.
+    /// The message tells something, and wants no answer.
     Notification = 1,
     /// A notification that is a log line.
     Log = 2,

@@ -102,7 +102,7 @@ pub struct Malformed<'t> {
 pub enum MalformedKind {
     /// The line is not JSON.
     Syntax(SyntaxError),
-    /// It is spread over several lines (multi-line JSON): the peer prints it indented.
+    /// The message is spread over several lines (multi-line JSON): the peer prints it indented.
     SeveralLines,
 }
 
@@ -153,9 +153,9 @@ pub struct NonProtocol<'t> {
 pub enum NonProtocolKind {
     /// The line is not JSON.
     NotJson(SyntaxError),
-    /// It is JSON, and not an object.
+    /// The line is JSON, and not an object.
     NotAnObject,
-    /// It is an object without the members of a message.
+    /// The line is an object without the members of a message.
     NotAMessage,
 }
 

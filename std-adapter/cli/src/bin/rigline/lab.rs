@@ -7,6 +7,8 @@ use crate::connect;
 #[cfg(not(target_os = "linux"))]
 use crate::connect::Failure;
 
+mod results;
+
 /// See who has which rig, and look after the rigs
 ///
 /// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An agent, which the first command starts,
@@ -26,6 +28,7 @@ enum Command {
     Break(Break),
     Quarantine(Quarantine),
     Log(OfRig),
+    Results(results::Results),
     Agent(Agent),
     Keeper(Keeper),
 }
@@ -102,8 +105,17 @@ struct Agent {
     /// How long it stays when nobody needs it; 0s: for ever
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "10m")]
     idle: Duration,
+    /// Serve all users of a group, with the rigs of /etc/rigline/rigs.toml. It does not end by itself
+    #[arg(long, requires = "group")]
+    system: bool,
+    /// The group whose members may use the rigs of --system: its name or number
+    #[arg(long, value_name = "GROUP", requires = "system")]
+    group: Option<String>,
+    /// The group whose members may end the leases of others [default: root alone]
+    #[arg(long, value_name = "GROUP", requires = "system")]
+    admins: Option<String>,
     /// It was started by another command
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with = "system")]
     on_demand: bool,
 }
 
@@ -133,7 +145,48 @@ impl Arguments {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{failure, place, reach_rigs};
+pub(crate) use linux::{Rigs, failure, place, reach_rigs, told};
+
+/// No rigs of the lab.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct Rigs;
+
+#[cfg(not(target_os = "linux"))]
+impl Rigs {
+    pub(crate) async fn take(_: &str, _: usize, _: Duration) -> Result<Self, Failure> {
+        Err(missing())
+    }
+
+    pub(crate) fn none() -> Self {
+        Self
+    }
+
+    pub(crate) fn targets(&self) -> &[String] {
+        &[]
+    }
+
+    pub(crate) async fn give_back(self) {}
+}
+
+/// Runs an agent that another command has started. The command line of all commands, which needs some megabytes, is not read for it.
+pub(crate) fn run_on_demand(words: &[OsString]) -> Option<std::process::ExitCode> {
+    #[cfg(target_os = "linux")]
+    if words.iter().skip(1).eq(rigline_lab::client::ON_DEMAND.iter()) {
+        let idle = Duration::from_secs(600);
+        let agent = Agent { idle, system: false, group: None, admins: None, on_demand: true };
+        return Some(agent.run().unwrap_or_else(|failure| failure.tell()));
+    }
+    let _ = words;
+    None
+}
+
+/// An agent that another command has started lives on, and has nothing open of that one's. First of all: nothing of its own is open yet.
+pub(crate) fn close_inherited() {
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().skip(1).take(3).eq(rigline_lab::client::ON_DEMAND) {
+        rigline_lab::processes::close_inherited();
+    }
+}
 
 /// There are no rigs of a lab here.
 #[cfg(not(target_os = "linux"))]
@@ -150,11 +203,12 @@ mod linux {
 
     use rigline_host::ports::Roots;
     use rigline_host::{HostError, process};
-    use rigline_lab::agent::{self, Options};
+    use rigline_lab::agent::{self, Options, System};
     use rigline_lab::book::{Refusal, seconds, time_of_day};
     use rigline_lab::client::{Connection, Place};
     use rigline_lab::folders::Folders;
-    use rigline_lab::{lock, scan};
+    use rigline_lab::shards::{Asked, LONGEST, Shards};
+    use rigline_lab::{lock, scan, users};
     use serde_json::{Value, json};
 
     use super::{Agent, Arguments, Command, Keeper, List, OfRig, Scan, Status};
@@ -179,6 +233,64 @@ mod linux {
         });
     }
 
+    /// What tells a page who has the rigs that are meant, and who waits for them: `mine` is this process.
+    pub(crate) fn told(selector: &str) -> rigline_cli::web::Lab {
+        let selector = format!("rig:{selector}");
+        std::sync::Arc::new(move || {
+            let selector = selector.clone();
+            Box::pin(async move {
+                let found = ask("select", json!({ "selector": selector })).await.map_err(|failure| failure.text)?;
+                let is_mine = |of: &Value| of["pid"] == std::process::id();
+                let rigs = found["rigs"].as_array().into_iter().flatten().map(|rig| {
+                    let lease = &rig["lease"];
+                    json!({
+                        "name": rig["name"],
+                        "state": rig["state"],
+                        "reason": rig["reason"],
+                        "holder": lease["holder"],
+                        "mine": is_mine(lease),
+                        "endsInMs": lease["ends_in_ms"],
+                    })
+                });
+                let queue = found["queue"].as_array().into_iter().flatten();
+                let queue = queue.map(|waiting| json!({ "who": waiting["who"], "mine": is_mine(waiting) }));
+                Ok(json!({ "rigs": rigs.collect::<Vec<_>>(), "queue": queue.collect::<Vec<_>>() }))
+            })
+        })
+    }
+
+    /// Rigs of the lab that this command has for its own time, or none.
+    pub(crate) struct Rigs(Option<Shards>);
+
+    impl Rigs {
+        pub(crate) async fn take(selector: &str, count: usize, wait: Duration) -> Result<Self, Failure> {
+            let tell = |place, why: &str| {
+                if !wait.is_zero() {
+                    connect::complain(format_args!("place {place} in the queue: {why}"));
+                }
+            };
+            let asked = Asked { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
+            Shards::take(&place()?, &asked, tell).await.map(Some).map(Self).map_err(failure)
+        }
+
+        pub(crate) fn none() -> Self {
+            Self(None)
+        }
+
+        pub(crate) fn targets(&self) -> &[String] {
+            self.0.as_ref().map_or(&[], Shards::targets)
+        }
+
+        /// Gives them back, and says why they were lost, if they were.
+        pub(crate) async fn give_back(self) {
+            if let Some(shards) = self.0
+                && let Some(why) = shards.give_back().await
+            {
+                connect::complain(format_args!("rigline: {why}"));
+            }
+        }
+    }
+
     pub(crate) fn failure(refusal: Refusal) -> Failure {
         Failure { code: refusal.code, text: refusal.why }
     }
@@ -200,6 +312,7 @@ mod linux {
                     ask("quarantine", params).await.map(|_| connect::SUCCESS)
                 }),
                 Command::Log(of) => connect::run(of.log()),
+                Command::Results(results) => results.run(),
                 Command::Agent(agent) => agent.run(),
                 Command::Keeper(keeper) => keeper.run(),
             }
@@ -410,14 +523,25 @@ mod linux {
     }
 
     impl Agent {
-        fn run(self) -> Result<ExitCode, Failure> {
+        pub(super) fn run(self) -> Result<ExitCode, Failure> {
             if self.on_demand {
                 // A Ctrl-C in the terminal where it was started is not meant for it.
                 let _ = rustix::process::setsid();
             }
             let mut options = Options::default();
             options.idle = (!self.idle.is_zero()).then_some(self.idle);
-            let folders = place()?.folders;
+            let folders = match &self.group {
+                None => place()?.folders,
+                Some(group) => {
+                    let number = |option: &str, group: &str| {
+                        users::group(group).map_err(|why| Failure::usage(format!("{option}: {why}")))
+                    };
+                    let admins = self.admins.as_deref().map(|admins| number("--admins", admins)).transpose()?;
+                    options.system = Some(System { group: number("--group", group)?, admins });
+                    options.idle = None;
+                    Folders::of_system()
+                }
+            };
             connect::run_alone(async {
                 match agent::run(&folders, &options).await {
                     Ok(true) => Ok(connect::SUCCESS),

@@ -24,6 +24,10 @@ pub(crate) struct Arguments {
     /// The longest time of the lease
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "30m")]
     ttl: Duration,
+    /// After which time in which nothing is sent to the rig the lease ends [default: never]. Commands of rigline count; a program that
+    /// opens the port itself does not
+    #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
+    idle: Option<Duration>,
     /// How long to wait for the rig [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
     wait: Option<Duration>,
@@ -55,7 +59,7 @@ impl Arguments {
             count: self.count,
             wait: self.wait,
             ttl: self.ttl,
-            idle: None,
+            idle: self.idle,
             is_raw: self.raw,
             purpose: self.purpose,
         };
@@ -71,7 +75,7 @@ impl Arguments {
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self { target: _, ttl: _, wait: _, count: _, purpose: _, raw: _, command: _ } = self;
+        let Self { target: _, ttl: _, idle: _, wait: _, count: _, purpose: _, raw: _, command: _ } = self;
         Err(crate::lab::missing())
     }
 }

@@ -115,6 +115,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    lab::close_inherited();
     process::is_rigline();
     lab::reach_rigs();
     std::panic::set_hook(Box::new(|panic| {
@@ -137,6 +138,9 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {
+    if let Some(ended) = lab::run_on_demand(&words) {
+        return ended;
+    }
     let mut error = match parse(&words) {
         Ok(Arguments { command: Some(command) }) => return command.run().unwrap_or_else(|failure| failure.tell()),
         Ok(Arguments { command: None }) => return describe::the_only_one().unwrap_or_else(|failure| failure.tell()),

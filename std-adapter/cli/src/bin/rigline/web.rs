@@ -118,6 +118,10 @@ impl Arguments {
                 let checked = checked.and_then(|_| wire::ensure_program(&target, &connection.options()));
                 checked.map_err(|error| Failure::of(&error))?;
             }
+            #[cfg(target_os = "linux")]
+            if let Target::Rig(selector) = &target {
+                options = options.lab(crate::lab::told(selector));
+            }
             options = options.target(target);
         }
         if self.any_user {

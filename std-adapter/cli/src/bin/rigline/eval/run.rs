@@ -32,6 +32,7 @@ use crate::credentials::Credentials;
 use crate::exit;
 use crate::files::is_stdout;
 use crate::jsonrpc::store;
+use crate::lab::Rigs;
 use crate::out::{self, complain, print_json};
 use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
@@ -46,6 +47,12 @@ pub(super) struct Run {
     /// The target that steps call, instead of the one in the file: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
     #[arg(long)]
     target: Option<String>,
+    /// The rigs of the lab among which the tasks are spread: a rig's name, or KEY=VALUE,… as in `rigline lab list`
+    #[arg(long, value_name = "SELECTOR", conflicts_with = "target")]
+    rig: Option<String>,
+    /// How many rigs, all or none. A task whose rig goes bad runs on another one
+    #[arg(long, value_name = "N", requires = "rig", default_value_t = 1, hide_default_value = true)]
+    shards: usize,
     /// The executor, instead of the one in the file: mock, command, extension
     #[arg(long)]
     executor: Option<String>,
@@ -64,7 +71,7 @@ pub(super) struct Run {
     /// Refuse an eval that may have a mistake in it, such as a member with a name that is nearly a known one
     #[arg(long)]
     strict: bool,
-    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
+    /// How long to wait for rigs of the lab, for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
     /// Write a JUnit report; - is standard output
@@ -127,6 +134,13 @@ impl Run {
                 });
             }
             let (mut done, mut left) = (Vec::new(), Vec::new());
+            let rigs = tokio::select! {
+                rigs = self.rigs() => rigs?,
+                () = interruption.notified() => {
+                    let code = lock(&interrupted).unwrap_or_default();
+                    return Err(Failure { code, text: "interrupted while it waited for rigs".to_owned() });
+                }
+            };
             let checked = tokio::select! {
                 checked = self.checked(&evals) => checked,
                 () = interruption.notified() => Vec::new(),
@@ -140,7 +154,9 @@ impl Run {
                     run: Err(unusable(faults)),
                     watched: Watched::new(),
                 });
-                return Ok((done.collect(), left, *lock(&interrupted)));
+                let done = done.collect();
+                rigs.give_back().await;
+                return Ok((done, left, *lock(&interrupted)));
             }
             for wanted in evals {
                 if lock(&interrupted).is_some() {
@@ -148,9 +164,10 @@ impl Run {
                     continue;
                 }
                 let watched = Watched::new();
-                let run = self.one(&runs, &wanted, &watched, recorder.as_deref()).await;
+                let run = self.one(&runs, &wanted, rigs.targets(), &watched, recorder.as_deref()).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
+            rigs.give_back().await;
             let code = *lock(&interrupted);
             Ok((done, left, code))
         })?;
@@ -263,6 +280,14 @@ impl Run {
         }
     }
 
+    /// The rigs of the lab, if the run is spread among such.
+    async fn rigs(&self) -> Result<Rigs, Failure> {
+        match &self.rig {
+            Some(selector) => Rigs::take(selector, self.shards, self.wait).await,
+            None => Ok(Rigs::none()),
+        }
+    }
+
     /// The mistakes of each eval that its target's description shows, before one of several is run. A single eval finds them itself.
     async fn checked(&self, evals: &[Wanted]) -> Vec<Vec<Fault>> {
         let [_, _, ..] = evals else { return Vec::new() };
@@ -281,6 +306,9 @@ impl Run {
         request.overrides.executor.clone_from(&self.executor);
         request.overrides.model.clone_from(&self.model);
         request.overrides.target.clone_from(&self.target);
+        if let Some(rig) = &self.rig {
+            request.overrides.target = Some(format!("rig:{}", rig.strip_prefix("rig:").unwrap_or(rig)));
+        }
         request.overrides.set.clone_from(&self.set);
         request.verbose = self.verbose;
         request.context_dir.clone_from(&self.context_dir);
@@ -293,10 +321,13 @@ impl Run {
         &self,
         runs: &Runs,
         wanted: &Wanted,
+        rigs: &[String],
         watched: &Arc<Watched>,
         recorder: Option<&Recorder>,
     ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
-        let accepted = runs.accept(&self.request(wanted))?;
+        let mut request = self.request(wanted);
+        request.shards = rigs.to_vec();
+        let accepted = runs.accept(&request)?;
         let (id, spec) = (accepted.id().to_owned(), accepted.spec().clone());
         if let (Some(recorder), None, Some(target)) = (recorder, &self.target, &spec.config.target) {
             recorder.say("target", spec.hidden(target).into());

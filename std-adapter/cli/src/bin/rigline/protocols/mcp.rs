@@ -40,6 +40,22 @@ mod last_seen;
 mod library;
 mod limited;
 mod policy;
+#[cfg(target_os = "linux")]
+mod rigs;
+#[cfg(not(target_os = "linux"))]
+mod rigs {
+    use rigline_host::relay::Handle;
+
+    /// There is no lab here.
+    #[derive(Debug)]
+    pub(crate) enum Rigs {}
+
+    impl Rigs {
+        pub(crate) fn set_relay(&self, _: Handle) {
+            match *self {}
+        }
+    }
+}
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -54,6 +70,9 @@ mod policy;
 ///
 /// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
 /// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
+///
+/// A rig of the lab (rig:NAME) has three more tools: `lab_list`, `lease` and `release`. The rig is not held from the start: `lease` takes it, and
+/// waits for it if it is asked to; so does the first call, without waiting. It is given back by `release`, and when the client goes.
 ///
 /// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
 /// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
@@ -106,6 +125,7 @@ impl Arguments {
         };
         let parts = Parts {
             policy: Arc::clone(&policy),
+            own: None,
             calls: calls.clone(),
             library: Library { calls, evals: None },
             can_change: true,
@@ -127,8 +147,9 @@ impl Arguments {
             let (input_end, ended) = watch::channel(false);
             let settings = self.evals(&folder, ended)?;
             parts.library.evals = Some((settings.root.clone(), settings.store.clone()));
-            let gate = Arc::new(Gate::new(parts));
-            let relay = self.relay(&gate)?;
+            let own = self.lab(&mut parts)?;
+            let gate = Gate::new(parts);
+            let relay = self.relay(&gate, own)?;
             let is_there = relay.absence().is_none();
             let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
             let limited = limited(evals, is_there, selection, policy)?;
@@ -141,10 +162,11 @@ impl Arguments {
             let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
             parts.can_change = false;
             let limited = limited(rig, true, selection, policy)?;
-            return Ok(stdio.between(Arc::new(Gate::new(parts))).serve(limited));
+            return Ok(stdio.between(Gate::new(parts)).serve(limited));
         }
-        let gate = Arc::new(Gate::new(parts));
-        let relay = self.relay(&gate)?;
+        let own = self.lab(&mut parts)?;
+        let gate = Gate::new(parts);
+        let relay = self.relay(&gate, own)?;
         let is_there = relay.absence().is_none();
         let limited = limited(relay, is_there, selection, policy)?;
         Ok(self.stdio().between(gate).serve(limited))
@@ -154,8 +176,24 @@ impl Arguments {
         Stdio::new().keep_outputs(self.keep_outputs)
     }
 
+    /// The lab's tools, for a rig of the lab.
+    #[cfg(target_os = "linux")]
+    fn lab(&self, parts: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
+        let Target::Rig(selector) = &self.connection.target else { return Ok(None) };
+        let own = rigs::Rigs::new(crate::lab::place()?, selector);
+        let own = Arc::new(own.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?);
+        let tools: Arc<dyn gate::OwnTools> = Arc::clone(&own) as _;
+        parts.own = Some(tools);
+        Ok(Some(own))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn lab(&self, _: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
+        Ok(None)
+    }
+
     /// Reaches the target, or waits for it. The gate learns when it comes and goes.
-    fn relay(&self, gate: &Arc<Gate>) -> Result<Relay, Failure> {
+    fn relay(&self, gate: &Arc<Gate>, own: Option<Arc<rigs::Rigs>>) -> Result<Relay, Failure> {
         let mut options = self.connection.options();
         options.credentials = self.credentials.read(&self.connection.target)?;
         let target = self.connection.target.clone();
@@ -171,7 +209,12 @@ impl Arguments {
         let last = last_seen::load(&target);
         let relay =
             Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
-        if let Some(why) = relay.absence() {
+        if let Some(own) = own {
+            own.set_relay(relay.handle());
+            if let Some(why) = relay.absence() {
+                connect::complain(format_args!("rigline: {why}; the tool `lease` waits for it"));
+            }
+        } else if let Some(why) = relay.absence() {
             connect::complain(format_args!("rigline: {why}; it is looked for until it comes"));
         }
         Ok(relay)

@@ -2,7 +2,7 @@
 //! word of tools that have changed. Everything else passes as it is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use rigline::json::{Json, Kind};
@@ -25,9 +25,25 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// The most questions that are open at a time.
 const QUESTIONS: usize = 64;
 
+/// Gets how it goes: a number and a text.
+pub(crate) type Tell = Box<dyn Fn(u64, &str) + Send + Sync>;
+/// Gets a tool's text and its structured content, or why it failed.
+pub(crate) type ToolDone = Box<dyn FnOnce(Result<(String, Value), String>) + Send>;
+
+/// Tools beside the target's, which may take their time.
+pub(crate) trait OwnTools: std::fmt::Debug + Send + Sync {
+    /// The tools, for a list.
+    fn tools(&self) -> Vec<Value>;
+
+    /// Runs one. Returns what calls it off.
+    fn run(self: Arc<Self>, tool: &str, arguments: &Value, tell: Tell, done: ToolDone) -> Box<dyn FnOnce() + Send>;
+}
+
 /// The parts of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    /// The lab's tools, for a rig of the lab.
+    pub(crate) own: Option<Arc<dyn OwnTools>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) calls: Option<Arc<Calls>>,
     pub(crate) library: Library,
@@ -40,13 +56,16 @@ pub(crate) struct Parts {
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Gate {
+    this: Weak<Self>,
     parts: Parts,
     wires: OnceLock<Wires>,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
+    /// What calls off those of our own tools that run, by the ids of their calls as JSON.
+    running: HashMap<String, Box<dyn FnOnce() + Send>>,
     /// The description of a client of the legacy era, and its `initialize`.
     client: Value,
     can_ask: bool,
@@ -64,6 +83,12 @@ struct State {
     is_stale: bool,
     /// Lists of our own that are on their way: who asked for the manifest.
     manifests: HashMap<String, (Value, bool)>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("open", &self.open).field("questions", &self.questions).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -102,8 +127,46 @@ struct Failure {
 }
 
 impl Gate {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self { parts, wires: OnceLock::new(), state: Mutex::default() }
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { this: this.clone(), parts, wires: OnceLock::new(), state: Mutex::default() })
+    }
+
+    /// Runs one of our own tools. Its answer comes later.
+    fn run_own(&self, own: &Arc<dyn OwnTools>, state: &mut State, message: &Value, call: OpenCall, is_modern: bool) {
+        let id = message["id"].clone();
+        let token = message["params"]["_meta"]["progressToken"].clone();
+        let (this, tool, arguments) = (self.this.clone(), call.tool.clone(), call.arguments.clone());
+        let wires = self.wires.get().cloned();
+        let told = std::sync::atomic::AtomicU64::new(0);
+        let tell: Tell = Box::new(move |place, why| {
+            if let (Some(wires), false) = (&wires, token.is_null()) {
+                // Progress counts up, and the place in the queue does not.
+                let progress = told.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                let text = format!("place {place} in the queue: {why}");
+                let params = json!({ "progressToken": token, "progress": progress, "message": text });
+                send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }));
+            }
+        });
+        let key = id.to_string();
+        let done: ToolDone = Box::new(move |outcome| {
+            let Some(gate) = this.upgrade() else { return };
+            let mut state = lock(&gate.state);
+            // One that was called off has no answer.
+            if state.running.remove(&id.to_string()).is_none() {
+                return;
+            }
+            match outcome {
+                Ok((text, structured)) => {
+                    let result = json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured, "isError": false });
+                    gate.record(&call, "ok", &result);
+                    gate.answer(&id, result, is_modern);
+                }
+                Err(why) => gate.fail(&mut state, &id, call, "failed", &why, is_modern),
+            }
+        });
+        // The lock is held until it is known how it is called off.
+        let call_off = Arc::clone(own).run(&tool, &arguments, tell, done);
+        state.running.insert(key, call_off);
     }
 
     /// The tools are others: the client is told, once no call is under way.
@@ -230,6 +293,12 @@ impl Gate {
                     let result = told(state.last_failure.as_ref());
                     drop(state);
                     self.answer(id, result, is_modern);
+                    return Passing::Kept;
+                }
+                if let Some(own) = &self.parts.own
+                    && own.tools().iter().any(|tool| tool["name"] == call.tool.as_str())
+                {
+                    self.run_own(own, &mut state, message, call, is_modern);
                     return Passing::Kept;
                 }
                 if self.parts.policy.wants_confirmation(&call.tool) {
@@ -403,6 +472,10 @@ impl Gate {
         let cancelled = &message["params"]["requestId"];
         let mut state = lock(&self.state);
         state.subscriptions.retain(|id| id != cancelled);
+        if let Some(call_off) = state.running.remove(&cancelled.to_string()) {
+            call_off();
+            return Passing::Kept;
+        }
         let asked = state.questions.iter().find(|(_, question)| question.id == *cancelled).map(|(number, _)| *number);
         if let Some(question) = asked.and_then(|number| state.questions.remove(&number)) {
             self.record(&question.call, "cancelled", &Value::Null);
@@ -584,7 +657,11 @@ impl Gate {
     }
 
     fn listed(&self, line: &[u8]) -> Passing {
-        if !self.parts.tells_failures {
+        let mut added = self.parts.own.as_ref().map(|own| own.tools()).unwrap_or_default();
+        if self.parts.tells_failures {
+            added.push(failure_tool());
+        }
+        if added.is_empty() {
             return Passing::On;
         }
         // The tools stay as they are written, their numbers too.
@@ -593,18 +670,23 @@ impl Gate {
             return Passing::On;
         };
         let names = json.elements().filter_map(|tool| tool.get("name")?.text().map(|name| name.to_string()));
+        let names: Vec<String> = names.collect();
         let list = json.as_str();
-        let has_own = names.into_iter().any(|name| is_same(&name, LAST_FAILURE));
-        if has_own {
-            return Passing::On;
-        }
+        // The target's own are not hidden.
+        added.retain(|tool| !names.iter().any(|name| is_same(name, tool["name"].as_str().unwrap_or_default())));
         let start = (list.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         let (Some(before), Some(after)) = (text.get(..start), text.get(start.saturating_add(list.len())..)) else {
             return Passing::On;
         };
-        let comma = if json.elements().next().is_some() { "," } else { "" };
         let Some(open) = list.strip_suffix(']') else { return Passing::On };
-        Passing::Instead(format!("{before}{open}{comma}{}]{after}", failure_tool()).into_bytes())
+        let mut tools = open.to_owned();
+        for tool in added {
+            if !tools.ends_with('[') {
+                tools.push(',');
+            }
+            tools.push_str(&tool.to_string());
+        }
+        Passing::Instead(format!("{before}{tools}]{after}").into_bytes())
     }
 
     /// A subscription is acknowledged: it is told what it will get.

@@ -30,7 +30,7 @@ pub(crate) struct Library {
 pub(crate) enum Missing {
     /// There is no such resource or prompt.
     Unknown,
-    /// It is there, and cannot be read.
+    /// The resource is there, and cannot be read.
     Unreadable(String),
 }
 

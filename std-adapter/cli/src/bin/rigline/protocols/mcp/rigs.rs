@@ -1,0 +1,226 @@
+//! The lab as tools: which rigs there are, and a lease for the time in which an agent needs its rig.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rigline_host::relay::Handle;
+use rigline_lab::book::Refusal;
+use rigline_lab::client::{self, Connection, Place};
+use rigline_lab::dial;
+use rigline_lab::shards::{Asked, Shards};
+use rigline_std::sync::lock;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::gate::{OwnTools, Tell, ToolDone};
+
+const LIST: &str = "lab_list";
+const LEASE: &str = "lease";
+const RELEASE: &str = "release";
+/// How long a lease lasts if the agent does not say it.
+const TTL: u64 = 30 * 60;
+/// The longest time of a lease, and the longest wait for it.
+const LONGEST: u64 = 24 * 60 * 60;
+
+/// The lab's tools for one target.
+pub(crate) struct Rigs {
+    place: Place,
+    selector: String,
+    relay: OnceLock<Handle>,
+    runtime: Runtime,
+    held: Mutex<Option<Shards>>,
+}
+
+impl fmt::Debug for Rigs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rigs").field("selector", &self.selector).finish_non_exhaustive()
+    }
+}
+
+impl Rigs {
+    /// `selector` is the target without `rig:`.
+    pub(crate) fn new(place: Place, selector: &str) -> std::io::Result<Self> {
+        // An agent may forget the rig that a call has taken.
+        dial::end_idle_leases(Duration::from_secs(TTL));
+        // The lease is kept here, whatever the others of this process do.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Self { place, selector: selector.to_owned(), relay: OnceLock::new(), runtime, held: Mutex::default() })
+    }
+
+    /// The relay whose connection the lease is for.
+    pub(crate) fn set_relay(&self, relay: Handle) {
+        let _ = self.relay.set(relay);
+    }
+
+    async fn answer(&self, tool: &str, arguments: &Value, tell: &Tell) -> Result<(String, Value), String> {
+        match tool {
+            LIST => self.list(arguments).await,
+            LEASE => self.lease(arguments, tell).await,
+            _ => Ok(self.release().await),
+        }
+    }
+
+    async fn list(&self, arguments: &Value) -> Result<(String, Value), String> {
+        let selector = arguments["selector"].as_str().unwrap_or_default();
+        let selector = match selector.strip_prefix("rig:").unwrap_or(selector) {
+            "" => String::new(),
+            rig => format!("rig:{rig}"),
+        };
+        let mut agent = Connection::open(&self.place).await.map_err(why)?;
+        let found = agent.ask("select", json!({ "selector": selector })).await.map_err(why)?;
+        let own = self.own().map(|(lease, _)| lease);
+        let rigs: Vec<Value> =
+            found["rigs"].as_array().into_iter().flatten().map(|rig| of_rig(rig, own.as_deref())).collect();
+        let lines: Vec<String> = rigs.iter().map(line).collect();
+        let waiting = found["queue"].as_array().map_or(0, Vec::len);
+        Ok((lines.join("\n"), json!({ "rigs": rigs, "waiting": waiting })))
+    }
+
+    /// The lease that this server has, with its rig.
+    fn own(&self) -> Option<(String, String)> {
+        let held = lock(&self.held).as_ref().filter(|held| held.lost().is_none()).and_then(|held| {
+            let rig = held.targets().first()?.strip_prefix("rig:")?.to_owned();
+            Some((held.lease()?.to_owned(), rig))
+        });
+        held.or_else(dial::current)
+    }
+
+    async fn lease(&self, arguments: &Value, tell: &Tell) -> Result<(String, Value), String> {
+        let number = |name: &str, default: u64| match &arguments[name] {
+            Value::Null => Ok(default),
+            value => value
+                .as_u64()
+                .filter(|seconds| *seconds <= LONGEST)
+                .ok_or_else(|| format!("{name}: {value} is not a whole number of seconds up to {LONGEST}")),
+        };
+        let (wait, ttl) = (number("wait_s", 0)?, number("ttl_s", TTL)?.max(1));
+        if self.own().is_none() {
+            let before = lock(&self.held).take();
+            if let Some(before) = before {
+                before.give_back().await;
+            }
+            let asked = Asked {
+                selector: &self.selector,
+                count: 1,
+                wait: Duration::from_secs(wait),
+                ttl: Duration::from_secs(ttl),
+                purpose: arguments["purpose"].as_str().filter(|text| !text.is_empty()).unwrap_or("mcp"),
+            };
+            let taken = Shards::take(&self.place, &asked, |place, why| tell(place, why))
+                .await
+                .map_err(|refusal| refusal.why)?;
+            *lock(&self.held) = Some(taken);
+            if let Some(relay) = self.relay.get() {
+                // Its tools may be others than those that were listed.
+                relay.find().await?;
+            }
+        }
+        let Some((lease, rig)) = self.own() else { return Err("the lease was lost at once".to_owned()) };
+        let mut agent = Connection::open(&self.place).await.map_err(why)?;
+        let renewed = agent.ask("renew", json!({ "lease": lease })).await.map_err(why)?;
+        let left =
+            renewed["until"].as_u64().unwrap_or_default().saturating_sub(renewed["now"].as_u64().unwrap_or_default())
+                / 1000;
+        let text = format!("{rig} is yours for {left} s more at most; release gives it back");
+        Ok((text, json!({ "rig": rig, "lease": lease, "ends_in_s": left })))
+    }
+
+    async fn release(&self) -> (String, Value) {
+        let own = self.own();
+        if let Some(relay) = self.relay.get() {
+            // A lease that a call has taken ends with the connection.
+            relay.release().await;
+        }
+        let held = lock(&self.held).take();
+        if let Some(held) = held {
+            held.give_back().await;
+        }
+        match own {
+            Some((_, rig)) => (format!("{rig} is free for others"), json!({ "released": true, "rig": rig })),
+            None => ("there was no lease".to_owned(), json!({ "released": false })),
+        }
+    }
+}
+
+fn why(trouble: client::Trouble) -> String {
+    Refusal::from(trouble).why
+}
+
+/// What agents need to know of a rig.
+fn of_rig(rig: &Value, own: Option<&str>) -> Value {
+    let mut told = json!({ "name": rig["name"], "state": rig["state"], "tags": rig["tags"] });
+    if let Some(lease) = rig.get("lease").filter(|lease| !lease.is_null()) {
+        told["holder"] = lease["holder"].clone();
+        told["ends_in_s"] = (lease["ends_in_ms"].as_u64().unwrap_or_default() / 1000).into();
+        told["mine"] = (own.is_some() && lease["id"].as_str() == own).into();
+    }
+    if !rig["reason"].is_null() {
+        told["reason"] = rig["reason"].clone();
+    }
+    told
+}
+
+fn line(rig: &Value) -> String {
+    let text = |name: &str| rig[name].as_str().unwrap_or_default().to_owned();
+    let tags: Vec<String> = rig["tags"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    let mut line = format!("{}: {} ({})", text("name"), text("state"), tags.join(","));
+    if rig["holder"].is_string() {
+        line += &format!(", {} has it for {} s more at most", text("holder"), rig["ends_in_s"]);
+    }
+    if rig["reason"].is_string() {
+        line += &format!(", {}", text("reason"));
+    }
+    line
+}
+
+impl OwnTools for Rigs {
+    fn tools(&self) -> Vec<Value> {
+        let target = format!("rig:{}", self.selector);
+        let seconds = |what: &str| json!({ "type": "integer", "minimum": 0, "maximum": LONGEST, "description": what });
+        vec![
+            json!({
+                "name": LIST,
+                "title": "Rigs of the lab",
+                "description": "The rigs of the lab: what each is, who has it and for how long, and how many wait",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": { "selector": { "type": "string", "description": "A rig's name, or KEY=VALUE,… for rigs with these tags; all if absent" } },
+                },
+                "annotations": { "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true },
+            }),
+            json!({
+                "name": LEASE,
+                "title": "Take the rig",
+                "description": format!("Takes {target} for this session, so that nobody else uses it. Without it, the first call takes the rig if it is free. Use wait_s to wait in the queue"),
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "wait_s": seconds("How long to wait for the rig, in seconds; not at all if absent"),
+                        "ttl_s": seconds("After how many seconds the lease ends at the latest; 1800 if absent"),
+                        "purpose": { "type": "string", "description": "What for: others see it" },
+                    },
+                },
+                "annotations": { "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true },
+            }),
+            json!({
+                "name": RELEASE,
+                "title": "Give the rig back",
+                "description": "Gives the rig back, so that others can have it. Its outputs are switched off",
+                "inputSchema": { "type": "object", "properties": {} },
+                "annotations": { "readOnlyHint": false, "destructiveHint": true, "idempotentHint": true },
+            }),
+        ]
+    }
+
+    fn run(self: Arc<Self>, tool: &str, arguments: &Value, tell: Tell, done: ToolDone) -> Box<dyn FnOnce() + Send> {
+        let (tool, arguments, this) = (tool.to_owned(), arguments.clone(), Arc::clone(&self));
+        let running = self.runtime.spawn(async move { done(this.answer(&tool, &arguments, &tell).await) });
+        Box::new(move || running.abort())
+    }
+}

@@ -1,0 +1,115 @@
+//! Several rigs for one command: all or none of them, for as long as it runs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rigline_std::sync::lock;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::book::Refusal;
+use crate::client::{self, Connection, Place, Want};
+use crate::dial;
+use crate::rigs::Selector;
+
+/// The longest time of a lease for one command.
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Which rigs: a name or tags, with or without `rig:`.
+    pub selector: &'a str,
+    /// How many.
+    pub count: usize,
+    /// How long they are waited for; zero is not at all.
+    pub wait: Duration,
+    /// The longest time of the lease.
+    pub ttl: Duration,
+    /// What for.
+    pub purpose: &'a str,
+}
+
+/// Rigs that this process has, and whose lease its targets `rig:NAME` join.
+pub struct Shards {
+    targets: Vec<String>,
+    own: Option<Own>,
+}
+
+struct Own {
+    place: Place,
+    lease: String,
+    lost: Arc<Mutex<Option<String>>>,
+    keeping: JoinHandle<()>,
+}
+
+impl Shards {
+    /// Takes rigs: those of the lease that this process runs within, if that has so many, and otherwise by a lease of its own. `tell` gets the
+    /// place in the queue.
+    ///
+    /// # Errors
+    /// There are not so many, they are not free within `wait`, or the agent does not answer.
+    pub async fn take(place: &Place, asked: &Asked<'_>, tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
+        let Asked { selector, count, wait, ttl, purpose } = *asked;
+        let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
+        selector.parse::<Selector>().map_err(Refusal::usage)?;
+        if let Some(lease) = dial::joined() {
+            let mut agent = Connection::open(place).await?;
+            let joined = agent.ask("join", json!({ "lease": lease, "selector": selector })).await?;
+            let rigs: Vec<&str> =
+                joined.get("rigs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            if rigs.len() >= count {
+                return Ok(Self {
+                    targets: rigs.iter().take(count).map(|rig| format!("rig:{rig}")).collect(),
+                    own: None,
+                });
+            }
+        }
+        let want = Want {
+            rigs: vec![selector],
+            count,
+            wait: (!wait.is_zero()).then_some(wait),
+            ttl,
+            idle: None,
+            is_raw: false,
+            purpose: purpose.to_owned(),
+        };
+        let (connection, granted) = client::acquire(place, &want, tell).await?;
+        let targets = granted.lease.rigs.iter().map(|rig| format!("rig:{rig}")).collect();
+        dial::within(Some(granted.lease.id.clone()));
+        let lost = Arc::new(Mutex::new(None));
+        let (id, told, at) = (granted.lease.id.clone(), Arc::clone(&lost), place.clone());
+        let keeping = tokio::spawn(async move {
+            let why = client::keep(&at, connection, &granted.lease, false).await;
+            *lock(&told) = Some(why.why);
+        });
+        Ok(Self { targets, own: Some(Own { place: place.clone(), lease: id, lost, keeping }) })
+    }
+
+    /// Their targets.
+    pub fn targets(&self) -> &[String] {
+        &self.targets
+    }
+
+    /// The lease, if it is one of its own.
+    pub fn lease(&self) -> Option<&str> {
+        self.own.as_ref().map(|own| own.lease.as_str())
+    }
+
+    /// Why they were lost, if they were.
+    pub fn lost(&self) -> Option<String> {
+        self.own.as_ref().and_then(|own| lock(&own.lost).clone())
+    }
+
+    /// Gives them back. Returns why they were lost, if they were.
+    pub async fn give_back(self) -> Option<String> {
+        let Own { place, lease, lost, keeping } = self.own?;
+        dial::within(None);
+        keeping.abort();
+        let lost = lock(&lost).clone();
+        match lost {
+            Some(why) => Some(why),
+            None => client::release(&place, &lease).await.err().map(|refusal| refusal.why),
+        }
+    }
+}
