@@ -43,6 +43,9 @@
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub mod amplifier;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod callers;
 #[doc(hidden)]
 pub mod clock;
 pub mod guide;

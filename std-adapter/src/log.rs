@@ -31,6 +31,18 @@ pub fn shortened(line: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(short.into_bytes())
 }
 
+/// How many logs are lost if this line is: it may itself say that others were dropped.
+pub fn logs_in(line: &[u8]) -> u64 {
+    const DROPPED: &[u8] = b"\"dropped\":";
+    let counted = || {
+        let place = line.windows(DROPPED.len()).position(|part| part == DROPPED)?;
+        let digits = line.get(place + DROPPED.len()..)?;
+        let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+        std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
+    };
+    counted().unwrap_or(1)
+}
+
 /// The longest prefix of a JSON string's content that has at most `room` bytes and cuts neither a character nor an escape.
 #[allow(clippy::match_same_arms, reason = "an arm for each row of the table of UTF-8")]
 fn prefix(content: &str, room: usize) -> &str {

@@ -9,11 +9,13 @@
 //!
 //! A connection of lines has a [`Session`] of its own, in which `initialize` may set a configuration. The queue counts those that are open: while another
 //! one is, a different configuration is refused, and when the last is lost, the extension is brought into its safe state before anything else runs.
+//!
+//! An extension that is somewhere else, and is reached only when it is needed, is behind an [`Origin`]: [`Queue::reach`].
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
@@ -31,11 +33,13 @@ use rigline::rpc;
 use rigline::serve::whole::{self, RunEnd, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
+use crate::callers::{InCall, Ticket as Caller};
 use crate::clock::TokioClock;
+use crate::log::logs_in;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
 use crate::sync::lock;
@@ -51,10 +55,12 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 const BACKLOG: usize = 8 << 20;
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
-/// The memory for a line of a log, twice.
-const LOGS: usize = 32 << 10;
+/// The memory for a line of a log, twice. What a long one has taken of it is given back.
+const LOGS: usize = 16 << 20;
 /// The size of the memory for replies that is kept between requests that are answered at once, in bytes.
 const KEPT: usize = 64 << 10;
+/// The most requests that wait or run, of all clients of a server of lines.
+const REQUESTS: usize = 4096;
 /// The most bytes of requests that wait or run. One alone may be longer.
 const WAITING: usize = 256 << 20;
 
@@ -63,7 +69,8 @@ const WAITING: usize = 256 << 20;
 pub struct Settings {
     /// The protocols. The first is that of a message without a marker.
     pub protocols: Vec<&'static Protocol>,
-    /// Whether every message is taken as one of the first protocol. Answers of the others are recognised, and not answered.
+    /// Whether every message is taken as one of its session's protocol, which is the first if no other was [named](Queue::receive_by). Answers of the
+    /// others are recognised, and not answered.
     pub is_pinned: bool,
     /// The longest request that is accepted and the longest reply that is sent, in bytes.
     pub limits: (usize, usize),
@@ -74,6 +81,49 @@ pub struct Settings {
     /// After how long without a request the safe state is brought about, if the first protocol's clients
     /// [leave nothing on](Protocol::with_safe_end).
     pub idle: Option<Duration>,
+    /// The configuration that the extension has at first, as JSON text.
+    pub config: Option<String>,
+    /// Where the extension is, if it is somewhere else and is reached only when it is needed.
+    pub origin: Option<Arc<dyn Origin>>,
+}
+
+impl Settings {
+    /// For a server of lines, whose clients select one of these protocols by each message.
+    pub fn of_lines(protocols: Vec<&'static Protocol>, limits: (usize, usize)) -> Self {
+        Self {
+            protocols,
+            is_pinned: false,
+            limits,
+            most: REQUESTS,
+            keeps_outputs: false,
+            idle: None,
+            config: None,
+            origin: None,
+        }
+    }
+}
+
+/// An extension that is somewhere else.
+pub trait Origin: fmt::Debug + Send + Sync {
+    /// Its manifest, while it is reached.
+    fn manifest(&self) -> Option<&'static Manifest>;
+
+    /// Reaches it. `told` gets what is worth knowing when that takes long.
+    fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a>;
+}
+
+/// An attempt to reach an extension.
+pub type Reaching<'a> = Pin<Box<dyn Future<Output = Result<(), Absence>> + Send + 'a>>;
+
+/// Why an extension is not there.
+#[derive(Debug, Clone)]
+pub struct Absence {
+    /// The kind of failure.
+    pub kind: FailureKind,
+    /// The code for it in JSON-RPC.
+    pub code: i32,
+    /// The reason.
+    pub message: String,
 }
 
 /// The receiver of replies: the other end of a connection, or of this process's own streams.
@@ -82,22 +132,34 @@ pub struct Client {
     stream: Option<Stream>,
     /// Whether a peer counts as there if it has closed its sending half and the system does not know more.
     is_patient: bool,
+    /// Its entry in a list of callers.
+    caller: Option<Arc<Caller>>,
 }
 
 impl Client {
     /// This process's own streams, which are there as long as it runs.
     pub fn of_process() -> Self {
-        Self { stream: None, is_patient: true }
+        Self { stream: None, is_patient: true, caller: None }
     }
 
     /// The peer of a connection, which is gone once it is not known to read.
     pub fn of(stream: Stream) -> Self {
-        Self { stream: Some(stream), is_patient: false }
+        Self { stream: Some(stream), is_patient: false, caller: None }
     }
 
     /// The same, of a connection of lines: a peer that has closed its sending half, and may have closed both, is taken for one that reads.
     pub fn of_lines(stream: Stream) -> Self {
-        Self { stream: Some(stream), is_patient: true }
+        Self { stream: Some(stream), is_patient: true, caller: None }
+    }
+
+    /// One that is known by its entry in a list of callers.
+    pub fn of_caller(caller: Arc<Caller>) -> Self {
+        Self { caller: Some(caller), ..Self::of_process() }
+    }
+
+    /// Whether the peer is known to be gone, of a connection that can tell.
+    pub fn presence(&self) -> Option<Presence> {
+        self.stream.as_ref().map(Stream::presence)
     }
 
     /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
@@ -112,13 +174,21 @@ impl Client {
 
     /// A number that no other open connection has.
     fn key(&self) -> usize {
-        self.stream.as_ref().map_or(0, Stream::key)
+        let of_caller = |caller: &Arc<Caller>| usize::MAX - usize::try_from(caller.id()).unwrap_or_default();
+        let own = || self.caller.as_ref().map_or(0, of_caller);
+        self.stream.as_ref().map_or_else(own, Stream::key)
     }
 
-    /// The address of the client, for people.
+    /// The name of the client, for people.
     fn peer(&self) -> String {
-        let Some(stream) = &self.stream else { return "standard input".to_owned() };
-        stream.ends().map_or_else(|| "an address that is not known".to_owned(), |ends| ends.peer.to_string())
+        match (&self.stream, &self.caller) {
+            (_, Some(caller)) => caller.name().to_owned(),
+            (Some(stream), _) => stream.ends().map_or_else(
+                || "the client at an address that is not known".to_owned(),
+                |ends| format!("the client at {}", ends.peer),
+            ),
+            (None, None) => "the client at standard input".to_owned(),
+        }
     }
 }
 
@@ -235,6 +305,8 @@ impl Clients {
 /// A request that waits for its turn.
 struct Entry {
     number: u64,
+    /// The manifest that it was received for.
+    manifest: &'static Manifest,
     who: Who,
     message: Vec<u8>,
     session: Session,
@@ -257,6 +329,8 @@ struct Ticket {
     session: Option<String>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
+    /// Why its call is ended, with a failure that says so.
+    halted: watch::Sender<Option<Arc<str>>>,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
     /// How many were dropped since that was said.
@@ -284,8 +358,11 @@ struct Shared {
     telling: Notify,
     /// A session has begun.
     has_begun: AtomicBool,
+    /// The safe state was brought about, or a request has ended.
+    calm: Notify,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Default)]
 struct State {
     /// The entries of each client, whose turn comes next first.
@@ -303,10 +380,14 @@ struct State {
     sessions: usize,
     /// The last of them was lost.
     is_unsafe: bool,
+    /// The safe state is brought about.
+    is_making_safe: bool,
     /// The configuration that one of them has set, as JSON text.
     config: Option<String>,
     /// Clients that may have switched something on since the last safe state.
     touched: Clients,
+    /// Whether one of them leaves on what it has switched on when it goes, as its protocol has it.
+    stays_on: bool,
     /// Clients whose next reply reports the safe state.
     owed: Clients,
     /// When a client was heard of last, or something ended.
@@ -329,6 +410,8 @@ struct Open {
     lines: mpsc::UnboundedSender<Line>,
     wants_logs: bool,
     session: Session,
+    /// Its entry in the list of callers.
+    call: Option<InCall>,
 }
 
 /// The holder of the extension.
@@ -342,7 +425,7 @@ struct Held {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, operation, since, .. } = self;
-        write!(f, "{operation} has run for {:.1} s, for the client at {peer}", since.elapsed().as_secs_f64())
+        write!(f, "{operation} has run for {:.1} s, for {peer}", since.elapsed().as_secs_f64())
     }
 }
 
@@ -357,11 +440,17 @@ impl Shared {
         lock(&self.state)
     }
 
-    fn served(&self, manifest: &'static Manifest) -> io::Result<Served<'_>> {
+    /// The manifest of the [origin](Settings::origin), or else the one that was known at the start.
+    fn manifest(&self, first: &'static Manifest) -> &'static Manifest {
+        self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(first)
+    }
+
+    /// The server of a session by this protocol, or by the first one.
+    fn served(&self, manifest: &'static Manifest, protocol: Option<&'static Protocol>) -> io::Result<Served<'_>> {
         let Settings { protocols, is_pinned, limits, .. } = &self.settings;
-        let served = Served::new(manifest, protocols, *limits).zip(protocols.first().copied());
+        let served = Served::new(manifest, protocols, *limits).zip(protocol.or(protocols.first().copied()));
         served
-            .map(|(served, first)| if *is_pinned { served.with_protocol(first) } else { served })
+            .map(|(served, protocol)| if *is_pinned { served.with_protocol(protocol) } else { served })
             .ok_or_else(|| io::Error::other("no protocol"))
     }
 
@@ -403,7 +492,7 @@ impl Shared {
             ticket.backlog.fetch_add(line.len(), Ordering::Relaxed);
             self.tell(client, Line::Notification(line.to_vec()));
         } else {
-            ticket.dropped.fetch_add(1, Ordering::Relaxed);
+            ticket.dropped.fetch_add(usize::try_from(logs_in(line)).unwrap_or(1), Ordering::Relaxed);
         }
     }
 
@@ -421,11 +510,12 @@ impl Shared {
     }
 
     /// The next entry whose client is there, or the safe state if that is due; none when there will be no more.
-    async fn next(&self, manifest: &Manifest) -> Option<Task> {
+    async fn next(&self) -> Option<Task> {
         loop {
             let next = {
                 let mut state = self.state();
                 if std::mem::take(&mut state.is_unsafe) {
+                    state.is_making_safe = true;
                     return Some(Task::SafeState);
                 }
                 let next = state.pop();
@@ -433,7 +523,7 @@ impl Shared {
                     return None;
                 }
                 if let Some(entry) = &next {
-                    state.running = Some(entry.holds(manifest));
+                    state.running = Some(entry.holds());
                 }
                 next
             };
@@ -447,7 +537,12 @@ impl Shared {
                 {
                     self.ended(entry.number);
                 }
-                Some(entry) => return Some(Task::Entry(Box::new(entry))),
+                Some(entry) => {
+                    if let Some(call) = self.state().open.get_mut(&entry.number).and_then(|open| open.call.as_mut()) {
+                        call.runs();
+                    }
+                    return Some(Task::Entry(Box::new(entry)));
+                }
             }
         }
     }
@@ -457,6 +552,7 @@ impl Shared {
         state.end(number);
         state.running = None;
         state.heard = Some(Instant::now());
+        self.calm.notify_waiters();
     }
 
     /// Whether what the clients have switched on does not outlive them.
@@ -468,8 +564,10 @@ impl Shared {
     /// heard already. The next replies to those who had switched something on say so, and the next one to `cause`.
     fn made_safe(&self, to: &Served<'_>, cause: Option<(&Who, u64)>) {
         let mut state = self.state();
-        state.is_unsafe = false;
+        (state.is_unsafe, state.is_making_safe) = (false, false);
+        self.calm.notify_waiters();
         let touched = std::mem::take(&mut state.touched);
+        state.stays_on = false;
         state.owed.are_all |= touched.are_all;
         for who in touched.known.into_iter().chain(cause.map(|(who, _)| who.clone())) {
             state.owed.add(who);
@@ -516,7 +614,8 @@ impl Shared {
         loop {
             ticks.tick().await;
             let mut state = self.state();
-            let is_idle = state.running.is_none() && state.open.is_empty() && !state.touched.are_none();
+            let is_on = !state.touched.are_none() && !state.stays_on;
+            let is_idle = state.running.is_none() && state.open.is_empty() && is_on;
             if is_idle && state.heard.is_some_and(|heard| heard.elapsed() >= idle) {
                 state.is_unsafe = true;
                 self.ready.notify_one();
@@ -580,14 +679,34 @@ impl State {
 }
 
 impl Entry {
-    fn holds(&self, manifest: &Manifest) -> Held {
-        let operation = self.exchange.operation().and_then(|index| manifest.operations.get(index));
-        Held {
-            peer: self.client.peer(),
-            operation: operation.map_or("the configuration", |operation| operation.name),
-            since: Instant::now(),
+    fn holds(&self) -> Held {
+        let operation = operation_of(&self.exchange, self.manifest).unwrap_or("the configuration");
+        Held { peer: self.client.peer(), operation, since: Instant::now() }
+    }
+
+    /// The reply which says that it was not begun.
+    fn refuse(self, to: &Served<'_>, kind: FailureKind, why: &str) -> Option<Vec<u8>> {
+        let Self { mut message, mut session, mut exchange, .. } = self;
+        let mut out = vec![0; LEAST_REPLY * 2];
+        let failure = {
+            let run = exchange.run(to, &mut message, &mut out)?;
+            let (clock, mut logs) = (TokioClock::new(), NoLogs);
+            Context::new(run.reply, &mut logs, &clock, None).failure(kind, why)
+        };
+        exchange.complete(to, &message, &mut out, &Err(failure));
+        match session.settle(to, &message, &mut out, &mut exchange) {
+            Next::Reply(length) => {
+                out.truncate(length);
+                Some(out)
+            }
+            _ => None,
         }
     }
+}
+
+/// The name of the operation that runs or waits; none if it is a configuration.
+fn operation_of(exchange: &Exchange, manifest: &'static Manifest) -> Option<&'static str> {
+    exchange.operation().and_then(|index| manifest.operations.get(index)).map(|operation| operation.name)
 }
 
 impl Queue {
@@ -597,6 +716,29 @@ impl Queue {
         requires: bool,
         make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
+        let (shared, manifest, ended) = Self::on_thread(settings, requires, make)?;
+        match manifest.await {
+            Ok(manifest) => Ok((Self::before(manifest, shared), ended)),
+            Err(_) => Err(io::Error::other("making the extension panicked")),
+        }
+    }
+
+    /// As [`start`](Self::start), for an extension that is made already.
+    pub fn start_with<E: Extension + Send + 'static>(
+        settings: Settings,
+        extension: E,
+    ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
+        let manifest = extension.manifest();
+        let (shared, _, ended) = Self::on_thread(settings, false, |_| extension)?;
+        Ok((Self::before(manifest, shared), ended))
+    }
+
+    #[allow(clippy::type_complexity, reason = "it is for two callers")]
+    fn on_thread<E: Extension>(
+        settings: Settings,
+        requires: bool,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
+    ) -> io::Result<(Arc<Shared>, oneshot::Receiver<&'static Manifest>, oneshot::Receiver<io::Result<()>>)> {
         let limits = settings.limits;
         let shared = Arc::new(Shared::new(settings));
         let end = End(shared.clone());
@@ -625,10 +767,7 @@ impl Queue {
             drop(end);
             let _ = tell_end.send(result);
         })?;
-        match manifest.await {
-            Ok(manifest) => Ok((Self::before(manifest, shared), ended)),
-            Err(_) => Err(io::Error::other("making the extension panicked")),
-        }
+        Ok((shared, manifest, ended))
     }
 
     /// A queue before an extension of this thread, and what runs its entries until the queue is [closed](Self::close). Both are used in one runtime.
@@ -661,7 +800,112 @@ impl Queue {
 
     /// The extension's manifest.
     pub fn manifest(&self) -> &'static Manifest {
-        self.manifest
+        self.shared.manifest(self.manifest)
+    }
+
+    /// Whether the extension is there to be asked.
+    pub fn is_reached(&self) -> bool {
+        self.shared.settings.origin.as_ref().is_none_or(|origin| origin.manifest().is_some())
+    }
+
+    /// Reaches the extension before a message is received that needs it. `told` gets a line, a log in the session's protocol, when that takes long.
+    ///
+    /// # Errors
+    /// It is not there: with the reply that says why.
+    pub async fn reach(
+        &self,
+        session: &mut Session,
+        message: &[u8],
+        told: &(dyn Fn(Vec<u8>) + Send + Sync),
+    ) -> Result<(), Vec<u8>> {
+        let Some(origin) = self.shared.settings.origin.clone().filter(|_| self.needs_extension(*session, message))
+        else {
+            return Ok(());
+        };
+        let before = *session;
+        let told = |text: &str| {
+            let mut memory = vec![0; text.len() * 6 + LEAST_REPLY];
+            let length = before.write_warning(&text, &mut memory);
+            memory.truncate(length);
+            if !memory.is_empty() {
+                told(memory);
+            }
+        };
+        let Err(absence) = origin.reach(&told).await else { return Ok(()) };
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Ok(()) };
+        let Absence { kind, code, message: why } = absence;
+        let mut out = vec![0; why.len() * 6 + LEAST_REPLY * 2];
+        let length = session.refuse(&to, message, &mut out, (kind, code), &why.as_str());
+        out.truncate(length.unwrap_or_default());
+        Err(out)
+    }
+
+    /// Whether a message cannot be received before the extension is reached: a request that neither ends a session nor brings a configuration, which
+    /// reaches it itself.
+    fn needs_extension(&self, mut session: Session, message: &[u8]) -> bool {
+        if self.is_reached() {
+            return false;
+        }
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return false };
+        let mut exchange = Exchange::new(&to);
+        self.answered_at_once(|out| {
+            let mut asked = session;
+            match asked.receive(&to, message, out, &mut exchange) {
+                Next::Shutdown(_) => false,
+                Next::Run { .. } if exchange.operation().is_none() => false,
+                _ => session.refuse(&to, message, out, (FailureKind::Unreachable, 0), &"").is_some(),
+            }
+        })
+    }
+
+    /// Waits until no safe state is due any more.
+    pub async fn settled(&self) {
+        loop {
+            let mut calm = std::pin::pin!(self.shared.calm.notified());
+            calm.as_mut().enable();
+            let is_due = {
+                let state = self.shared.state();
+                (state.is_unsafe || state.is_making_safe) && !state.is_closed
+            };
+            if !is_due {
+                return;
+            }
+            calm.await;
+        }
+    }
+
+    /// Ends all calls, those that wait too, with a failure that says `why`; returns when none runs any more.
+    pub async fn halt(&self, why: &str) {
+        let why: Arc<str> = why.into();
+        let waiting = {
+            let mut state = self.shared.state();
+            let waiting = std::mem::take(&mut state.waiting);
+            for (_, entries) in &waiting {
+                entries.iter().for_each(|entry| state.end(entry.number));
+            }
+            for open in state.open.values() {
+                open.ticket.halted.send_replace(Some(why.clone()));
+            }
+            waiting
+        };
+        for entry in waiting.into_iter().flat_map(|(_, entries)| entries) {
+            let lines = entry.lines.clone();
+            let to = self.shared.served(entry.manifest, Some(entry.session.protocol())).ok();
+            if let Some(reply) = to.and_then(|to| entry.refuse(&to, FailureKind::Unreachable, &why)) {
+                let _ = lines.send(Line::Reply(reply));
+            }
+        }
+        loop {
+            let mut calm = std::pin::pin!(self.shared.calm.notified());
+            calm.as_mut().enable();
+            {
+                let state = self.shared.state();
+                if state.is_closed || state.running.is_none() {
+                    return;
+                }
+            }
+            calm.await;
+        }
     }
 
     /// The longest request that is accepted and the longest reply that is sent, in bytes.
@@ -671,8 +915,13 @@ impl Queue {
 
     /// Receives a message, which is one JSON text.
     pub fn receive(&self, message: Vec<u8>, asker: &Asker<'_>) -> Received {
+        self.receive_by(None, message, asker)
+    }
+
+    /// As [`receive`](Self::receive), by this protocol in place of the first one.
+    pub fn receive_by(&self, protocol: Option<&'static Protocol>, message: Vec<u8>, asker: &Asker<'_>) -> Received {
         let known = asker.session.and_then(|name| self.session(name));
-        let Some(mut session) = known.or_else(|| self.new_session()) else { return Received::Gone };
+        let Some(mut session) = known.or_else(|| self.session_by(protocol)) else { return Received::Gone };
         let received = self.receive_in(&mut session, message, asker, true).unwrap_or(Received::Full);
         if let Some(name) = asker.session {
             self.keep_session(name, session);
@@ -685,7 +934,11 @@ impl Queue {
 
     /// A session for a connection that has said nothing yet; none if the queue serves no protocol.
     pub fn new_session(&self) -> Option<Session> {
-        Some(Session::new(&self.shared.served(self.manifest).ok()?))
+        self.session_by(None)
+    }
+
+    fn session_by(&self, protocol: Option<&'static Protocol>) -> Option<Session> {
+        Some(Session::new(&self.shared.served(self.manifest(), protocol).ok()?))
     }
 
     /// Receives a message of a connection, whose session this is. `is_alone` says that nothing of this connection waits or runs.
@@ -704,7 +957,8 @@ impl Queue {
         }
         on_one_line(&mut message);
         self.shared.state().heard = Some(Instant::now());
-        let Ok(to) = self.shared.served(self.manifest) else { return Ok(Received::Gone) };
+        let manifest = self.manifest();
+        let Ok(to) = self.shared.served(manifest, Some(session.protocol())) else { return Ok(Received::Gone) };
         let (before, mut exchange) = (*session, Exchange::new(&to));
         let received = self.answered_at_once(|out| {
             let next = session.receive(&to, &message, out, &mut exchange);
@@ -735,9 +989,11 @@ impl Queue {
             (Next::ReplyThenRun(_), reply) => {
                 // Nobody waits for what comes of it: it goes on when its client is gone.
                 let _ = session.settle(&to, &message, &mut [], &mut exchange);
-                self.enqueue(message, *session, exchange, asker, true).map(|_| Received::Reply(reply))
+                self.enqueue(message, *session, (exchange, manifest), asker, true).map(|_| Received::Reply(reply))
             }
-            (Next::Run { .. }, _) => self.enqueue(message, *session, exchange, asker, false).map(Received::Waits),
+            (Next::Run { .. }, _) => {
+                self.enqueue(message, *session, (exchange, manifest), asker, false).map(Received::Waits)
+            }
         };
         match enqueued {
             Ok(received) => Ok(received),
@@ -751,7 +1007,7 @@ impl Queue {
 
     /// Decides on a message of a connection of which another waits or runs.
     pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
-        let Ok(to) = self.shared.served(self.manifest) else { return Early::Waits };
+        let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Early::Waits };
         self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
             Ahead::Wait | Ahead::Cancel => Early::Waits,
             Ahead::Reply(length) => Early::Reply(out.get(..length).unwrap_or_default().to_vec()),
@@ -798,7 +1054,7 @@ impl Queue {
         &self,
         message: Vec<u8>,
         session: Session,
-        exchange: Exchange,
+        (exchange, manifest): (Exchange, &'static Manifest),
         asker: &Asker<'_>,
         is_acknowledged: bool,
     ) -> Result<Incoming, Refused> {
@@ -810,6 +1066,7 @@ impl Queue {
             session: asker.session.map(str::to_owned),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
+            halted: watch::Sender::new(None),
             backlog: AtomicUsize::new(0),
             dropped: AtomicUsize::new(0),
             session_after: Mutex::new(None),
@@ -839,11 +1096,14 @@ impl Queue {
             let number = state.last;
             let client = asker.client.clone();
             let wants_logs = asker.wants_logs && session.wants_warnings();
-            let open = Open { ticket: ticket.clone(), bytes, lines: lines.clone(), wants_logs, session };
+            let operation = operation_of(&exchange, manifest);
+            let call = client.caller.as_ref().zip(operation).map(|(caller, operation)| caller.begin(operation));
+            let open = Open { ticket: ticket.clone(), bytes, lines: lines.clone(), wants_logs, session, call };
             state.open.insert(number, open);
             let ticket = ticket.clone();
             let entry = Entry {
                 number,
+                manifest,
                 who,
                 message,
                 session,
@@ -861,7 +1121,7 @@ impl Queue {
         self.shared.filled.notify_one();
         Ok(Incoming {
             shared: self.shared.clone(),
-            manifest: self.manifest,
+            manifest,
             number,
             lines: receiver,
             ticket,
@@ -898,7 +1158,7 @@ impl Queue {
     /// Begins a session, and returns its name.
     pub fn open_session(&self) -> String {
         let name = Token::random().reveal().to_owned();
-        if let Ok(to) = self.shared.served(self.manifest) {
+        if let Ok(to) = self.shared.served(self.manifest(), None) {
             let mut sessions = lock(&self.shared.sessions);
             if sessions.len() >= SESSIONS {
                 sessions.pop_front();
@@ -989,14 +1249,15 @@ enum Refused {
 impl Shared {
     fn new(settings: Settings) -> Self {
         Self {
+            state: Mutex::new(State { config: settings.config.clone(), ..State::default() }),
             settings,
-            state: Mutex::default(),
             sessions: Mutex::default(),
             filled: Notify::new(),
             ready: Notify::new(),
             told: Mutex::default(),
             telling: Notify::new(),
             has_begun: AtomicBool::new(false),
+            calm: Notify::new(),
         }
     }
 }
@@ -1082,33 +1343,11 @@ impl Incoming {
             state.end(self.number);
             (entry, state.running.clone())
         };
-        let Entry { mut message, mut session, mut exchange, since, .. } = entry;
-        let to = self.shared.served(self.manifest).ok()?;
-        let mut out = vec![0; LEAST_REPLY * 2];
-        let failure = {
-            let run = exchange.run(&to, &mut message, &mut out)?;
-            let (clock, mut logs) = (TokioClock::new(), NoLogs);
-            let mut cx = Context::new(run.reply, &mut logs, &clock, None);
-            let waited = since.elapsed().as_secs_f64();
-            match running {
-                Some(held) => cx.failure(
-                    FailureKind::Timeout,
-                    format_args!("the time limit passed after {waited:.1} s in the queue: {held}"),
-                ),
-                None => cx.failure(
-                    FailureKind::Timeout,
-                    format_args!("the time limit passed after {waited:.1} s in the queue"),
-                ),
-            }
-        };
-        exchange.complete(&to, &message, &mut out, &Err(failure));
-        match session.settle(&to, &message, &mut out, &mut exchange) {
-            Next::Reply(length) => {
-                out.truncate(length);
-                Some(out)
-            }
-            _ => None,
-        }
+        let waited = entry.since.elapsed().as_secs_f64();
+        let holder = running.map(|held| format!(": {held}")).unwrap_or_default();
+        let why = format!("the time limit passed after {waited:.1} s in the queue{holder}");
+        let to = self.shared.served(self.manifest, Some(entry.session.protocol())).ok()?;
+        entry.refuse(&to, FailureKind::Timeout, &why)
     }
 }
 
@@ -1171,17 +1410,17 @@ fn run<E: Extension>(
 
 /// Runs one entry after the other.
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
-    let manifest = extension.manifest();
-    let to = shared.served(manifest)?;
     let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
-    while let Some(task) = shared.next(manifest).await {
+    while let Some(task) = shared.next().await {
         let Task::Entry(entry) = task else {
             extension.safe_state().await;
-            shared.made_safe(&to, None);
+            shared.made_safe(&shared.served(extension.manifest(), None)?, None);
             tokio::time::sleep(FALL).await;
             continue;
         };
-        let Entry { number, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } = *entry;
+        let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } =
+            *entry;
+        let mut to = shared.served(manifest, Some(session.protocol()))?;
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
@@ -1195,7 +1434,11 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             Cell::new(state.touched.has(&who))
         };
         let may_be_on = touched.get() || exchange.can_change(&to);
-        let send = |line: &[u8]| shared.notify(&lines, &ticket, line);
+        let longest = Cell::new(0);
+        let send = |line: &[u8]| {
+            longest.set(longest.get().max(line.len()));
+            shared.notify(&lines, &ticket, line);
+        };
         let stop = async {
             while !ticket.is_cancelled.load(Ordering::Acquire) {
                 ticket.cancelled.notified().await;
@@ -1203,9 +1446,21 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             true
         };
         let was_open = session.is_open();
-        let mut configured = Configured { inner: &mut *extension, shared, was_open };
-        let runner = Runner::new(clock, &send, &mut logs).touched(&touched);
-        let end = runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop).await;
+        let mut configured = Configured { inner: &mut *extension, shared, was_open, ticket: &ticket };
+        let mut stop = std::pin::pin!(stop);
+        let end = loop {
+            let runner = Runner::new(clock, &send, &mut logs).touched(&touched);
+            let end = runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop.as_mut()).await;
+            let now = configured.inner.manifest();
+            if exchange.operation().is_some() || std::ptr::eq(now, to.manifest()) || end != RunEnd::Returned {
+                break end;
+            }
+            // The configuration has brought another manifest, which is the answer. The extension has it already.
+            to = shared.served(now, Some(session.protocol()))?;
+            if !matches!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { .. }) {
+                break end;
+            }
+        };
         let next = session.settle(&to, &message, &mut out, &mut exchange);
         if exchange.has_given_notice() {
             shared.state().owed.known.remove(&who);
@@ -1214,7 +1469,9 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         if was_made_safe {
             shared.made_safe(&to, Some((&who, number)));
         } else if touched.get() {
-            shared.state().touched.add(who);
+            let mut state = shared.state();
+            state.touched.add(who);
+            state.stays_on |= !session.protocol().has_safe_end();
         }
         // Its session may have ended while it ran.
         shared.make_safe_without_sessions();
@@ -1231,10 +1488,13 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             // Its pages are given back.
             out = vec![0; out.len()];
         }
+        if longest.get() > KEPT {
+            logs = vec![0; LOGS];
+        }
     }
     let is_in_session = {
         let state = shared.state();
-        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none()
+        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none() && !state.stays_on
     };
     if shared.settings.keeps_outputs {
         return Ok(());
@@ -1251,6 +1511,7 @@ struct Configured<'e, E> {
     shared: &'e Shared,
     /// Whether the session of the entry was open before.
     was_open: bool,
+    ticket: &'e Ticket,
 }
 
 impl<E: Extension> Extension for Configured<'_, E> {
@@ -1259,7 +1520,14 @@ impl<E: Extension> Extension for Configured<'_, E> {
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        self.inner.call(call, cx).await
+        let mut halted = self.ticket.halted.subscribe();
+        tokio::select! {
+            biased;
+            Ok(()) = async { halted.wait_for(Option::is_some).await.map(drop) } => {}
+            result = self.inner.call(call, cx) => return result,
+        }
+        let why = halted.borrow().clone().unwrap_or_default();
+        Err(cx.failure(FailureKind::Unreachable, &*why))
     }
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::{Served, Session};
 use crate::definition::{Action, Busy, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{self, NO_SPANS, Span};
-use crate::json::write::Writer;
+use crate::json::write::{Message, Writer};
 use crate::phrases::Closing;
 use crate::received::{Envelope, Received};
 use crate::rpc;
@@ -44,6 +44,49 @@ impl Session {
             Some(Inspected::Cancels) => Ahead::Cancel,
             Some(Inspected::Forgets(span)) => Ahead::Forget(span),
         }
+    }
+
+    /// Refuses a request in its protocol, where the extension is not there to be asked; `code` is that of JSON-RPC. Returns the reply's
+    /// length, which is 0 for a notification; none for what is no request: a fault, an answer, a batch.
+    pub fn refuse(
+        &mut self,
+        to: &Served<'_>,
+        message: &[u8],
+        out: &mut [u8],
+        (kind, code): (FailureKind, i32),
+        why: &dyn Message,
+    ) -> Option<usize> {
+        let mut spans = NO_SPANS;
+        if message.trim_ascii_start().first() == Some(&b'[') {
+            return None;
+        }
+        let found = detect(message, &mut spans, self.protocol, to.protocols, to.pinned, false);
+        let Ok(Detected::Message(protocol)) = found else { return None };
+        let received = Received::whole(message, &spans);
+        let id = match (protocol.envelope)(&received) {
+            Envelope::Request { id } => received.of(id),
+            Envelope::Notification => return Some(0),
+            Envelope::Invalid { .. } | Envelope::Reply => return None,
+        };
+        (self.protocol, self.ahead) = (protocol, protocol);
+        let (mut out, phrases) = (Writer::new(out), protocol.phrases);
+        (phrases.head)(&mut out, id);
+        if protocol.is_json_rpc {
+            rpc::begin_error(&mut out, code);
+            why.write_escaped(&mut out);
+            rpc::end_error(&mut out);
+        } else {
+            (phrases.error)(&mut out, kind, None);
+            why.write_escaped(&mut out);
+            (phrases.error_end)(&mut out, kind);
+            let (received, manifest) = (Some(received), to.manifest);
+            let error = Some(kind);
+            (phrases.close)(
+                &mut out,
+                &Closing { received, manifest, error, code: None, outputs: (0, 0), has_message: false },
+            );
+        }
+        Some(if out.fits() { out.len() } else { 0 })
     }
 
     /// Inspects a message; none if it has to wait.

@@ -7,7 +7,7 @@ use crate::definition::Protocol;
 use crate::failure::Failure;
 use crate::frame::TooLong;
 use crate::json::check::Span;
-use crate::json::write::Writer;
+use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
 use crate::reply::MADE_SAFE;
@@ -105,6 +105,11 @@ impl Session {
         matches!(self.state, State::Initialized | State::ShuttingDown { initialized: true })
     }
 
+    /// Whether the session was shut down, and no other one has begun since.
+    pub fn has_ended(&self) -> bool {
+        self.is_closed()
+    }
+
     /// Whether something that can change what the extension has switched on has run for this peer since the safe state was brought
     /// about last: [`Exchange::can_change`]. If not, a call that is cancelled or out of time changes nothing.
     pub fn is_touched(&self) -> bool {
@@ -124,12 +129,17 @@ impl Session {
     /// Writes the log that tells a peer, outside of its calls, that the safe state was brought about; returns its length without a
     /// newline, or 0 if the peer wants no such logs or its protocol has no place for them.
     pub fn write_made_safe(&self, out: &mut [u8]) -> usize {
+        self.write_warning(&MADE_SAFE, out)
+    }
+
+    /// Writes a log at level warning for a peer, outside of its calls; returns its length as [`write_made_safe`](Self::write_made_safe) does.
+    pub fn write_warning(&self, message: &dyn Message, out: &mut [u8]) -> usize {
         let Logs::Line(write) = self.protocol.phrases.logs else { return 0 };
         if !self.wants_warnings() {
             return 0;
         }
         let mut out = Writer::new(out);
-        write(&mut out, &Log { level: Level::Warn, message: &MADE_SAFE, data: None, received: None });
+        write(&mut out, &Log { level: Level::Warn, message, data: None, received: None });
         if out.fits() { out.len() } else { 0 }
     }
 

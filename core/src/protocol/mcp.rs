@@ -106,6 +106,8 @@ static META_MEMBERS: Members = Members::of(&[
     Member::new(CONTEXT_NAME, OWN_CONTEXT),
 ]);
 
+/// In `_meta` of a tool: the operation's own name, where a tool cannot be called so.
+pub const OWN_NAME: &str = "rigline/name";
 /// In `_meta` of `initialize`: the extension's configuration, an object, as gevals has it. The answer has [`CARRIES_NAME`].
 pub const CONFIG_NAME: &str = "rigline/config";
 /// In `_meta` of `tools/call`: the call's time limit in milliseconds, which the extension keeps; 0 is no limit.
@@ -309,7 +311,10 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         }
     } else {
         if is("initialize") {
-            return Ok(Action::OpenSession { config: received.span(OWN_CONFIG), answer: write_initialized });
+            // One that is elsewhere does not say that it carries a configuration, and gets none.
+            let is_elsewhere = cfg!(feature = "std") && facts.manifest.is_elsewhere;
+            let config = if is_elsewhere { Span::of_range(0, 0) } else { received.span(OWN_CONFIG) };
+            return Ok(Action::OpenSession { config, answer: write_initialized });
         }
         if is("ping") {
             return Ok(Action::Answer(|out, _, _| out.raw(b",\"result\":{}}")));
@@ -530,6 +535,14 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, detail: Detail) {
         out.bool(effects.destructive);
         out.raw(b",\"idempotentHint\":");
         out.bool(effects.idempotent);
+        out.byte(b'}');
+    }
+    let is_renamed = || !operation.identifier().eq(operation.name.bytes());
+    if cfg!(feature = "std") && whole && operation.tool_members.is_empty() && is_renamed() {
+        out.raw(b",\"_meta\":{\"");
+        out.raw(OWN_NAME.as_bytes());
+        out.raw(b"\":");
+        out.str(operation.name);
         out.byte(b'}');
     }
     out.byte(b'}');

@@ -89,6 +89,16 @@ fn write_made_safe(memory: &mut [u8], logs: Logs, clock: &dyn Clock) -> Option<u
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
+    write_dropped_with(memory, dropped, logs, None)
+}
+
+#[inline(always)]
+fn write_dropped_with(
+    memory: &mut [u8],
+    dropped: usize,
+    logs: Logs,
+    data: Option<&dyn Fn(&mut Writer<'_>)>,
+) -> Option<usize> {
     struct Dropped(usize);
     impl Message for Dropped {
         fn write_escaped(&self, out: &mut Writer<'_>) {
@@ -99,7 +109,7 @@ fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize>
     }
     let Logs::Line(write) = logs else { return None };
     let mut out = Writer::new(memory);
-    write(&mut out, &Log { level: Level::Warn, message: &Dropped(dropped), data: None, received: None });
+    write(&mut out, &Log { level: Level::Warn, message: &Dropped(dropped), data, received: None });
     out.byte(b'\n');
     out.finish().ok().map(|line| line.len())
 }

@@ -7,7 +7,7 @@ use core::pin::pin;
 use core::task::Poll;
 
 use super::blocking::run_work;
-use super::{HEARTBEAT, write_dropped};
+use super::{HEARTBEAT, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
@@ -15,7 +15,7 @@ use crate::definition::Protocol;
 use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
-use crate::phrases::Progress;
+use crate::phrases::{Logs, Progress};
 
 /// How what an exchange hands out is run: the clock, and where logs and progress go.
 pub struct Runner<'a> {
@@ -129,7 +129,7 @@ impl<'a> Runner<'a> {
                 }
             }
             if sink.dropped > 0
-                && let Some(length) = write_dropped(sink.memory, sink.dropped, phrases.logs)
+                && let Some(length) = write_count(sink.memory, sink.dropped, phrases.logs)
             {
                 sink.commit(length);
             }
@@ -146,7 +146,17 @@ impl<'a> Runner<'a> {
 /// Writes the log that says how many logs were dropped, with its newline, and returns its length; none where the protocol has no logs on the
 /// wire, or it does not fit.
 pub fn dropped_logs(protocol: &Protocol, count: usize, memory: &mut [u8]) -> Option<usize> {
-    write_dropped(memory, count, protocol.phrases.logs)
+    write_count(memory, count, protocol.phrases.logs)
+}
+
+/// The number is data too, `{"dropped":N}`: whoever drops this log adds it to what he has dropped himself.
+fn write_count(memory: &mut [u8], count: usize, logs: Logs) -> Option<usize> {
+    let data = |out: &mut Writer<'_>| {
+        out.raw(b"{\"dropped\":");
+        out.usize(count);
+        out.byte(b'}');
+    };
+    write_dropped_with(memory, count, logs, Some(&data))
 }
 
 impl fmt::Debug for Runner<'_> {

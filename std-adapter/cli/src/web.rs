@@ -23,8 +23,8 @@
 //! and no address in the network.
 //!
 //! # A session
-//! Sessions are those of the [`proxy`](rigline_host::proxy), with its limits: calls take turns, and a browser that is gone without `shutdown` has
-//! its call cancelled and the outputs made safe. The server closes a connection with one of these codes:
+//! Sessions are those of any server of lines, with its limits ([`tcp`](rigline_host::tcp)): calls take turns, and a browser that is gone without
+//! `shutdown` has its call cancelled and, if no other session is open, the outputs made safe. The server closes a connection with one of these codes:
 //!
 //! | code | why |
 //! |---|---|
@@ -54,7 +54,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use rigline::json::Json;
 use rigline::json::check::check;
+use rigline::serve::Transport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -70,16 +72,15 @@ use rigline_eval::server::Server as EvalServer;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host as host;
+use rigline_host::lines::{self, End};
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
-use rigline_host::proxy::{End, Transport};
 use rigline_host::target::Target;
 use rigline_std::http::Front;
 use rigline_std::http::guard::{Guard, bearer};
 use rigline_std::net::{ListenAddress, Listeners, Token};
-use rigline_std::queue::Client;
+use rigline_std::queue::{Asker, Client, Line, Origin as _, Queue, Received};
 
-mod call;
 mod clients;
 mod page;
 mod socket;
@@ -97,6 +98,8 @@ const BODY_LIMIT: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The time that clients have to read their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
+/// How often a call over HTTP looks for its client.
+const WATCH: Duration = Duration::from_millis(200);
 /// How long runs have for their cleanup steps when the server stops.
 const CLEANUP: Duration = Duration::from_secs(30);
 
@@ -421,17 +424,19 @@ async fn off(State(service): State<Arc<Service>>, said: Query<Said>) -> Response
         Ok(lease) => lease,
         Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
     };
-    let proxy = lease.proxy();
     let name = name_of(said.name.as_deref(), "another client");
     // It goes on when its client is gone.
     let made = tokio::spawn(async move {
-        let made = proxy.make_safe(&name).await;
+        let place = lease.place.clone();
+        place.queue.halt(&format!("the call was cancelled: {name} switched everything off")).await;
+        place.remote.abandon().await;
+        let made = place.remote.reach(&|_| {}).await;
         lease.end().await;
         made
     });
     match made.await {
         Ok(Ok(())) => json_response(StatusCode::OK, &json!({ "ended": true, "error": null })),
-        Ok(Err(error)) => json_response(StatusCode::OK, &json!({ "ended": true, "error": error })),
+        Ok(Err(absence)) => json_response(StatusCode::OK, &json!({ "ended": true, "error": absence.message })),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be ended"),
     }
 }
@@ -456,16 +461,72 @@ async fn call(
     }
     // Line ends occur only between tokens.
     params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    let Ok(_place) = service.places.clone().try_acquire_owned() else {
+    let Ok(place) = service.places.clone().try_acquire_owned() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
     };
-    match service.targets.lease(said.target.as_deref()).await {
-        Ok(lease) => {
-            let name = name_of(said.name.as_deref(), "a program over HTTP");
-            call::call(lease, &name, &params, &client, &service.stop).await
-        }
-        Err(why) => refuse(StatusCode::NOT_FOUND, &why),
+    let lease = match service.targets.lease(said.target.as_deref()).await {
+        Ok(lease) => lease,
+        Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
+    };
+    let caller = Client::of_caller(lease.enter(&name_of(said.name.as_deref(), "a program over HTTP")));
+    let stop = service.stop.clone();
+    // What was begun ends in good order when its client is gone.
+    let called = tokio::spawn(async move {
+        let gone = async {
+            while !client.is_gone() {
+                tokio::time::sleep(WATCH).await;
+            }
+        };
+        let reply = tokio::select! {
+            reply = one_call(&lease.place.queue, &caller, &params) => reply,
+            () = gone => None,
+            () = stop.cancelled() => {
+                let text = "the server stops, and the call was cancelled";
+                return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": text, "code": null }));
+            }
+        };
+        drop((caller, place));
+        lease.end().await;
+        reply.as_deref().and_then(answer_in).unwrap_or_else(|| {
+            json_response(StatusCode::BAD_GATEWAY, &json!({ "error": "the extension has ended", "code": null }))
+        })
+    });
+    called.await.unwrap_or_else(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, "the call has failed"))
+}
+
+/// Runs a call, in no session: outputs stay as they are. It is cancelled when this is dropped. Returns the reply, as a gevals host gets it.
+async fn one_call(queue: &Queue, caller: &Client, params: &[u8]) -> Option<Vec<u8>> {
+    let line = [b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":", params, b"}"].concat();
+    let mut session = queue.new_session()?;
+    if let Err(reply) = queue.reach(&mut session, &line, &|_| {}).await {
+        return Some(reply);
     }
+    let asker = Asker { client: caller, session: None, cancels: true, wants_logs: false, identity: None };
+    match queue.receive_in(&mut session, line, &asker, true) {
+        Ok(Received::Reply(reply)) => Some(reply),
+        Ok(Received::Waits(mut incoming)) => loop {
+            match incoming.line().await? {
+                Line::Reply(reply) => return Some(reply),
+                Line::Notification(_) => {}
+            }
+        },
+        _ => None,
+    }
+}
+
+/// The response for a reply.
+fn answer_in(reply: &[u8]) -> Option<Response> {
+    let reply = Json::parse(reply).ok()?;
+    let Some(error) = reply.get("error") else {
+        return Some(json_text(StatusCode::OK, reply.get("result")?.as_str().to_owned()));
+    };
+    let error: Value = serde_json::from_slice(error.as_bytes()).unwrap_or_default();
+    let status = match error["code"].as_i64() {
+        Some(-32_602..=-32_600) => StatusCode::BAD_REQUEST,
+        Some(-32_001) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Some(json_response(status, &json!({ "error": error["message"], "code": error["code"] })))
 }
 
 fn too_many() -> String {
@@ -519,16 +580,15 @@ impl Service {
             Ok(lease) => lease,
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
         };
-        let proxy = lease.proxy();
-        let ticket = Arc::new(proxy.enter(&name_of(said.name.as_deref(), "another page")));
+        let ticket = lease.enter(&name_of(said.name.as_deref(), "another page"));
         let told = said.clients.as_deref().is_some_and(|wanted| wanted == "1");
-        let told = told.then(|| Told::new(ticket.id(), proxy.callers()));
+        let told = told.then(|| Told::new(ticket.id(), lease.place.callers.subscribe()));
         let joins_lines = said.lines.as_deref().is_some_and(|wanted| wanted == "many");
         let wants = Wants { told, joins_lines };
-        let origin = Some(ticket);
+        let (queue, client) = (Arc::clone(&lease.place.queue), Client::of_caller(ticket));
         socket::carry(socket, wants, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
             let lost = lost.cancelled_owned();
-            let end = proxy.serve_as(origin, reader, writer, Transport::Stream, lost).await;
+            let end = lines::serve(&queue, client, reader, writer, Transport::Stream, lost).await;
             (end == End::Refused)
                 .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })

@@ -334,6 +334,191 @@ fn a_server_of_riglines_tells_kinds_of_failures_and_keeps_time_limits_over_mcp()
     assert_eq!(code, Some(124), "{failed}{errors}");
 }
 
+/// Values of every type that an output may have, and the text of each where outputs are strings.
+const TYPES: &[(&str, &str, &str)] = &[
+    ("number", "3", "3"),
+    ("digits", "123456789012345678901234567890.10", "123456789012345678901234567890.10"),
+    ("yes", "true", "true"),
+    ("nothing", "null", "null"),
+    ("list", r#"[1,"a",null]"#, r#"[1,"a",null]"#),
+    ("object", r#"{"a":{"b":1.50}}"#, r#"{"a":{"b":1.50}}"#),
+    ("text", r#""3.30 \u00b5V \"quoted\"""#, "3.30 µV \"quoted\""),
+    ("empty", r#""""#, ""),
+];
+
+/// The answers of a server to lines, until its input ends.
+fn exchange(words: &[&str], lines: &[Value]) -> Vec<Value> {
+    let mut child = Command::new(RIGLINE).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in lines {
+        std::io::Write::write_all(&mut input, format!("{line}\n").as_bytes()).unwrap();
+    }
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect()
+}
+
+fn gevals(id: u32, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn execute(id: u32, operation: &str, context: Value) -> Value {
+    gevals(id, "execute", json!({ "operation": operation, "args": {}, "context": context }))
+}
+
+/// The real gevals host decodes outputs as a map of strings, and cannot decode the whole result otherwise.
+#[test]
+fn outputs_are_strings_for_a_gevals_host_whatever_the_target_gives_by_whatever_protocol() {
+    let values = TYPES.iter().map(|(name, json, _)| format!("\"{name}\":{json}")).collect::<Vec<_>>().join(",");
+    let values = format!("VALUES = r'''{{{values}}}'''");
+    let odd = GEVALS.replace("json.dumps(outputs)", "VALUES");
+    for (protocol, program) in [("gevals", odd.as_str()), ("mcp", MCP), ("amplifier", AMPLIFIER)] {
+        let peer = Peer::new(&format!("{values}\n{program}"));
+        let server = Server::start(&["serve", &peer.target(), "--tcp", "0"]);
+        for target in [peer.target(), server.address.clone()] {
+            let lines = [execute(1, "measure", json!({})), execute(2, "fail", json!({}))];
+            let replies = exchange(&["bridge", &target], &lines);
+            let reply =
+                |id: u32| replies.iter().find(|reply| reply["id"] == id).unwrap_or_else(|| panic!("{replies:?}"));
+            let result = &reply(1)["result"];
+            assert_eq!(result["success"], true, "{protocol} {target}: {replies:?}");
+            for (name, _, text) in TYPES {
+                // What a real gevals host reads for null.
+                let text = if (protocol, *name) == ("gevals", "nothing") { &"" } else { text };
+                assert_eq!(result["outputs"][name], *text, "{protocol} {target}: {name}: {result}");
+            }
+            let outputs = result["outputs"].as_object().unwrap();
+            assert!(outputs.values().all(Value::is_string), "{protocol} {target}: {result}");
+            // An image, which outputs have no place for, is a text too.
+            assert_eq!(outputs.get("image").is_some(), protocol == "mcp", "{protocol} {target}: {result}");
+            assert!(result.get("message").is_none_or(Value::is_string), "{protocol} {target}: {result}");
+            assert!(reply(2).to_string().contains("no board"), "{protocol} {target}: {replies:?}");
+        }
+    }
+    // What has no outputs, or something else in their place, is a result without outputs, or an error.
+    for outputs in ["null", "{}", "[]", "\"text\""] {
+        let peer = Peer::new(&GEVALS.replace("json.dumps(outputs)", &format!("'{outputs}'")));
+        let replies = exchange(&["bridge", &peer.target()], &[execute(1, "measure", json!({}))]);
+        let found = replies[0]["result"].get("outputs");
+        let is_map =
+            |outputs: &Value| outputs.as_object().is_some_and(|outputs| outputs.values().all(Value::is_string));
+        assert!(found.is_none_or(is_map), "{outputs}: {replies:?}");
+    }
+}
+
+/// A server of another target without `--protocol` is one for agents and for gevals hosts at once.
+#[test]
+fn clients_of_every_protocol_get_what_theirs_has_from_one_server_of_another_target() {
+    let server = Server::start(&["serve", &format!("exec:{RIGLINE} rig"), "--tcp", "0"]);
+    let target = &server.address;
+    let described = |protocol: &str| {
+        let (code, out, errors) = rigline(&["describe", target, "--protocol", protocol, "--json"]);
+        assert_eq!(code, Some(0), "{protocol}: {out}{errors}");
+        out
+    };
+    let mcp: Value = serde_json::from_str(&described("mcp")).unwrap();
+    let tools = mcp["tools"].as_array().unwrap();
+    let measure = tools.iter().find(|tool| tool["name"] == "measure").unwrap();
+    assert_eq!(measure["annotations"]["readOnlyHint"], true, "{measure}");
+    assert_eq!(measure["outputSchema"]["properties"]["volts"]["type"], "number", "{measure}");
+    assert!(tools.iter().any(|tool| tool["name"] == "wait_for"), "{mcp}");
+    // Operations have their own names where names are not restricted.
+    assert!(described("gevals").contains("\"wait-for\""));
+    let call = |protocol: &str| -> Value {
+        let words = ["call", target, "measure", "channel=3V3", "--protocol", protocol, "--json"];
+        let (code, out, errors) = rigline(&words);
+        assert_eq!(code, Some(0), "{protocol}: {out}{errors}");
+        serde_json::from_str(&out).unwrap()
+    };
+    assert!(call("mcp")["outputs"]["volts"].is_number());
+    assert!(call("amplifier")["outputs"]["volts"].is_number());
+    assert!(call("gevals")["outputs"]["volts"].is_string());
+    let (code, _, errors) = rigline(&["serve", "sim", "--tcp", "0", "--protocol", "namel3ss"]);
+    assert_eq!(code, Some(2), "a single document has no place on a connection: {errors}");
+}
+
+/// The program is started when it is first needed, once, with the settings that its first client brings, and is told the phase, the folder and the
+/// environment of each call.
+#[test]
+fn settings_and_context_of_a_gevals_host_reach_a_program_behind_a_bridge_and_a_server() {
+    let begin = "    if method == \"initialize\":";
+    let seeing = GEVALS.replace(begin, &format!("{begin}\n        note(line.strip())"));
+    let initialize = gevals(1, "initialize", json!({ "protocolVersion": "0.0.1", "config": { "port": 7 } }));
+    let context = json!({
+        "workdir": "/w", "phase": "verify", "env": { "RAIL": "3V3" }, "agent": { "prompt": "p", "output": "o" }, "timeout": "5s",
+    });
+    let lines = [initialize, execute(2, "measure", context), gevals(3, "shutdown", json!({}))];
+    for through_a_server in [false, true] {
+        let peer = Peer::new(&seeing);
+        let server = through_a_server.then(|| Server::start(&["serve", &peer.target(), "--tcp", "0"]));
+        assert_eq!(peer.starts(), 0, "nothing was asked of it");
+        let target = server.as_ref().map_or_else(|| peer.target(), |server| server.address.clone());
+        let replies = exchange(&["bridge", &target], &lines);
+        assert_eq!(replies.len(), 3, "{replies:?}");
+        assert_eq!(replies[0]["result"]["name"], "gevals-only", "{replies:?}");
+        assert_eq!(replies[1]["result"]["success"], true, "{replies:?}");
+        let log = peer.log().join("\n");
+        for part in [
+            r#""config":{"port":7}"#,
+            r#""workdir": "/w""#,
+            r#""phase": "verify""#,
+            r#""RAIL": "3V3""#,
+            r#""prompt": "p""#,
+            r#""output": "o""#,
+        ] {
+            assert!(log.contains(part), "{part}: {log}");
+        }
+        assert_eq!(peer.starts(), 1, "{log}");
+    }
+}
+
+/// The body of the answer to a request over HTTP, and its status.
+fn post(url: &str, path: &str, body: &str) -> (u16, Value) {
+    let address = url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\n"
+    );
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
+}
+
+#[test]
+fn one_address_serves_the_hosts_of_every_protocol_over_http() {
+    for target in ["sim".to_owned(), format!("exec:{RIGLINE} rig")] {
+        let server = Server::start(&["serve", &target, "--http", "0"]);
+        let url = &server.address;
+        for (route, protocol) in [("/mcp", "mcp"), ("", "amplifier"), ("/tools", "namel3ss")] {
+            let address = format!("{url}{route}");
+            let words = ["call", &address, "measure", "channel=3V3", "--protocol", protocol, "--json"];
+            let (code, out, errors) = rigline(&words);
+            assert_eq!(code, Some(0), "{target} {protocol}: {out}{errors}");
+            let out: Value = serde_json::from_str(&out).unwrap();
+            assert!(out["outputs"]["volts"].is_number(), "{target} {protocol}: {out}");
+            // One that is read from the path alone.
+            let (code, out, errors) = rigline(&["call", &address, "no-such", "--protocol", protocol]);
+            assert_eq!(code, Some(2), "{target} {protocol}: {out}{errors}");
+        }
+        // Each path takes its own protocol alone, and refuses in its form.
+        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        assert!(post(url, "/mcp", list).1["result"]["tools"].is_array(), "{target}");
+        assert_eq!(post(url, "/invoke", list).1["ok"], false, "{target}");
+        assert_eq!(post(url, "/tools", list).1["protocol_version"], 1, "{target}");
+        assert!(post(url, "/mcp", r#"{"op":"measure","args":{"channel":"3V3"}}"#).1["error"]["code"].is_number());
+        assert_eq!(post(url, "/invoke", "{").1["error"]["code"], "bad_request", "{target}");
+        let (status, lost) = post(url, "/nowhere", "{}");
+        assert_eq!(status, 404, "{lost}");
+        for path in ["/mcp", "/invoke", "/describe", "/health", "/tools"] {
+            assert!(lost.to_string().contains(path), "{path}: {lost}");
+        }
+    }
+}
+
 /// What the table says of a protocol, each command says when it is asked for it: a usage error, or a warning where this end does it in its place.
 #[test]
 fn what_a_protocol_does_not_carry_is_said_by_each_command() {

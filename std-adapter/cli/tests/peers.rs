@@ -478,8 +478,9 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
         assert!(out.contains("\"type\":\"ValueError\"") && out.contains("look: "), "{args}: {out}");
         let out = bridge("amplifier", &format!("{{\"op\":\"look\",\"args\":{args}}}\n"));
         assert!(out.contains("\"code\":\"bad_request\"") && out.contains("look: "), "{args}: {out}");
-        let line =
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args}}}}}"#);
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args},"context":{{}}}}}}"#
+        );
         let out = bridge("gevals", &line);
         assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
         assert_eq!(post(args).0, 1, "{args}");
@@ -907,7 +908,7 @@ fn calls_and_their_exit_codes() {
             2,
             "--phase goes with --protocol gevals",
         ),
-        (&["serve", "sim"], 2, "use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol"),
+        (&["serve", "sim"], 2, "use --tcp [HOST:]PORT, or --http [HOST:]PORT"),
         (&["serve", "exec:false", "--tcp", "0", "--protocol", "namel3ss"], 2, "use --http"),
         (
             &["serve", "sim", "--http", "0", "--protocol", "gevals"],

@@ -109,7 +109,7 @@ fn logs_pass_at_once() {
     // In the form that the real host shows.
     assert_eq!(
         bridge.line(),
-        r#"{"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"first","data":{"value":[1.5]}}}"#
+        r#"{"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"first","data":{"value":[1.50]}}}"#
     );
     assert_eq!(
         bridge.line(),
@@ -135,15 +135,19 @@ fn what_a_device_has_no_room_for_is_left_out() {
     assert_eq!(manifest["result"]["limits"]["reply"], 65535, "its own limits, not the device's: {manifest}");
     let big = "x".repeat(400);
     let table = [
-        (json!({"workdir":"/t","env":{"A":"b"},"agent":{"prompt":"p"}}), &["workdir", "env", "agent"][..], &[][..]),
+        (
+            json!({"workdir":"/t","env":{"A":"b"},"agent":{"prompt":"p"}}),
+            &["workdir", "phase", "env", "agent"][..],
+            &[][..],
+        ),
         (
             json!({"workdir":"/t","env":{"A":"b"},"agent":{"prompt":big}}),
-            &["workdir", "env"],
+            &["workdir", "phase", "env"],
             &["context.agent was omitted"],
         ),
         (
             json!({"workdir":"/t","env":{"A":big},"agent":{}}),
-            &["workdir"],
+            &["workdir", "phase"],
             &["context.agent was", "context.env was omitted"],
         ),
     ];
@@ -245,7 +249,7 @@ done
         let params = serde_json::from_str::<Value>(&log).unwrap()["params"].clone();
         assert_eq!(
             (log.len() <= 65_535, log.len() > 65_000, &params["level"]),
-            (!is_whole, true, &json!("fatal")),
+            (!is_whole, true, &json!("error")),
             "{}",
             log.len()
         );

@@ -370,8 +370,6 @@ struct Way {
     name: String,
     target: String,
     protocol: Option<&'static str>,
-    /// Whether it is behind the proxy of gevals.
-    is_proxied: bool,
     /// What it is asked through.
     _server: Option<Serving>,
 }
@@ -389,7 +387,6 @@ fn ways() -> Vec<Box<dyn FnOnce() -> Way>> {
             name: format!("the program itself, by {}", protocol.unwrap_or("what it answers")),
             target: extension(),
             protocol,
-            is_proxied: false,
             _server: None,
         }));
         if let Some(own) = protocol {
@@ -397,7 +394,6 @@ fn ways() -> Vec<Box<dyn FnOnce() -> Way>> {
                 name: format!("bridge --protocol {own}"),
                 target: format!("exec:'{RIGLINE}' bridge \"{}\" --protocol {own} --line-limit 8000000", extension()),
                 protocol,
-                is_proxied: own == "gevals",
                 _server: None,
             }));
         }
@@ -406,7 +402,6 @@ fn ways() -> Vec<Box<dyn FnOnce() -> Way>> {
         name: "mcp".to_owned(),
         target: format!("exec:'{RIGLINE}' mcp \"{}\"", extension()),
         protocol: Some("mcp"),
-        is_proxied: false,
         _server: None,
     }));
     for (wire, served, asked) in [
@@ -421,13 +416,7 @@ fn ways() -> Vec<Box<dyn FnOnce() -> Way>> {
             ways.push(Box::new(move || {
                 let server = Serving::start(&["serve", &extension(), wire, "0", "--protocol", served]);
                 let name = format!("serve {wire} --protocol {served}, by {asked}");
-                Way {
-                    name,
-                    target: server.address.clone(),
-                    protocol: Some(asked),
-                    is_proxied: *served == *"gevals",
-                    _server: Some(server),
-                }
+                Way { name, target: server.address.clone(), protocol: Some(asked), _server: Some(server) }
             }));
         }
     }
@@ -460,11 +449,7 @@ impl Way {
             let mut wrong = Vec::new();
             for row in rows() {
                 let wanted = row.seen(chosen.protocol.name, chosen.carries(Part::Types), chosen.carries(Part::Blocks));
-                let mut seen = Seen::of(row, chosen.client.call(&row.request()).await);
-                // The proxy of gevals, which is about to end, says no more.
-                if self.is_proxied && row.name == "lost" && seen.kind == "unreachable" {
-                    seen.kind = "no_answer".to_owned();
-                }
+                let seen = Seen::of(row, chosen.client.call(&row.request()).await);
                 if seen != wanted {
                     wrong.push(format!("{}, {}:\n  wanted {wanted:?}\n  seen   {seen:?}", self.name, row.name));
                 }

@@ -677,7 +677,7 @@ fn j_a_device_that_is_gone_closes_the_connection_behind_its_last_replies() {
     for _ in 0..2 {
         let mut page = server.page();
         page.initialize();
-        let id = page.begin("execute", json!({ "operation": "go", "args": {} }));
+        let id = page.begin("execute", json!({ "operation": "go", "args": {}, "context": {} }));
         let (code, reason, lines) = page.closed();
         assert!(code == 4410 && reason.contains("exit status 3"), "{code} {reason}");
         let reply = lines.iter().find(|line| line["id"] == id).unwrap_or_else(|| panic!("{lines:?}"));
@@ -688,7 +688,7 @@ fn j_a_device_that_is_gone_closes_the_connection_behind_its_last_replies() {
     for _ in 0..2 {
         let mut page = server.page();
         page.initialize();
-        page.begin("execute", json!({ "operation": "go", "args": {} }));
+        page.begin("execute", json!({ "operation": "go", "args": {}, "context": {} }));
         assert_eq!(page.closed().0, 4410);
     }
     assert_eq!(early.initialize()["result"]["name"], "shell");

@@ -4,7 +4,7 @@
 //! more than LIMIT (1.5 by default) times as long as the echo, call by call.
 //!
 //! - *The call*: [`Host::call`] with its arguments as values and its result read, from an extension behind
-//!   [`stdio::serve`](rigline_std::stdio::serve), or behind a [`Proxy`] on a socket as `rigline serve sim` has it. All of it is
+//!   [`stdio::serve`](rigline_std::stdio::serve), or behind a [`Server`] on a socket as `rigline serve sim` has it. All of it is
 //!   what users run: ids, deadlines, checks on both sides.
 //! - *The extension alone*: the same line as the call's, written and its reply read by the echo's client.
 //! - *The echo*: a program that blocks on `read_until`, and writes a reply of the call's length. Its client is written on tokio,
@@ -22,9 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_host::local::in_process;
-use rigline_host::proxy::{Limits, Proxy, Transport};
 use rigline_host::target::Target;
+use rigline_host::tcp::Server;
 use rigline_host::{CallContext, Direction, Host, Options};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -234,20 +233,9 @@ fn echo(mut input: impl BufRead, mut output: impl Write) -> ExitCode {
 
 /// As `rigline serve sim` does.
 async fn serve() -> ExitCode {
-    let (sim, running) = in_process("echo", |_, _| Echo);
-    let proxy = Proxy::over(move |_| Ok(Box::new(sim.clone())), Options::default(), Limits::default());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    println!("{}", listener.local_addr().expect("it listens"));
-    let local = tokio::task::LocalSet::new();
-    local.spawn_local(running);
-    let accept = async {
-        while let Ok((stream, _)) = listener.accept().await {
-            stream.set_nodelay(true).expect("a socket takes options");
-            let (proxy, (reader, writer)) = (Arc::clone(&proxy), stream.into_split());
-            tokio::spawn(async move { proxy.serve(reader, writer, Transport::Stream).await });
-        }
-    };
-    local.run_until(accept).await;
+    let server = Server::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port is free");
+    println!("{}", server.addresses().expect("it listens")[0]);
+    server.run_until(Echo, std::future::pending()).await.expect("it serves");
     ExitCode::SUCCESS
 }
 
@@ -260,9 +248,9 @@ fn accept() -> TcpStream {
 }
 
 /// Ends with its value.
-struct Server(std::process::Child);
+struct Started(std::process::Child);
 
-impl Drop for Server {
+impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -293,7 +281,7 @@ async fn socket(address: &str) -> Socket {
 }
 
 /// Gives what it listens at.
-fn start(program: &str, role: &str) -> (Server, String) {
+fn start(program: &str, role: &str) -> (Started, String) {
     let mut child = std::process::Command::new(program)
         .arg(role)
         .stdout(std::process::Stdio::piped())
@@ -301,5 +289,5 @@ fn start(program: &str, role: &str) -> (Server, String) {
         .expect("the server starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it tells its address");
-    (Server(child), line.trim().to_owned())
+    (Started(child), line.trim().to_owned())
 }

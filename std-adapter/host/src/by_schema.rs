@@ -283,15 +283,6 @@ impl Schemas {
         Self(schemas.map(|(name, text)| (name.to_owned(), described(text))).collect())
     }
 
-    /// The operation that a name means, in either spelling, if there is one.
-    pub(crate) fn spelled(&self, operation: &str) -> Option<&str> {
-        if let Some((same, _)) = self.0.get_key_value(operation) {
-            return Some(same);
-        }
-        let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
-        spelled(operation, &names).ok().flatten()
-    }
-
     /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
     pub fn with_numbers(&self, operation: &str, args: &str) -> String {
         self.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))

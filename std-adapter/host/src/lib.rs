@@ -10,7 +10,7 @@
 //! | [`amplifier`], [`namel3ss`], [`mcp`] | what the hosts of these protocols have: their files, their runners, their logs |
 //! | [`check`] | conformance cases for any extension |
 //! | [`record`] | recordings of calls, which can be played |
-//! | [`proxy`], [`relay`], [`tcp`] | one extension for several clients; a target that is served as an extension; an extension behind a TCP port |
+//! | [`relay`], [`tcp`] | a target that is served as an extension; an extension behind a TCP port, for several clients |
 //! | [`guide`] | chapters on calling and recording |
 //!
 //! Extensions themselves are served by the package `rigline-std`.
@@ -54,6 +54,5 @@ pub mod terminal;
 pub mod traffic;
 mod waza;
 
-pub use gevals::proxy;
 pub use host::*;
 pub use http_client::Credentials;

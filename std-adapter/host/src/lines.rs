@@ -19,7 +19,7 @@ mod serve;
 pub use entrance::Entrance;
 pub use output::LOG_BACKLOG;
 pub use output::{Output, Queue};
-pub use serve::serve_tcp;
+pub use serve::{End, serve, serve_tcp};
 
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;
@@ -253,29 +253,8 @@ pub fn answer(line: &[u8], limit: usize, serve: &mut dyn FnMut(rpc::Incoming<'_>
     assemble(line, limit, bodies)
 }
 
-/// The requests and notifications of a line, to be served later; or the reply, if there are none.
-pub fn requests(line: &[u8], limit: usize) -> Result<Vec<Request>, Option<Vec<u8>>> {
-    let mut requests = Vec::new();
-    let mut memory = vec![0; limit.min(room_around(line)).saturating_add(1)];
-    let reply = rpc::answer(line, &mut memory, &mut |incoming, _| {
-        requests.push(Request {
-            method: incoming.method.to_cow().into_owned(),
-            params: incoming.params.as_str().to_owned(),
-            is_notification: incoming.is_notification,
-        });
-    });
-    if requests.is_empty() { Err(reply.map(<[u8]>::to_vec)) } else { Ok(requests) }
-}
-
-/// A request or a notification.
-pub struct Request {
-    pub method: String,
-    pub params: String,
-    pub is_notification: bool,
-}
-
 /// The reply to a line whose requests came to these bodies, one for each request and notification.
-pub fn assemble(line: &[u8], limit: usize, bodies: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+fn assemble(line: &[u8], limit: usize, bodies: Vec<Vec<u8>>) -> Option<Vec<u8>> {
     let size = bodies.iter().map(Vec::len).sum::<usize>();
     let needed = size.saturating_add(bodies.len().saturating_mul(1024)).saturating_add(room_around(line));
     let mut memory = vec![0; limit.min(needed).saturating_add(1)];

@@ -29,8 +29,6 @@ pub struct Protocol {
     pub has_manifest: bool,
     /// Connects to an extension.
     pub client: Option<ClientFactory>,
-    /// Whether the proxy serves it to clients over TCP and on standard input and output.
-    pub has_proxy: bool,
     /// How its lines are described to people.
     pub reading: Option<&'static Reading>,
     /// How the protocol is spoken over HTTP.
@@ -54,7 +52,6 @@ impl Protocol {
             session_id: None,
             has_manifest: false,
             client: None,
-            has_proxy: false,
             reading: None,
             http: None,
             check: None,

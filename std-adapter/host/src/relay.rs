@@ -8,8 +8,12 @@
 //! number where the schema wants one.
 //!
 //! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
-//! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). Logs go to
+//! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). A configuration and the
+//! context of a gevals call reach another end that is asked by gevals, or is a server of rigline's own. Logs go to
 //! the [listener](Options::listener).
+//!
+//! A relay that is made by [`Relay::at`] reaches the other end when something is first asked for, and again after its session has ended. A request that is
+//! longer than the other end's limit goes without `context.agent`, and then without `context.env`, if that makes it fit; a log says so.
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
 //! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
@@ -35,24 +39,30 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::manifest::Effects;
-use rigline::{Call, Content, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
+use rigline::protocol::gevals;
+use rigline::{
+    Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
+};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
 use crate::by_schema::Schemas;
 use crate::choose::{self, Need};
-use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Described, Description, Part};
-use crate::host::{Event, EventKind, Log, Options};
+use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
+use crate::host::wire::Connect;
+use crate::host::{Agent, CallContext, Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::on_one_line;
 use crate::protocol::Protocol;
 use crate::protocols;
 use crate::target::Target;
+use crate::terminal::cut;
+use rigline_std::queue::{Absence, Origin, Reaching};
 use rigline_std::sync::lock;
 
 /// How long a description may take.
@@ -64,6 +74,9 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many log lines, and how many bytes of them, wait for the caller of a call. Further ones are dropped, and counted.
 const LOGS: usize = 4096;
 const LOG_BYTES: usize = 4 << 20;
+
+/// The longest reason why the other end is not there, in characters.
+const REASON: usize = 2000;
 
 /// The number of distinct failure codes that a relay preserves. Further ones are replaced by the
 /// code of their kind.
@@ -103,6 +116,36 @@ impl RelayError {
             Self::Start(_) => false,
         }
     }
+
+    /// The reason that a client is told.
+    fn absence(&self) -> Absence {
+        let (kind, code) = match self {
+            Self::Client(ClientError::Host(HostError::Refused { error, .. })) => {
+                let kind = error.code.and_then(gevals::failure_kind).unwrap_or(FailureKind::Unreachable);
+                (kind, error.code.unwrap_or(gevals::OPERATION_FAILED))
+            }
+            Self::Client(error) => kind_of(error),
+            Self::Start(_) => (FailureKind::Internal, rigline::rpc::INTERNAL_ERROR),
+        };
+        Absence { kind, code, message: cut(&self.to_string(), REASON) }
+    }
+
+    /// Whether the other end may come if it is waited for.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Host(HostError::Busy { .. } | HostError::NoDevice { .. })))
+    }
+}
+
+/// The kind of a failure to get an answer, and its code in JSON-RPC.
+fn kind_of(error: &ClientError) -> (FailureKind, i32) {
+    match error {
+        _ if error.is_timeout() => (FailureKind::Timeout, gevals::TIMEOUT),
+        ClientError::Host(HostError::BadReply { .. } | HostError::LineTooLong { .. }) => {
+            (FailureKind::Internal, rigline::rpc::INTERNAL_ERROR)
+        }
+        ClientError::Other { cause: Cause::Usage, .. } => (FailureKind::BadArguments, rigline::rpc::INVALID_PARAMS),
+        _ => (FailureKind::NoAnswer, gevals::OPERATION_FAILED),
+    }
 }
 
 /// A job for the connection's thread.
@@ -111,6 +154,16 @@ enum Job {
     Call {
         request: CallRequest,
         answer: oneshot::Sender<Answer>,
+    },
+    /// To have a session with the other end. What takes long is told.
+    Reach {
+        told: mpsc::UnboundedSender<String>,
+        answer: oneshot::Sender<Result<(), Absence>>,
+    },
+    /// The same, with this configuration.
+    Configure {
+        config: JsonObject,
+        answer: oneshot::Sender<Result<(), Absence>>,
     },
     /// To end the connection, until there is a call again.
     Release(oneshot::Sender<()>),
@@ -142,6 +195,8 @@ struct Known {
     text: String,
     /// Why the target is not there, if it is not.
     absence: Option<String>,
+    /// Whether there is a session with it, or was one that was lost.
+    is_open: bool,
 }
 
 /// News about the other end, for [`Relay::watch`].
@@ -164,7 +219,130 @@ static NOTHING_KNOWN: Manifest =
         .description("Looks for the board, which is not there. Its tools are listed once it is found.")
         .effects(Effects::READ_ONLY)]);
 
+/// Opens connections to the other end, for those who know how.
+pub type Dialer = Arc<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
+
+/// How the other end is reached and asked.
+struct Way {
+    target: Target,
+    dialer: Option<Dialer>,
+    options: Options,
+    need: Need,
+}
+
+/// The behaviour of a relay beside passing calls on.
+#[derive(Default)]
+struct Manner {
+    /// Logs and progress go to the caller.
+    takes_logs: bool,
+    /// It reaches the other end when something is first asked for.
+    is_lazy: bool,
+    watch: Option<OnSeen>,
+    /// The other end as it was when it was last there.
+    last: Option<Described>,
+}
+
+/// The other end of a [`Relay`], for the server before it.
+#[derive(Clone)]
+pub struct Remote {
+    jobs: mpsc::WeakSender<Job>,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Remote {
+    /// Ends the session and the connection once no call is under way, so that another program may have the target. The next call opens it again.
+    pub async fn release(&self) {
+        self.end(Job::Release).await;
+    }
+
+    /// Ends the session as a loss does, so that the other end brings about its safe state.
+    pub async fn abandon(&self) {
+        self.end(Job::Abandon).await;
+    }
+
+    /// Opens the connection, and learns what the other end has.
+    ///
+    /// # Errors
+    /// It is not there, in words.
+    pub async fn find(&self) -> Result<(), String> {
+        let request = CallRequest { operation: FIND.to_owned(), args: "{}".to_owned(), ..CallRequest::default() };
+        let jobs = self.jobs.upgrade();
+        ask(jobs.as_ref(), request).await.end.map(drop).map_err(|fault| fault.message)
+    }
+
+    async fn end(&self, job: fn(oneshot::Sender<()>) -> Job) {
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = self.jobs.upgrade()
+            && jobs.send(job(done)).await.is_ok()
+        {
+            let _ = told.await;
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("name", &lock(&self.known).manifest.name).finish_non_exhaustive()
+    }
+}
+
+impl Origin for Remote {
+    fn manifest(&self) -> Option<&'static Manifest> {
+        let known = lock(&self.known);
+        known.is_open.then_some(known.manifest)
+    }
+
+    fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a> {
+        Box::pin(async move {
+            let (tell, mut texts) = mpsc::unbounded_channel();
+            let (answer, answered) = oneshot::channel();
+            if let Some(jobs) = self.jobs.upgrade() {
+                let _ = jobs.send(Job::Reach { told: tell, answer }).await;
+            }
+            let mut answered = pin!(answered);
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(text) = texts.recv() => told(&text),
+                    answer = &mut answered => return answer.unwrap_or_else(|_| Err(ended())),
+                }
+            }
+        })
+    }
+}
+
+/// The relay is not there any more.
+fn ended() -> Absence {
+    let (kind, code) = (FailureKind::Unreachable, gevals::OPERATION_FAILED);
+    Absence { kind, code, message: "the relay has ended".to_owned() }
+}
+
 impl Relay {
+    /// A relay that reaches the target when something is first asked for, and asks it by what has this `need`. Logs and progress go to the caller.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn at(target: Target, options: Options, need: Need) -> Result<Self, RelayError> {
+        Self::over(target, None, options, need)
+    }
+
+    /// As [`at`](Self::at), over connections that `dialer` opens; it is asked once for each session.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn over(target: Target, dialer: Option<Dialer>, mut options: Options, need: Need) -> Result<Self, RelayError> {
+        options.reconnect = true;
+        options.call_timeout = NO_LIMIT;
+        let manner = Manner { takes_logs: true, is_lazy: true, ..Manner::default() };
+        Self::start(Way { target, dialer, options, need }, manner)
+    }
+
+    /// The other end, for the server before the relay.
+    pub fn remote(&self) -> Remote {
+        let jobs = self.jobs.as_ref().map(mpsc::Sender::downgrade);
+        Remote { jobs: jobs.unwrap_or_else(|| mpsc::channel(1).0.downgrade()), known: Arc::clone(&self.known) }
+    }
+
     /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
     /// the connection, so it must not be called in an async context.
     ///
@@ -187,7 +365,8 @@ impl Relay {
         first: Option<&'static Protocol>,
     ) -> Result<Self, RelayError> {
         options.reconnect = true;
-        Self::start(target, options, first, None)
+        let manner = Manner { takes_logs: first.is_some(), ..Manner::default() };
+        Self::start(Way::to(target, options, first), manner)
     }
 
     /// As [`connect_by`](Self::connect_by), for another end that comes and goes, and whose operations may be others when it comes again. If it
@@ -195,7 +374,7 @@ impl Relay {
     /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
     ///
     /// A rig of the lab, which others wait for, is not held while no call needs it: if `last` is known, it is not even asked; otherwise it is
-    /// given back once it has described itself. After a call it is kept until [`Handle::release`].
+    /// given back once it has described itself. After a call it is kept until [`Remote::release`].
     ///
     /// # Errors
     /// No thread can be started, or the target is a program that cannot be started.
@@ -206,79 +385,61 @@ impl Relay {
         last: Option<Described>,
         told: OnSeen,
     ) -> Result<Self, RelayError> {
-        Self::start(target, options, first, Some((told, last)))
+        let manner = Manner { takes_logs: first.is_some(), is_lazy: false, watch: Some(told), last };
+        Self::start(Way::to(target, options, first), manner)
     }
 
-    fn start(
-        target: &Target,
-        mut options: Options,
-        first: Option<&'static Protocol>,
-        watch: Option<(OnSeen, Option<Described>)>,
-    ) -> Result<Self, RelayError> {
-        let (watch, last) = watch.unzip();
+    fn start(mut way: Way, manner: Manner) -> Result<Self, RelayError> {
+        let Manner { takes_logs, is_lazy, watch, last } = manner;
         let (log, logs) = backlog::backlog(LOGS, LOG_BYTES);
-        let others = options.listener.take();
-        let takes_logs = first.is_some();
+        let others = way.options.listener.take();
         let is_calling = Arc::new(AtomicBool::new(false));
         let has_caller = is_calling.clone();
-        options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
+        way.options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
             EventKind::Log(line) if takes_logs && has_caller.load(Ordering::Relaxed) => {
                 log.send(line.clone(), size_of(line));
             }
             _ => others.iter().for_each(|listener| listener(event)),
         }));
-        let target = target.clone();
         let (jobs, queue) = mpsc::channel(1);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // What can come later is waited for; a program is there or is not.
-        let may_come = watch.is_some() && !matches!(target, Target::Exec(_) | Target::Replay(_) | Target::Sim);
+        let may_come = watch.is_some() && !matches!(way.target, Target::Exec(_) | Target::Replay(_) | Target::Sim);
         // Nobody looks for a rig that is another's all the time: that would take it whenever it is free.
-        let is_rig = watch.is_some() && matches!(target, Target::Rig(_));
-        let last = last.flatten();
+        let is_rig = watch.is_some() && matches!(way.target, Target::Rig(_));
+        let is_known = is_rig && last.is_some();
         let known = match &last {
             Some(last) if is_rig => Known::present(last),
             last => Known::absent(last.as_ref(), String::new()),
         };
         let known = Arc::new(Mutex::new(known));
-        let is_known = is_rig && last.is_some();
         let shared = Arc::clone(&known);
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                let opened = match is_known {
-                    true => None,
-                    false => Some(connect(&target, options.clone(), first).await),
+                let mut end = OtherEnd {
+                    wait: way.options.wait,
+                    config: way.options.config.clone(),
+                    way,
+                    known: shared,
+                    watch,
+                    may_come: may_come && !is_rig,
+                    is_lazy,
+                    open: None,
                 };
-                let opened = match opened {
-                    None => None,
-                    Some(Ok((upstream, described))) => {
-                        *lock(&shared) = Known::present(&described);
-                        watch.iter().for_each(|watch| watch(&Seen::Present(Box::new(described.clone()))));
-                        if is_rig {
-                            let _ = upstream.close().await;
-                            None
-                        } else {
-                            Some(upstream)
-                        }
-                    }
-                    Some(Err(error)) if may_come => {
-                        lock(&shared).go(&error.to_string());
-                        watch.iter().for_each(|watch| watch(&Seen::Absent(error.to_string())));
-                        None
-                    }
-                    Some(Err(error)) => {
-                        let _ = tell.send(Err(error));
-                        return;
-                    }
-                };
-                let _ = tell.send(Ok(()));
-                // Later on, nothing is waited for.
-                let mut later = options.clone();
-                if watch.is_some() {
-                    later.wait = Duration::ZERO;
+                let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
+                if is_rig {
+                    end.close().await;
                 }
-                let looks = may_come && !is_rig;
-                pass_on(opened, queue, &shared, watch, looks, || connect(&target, later.clone(), first)).await;
+                let is_there = opened.is_ok() || may_come;
+                let _ = tell.send(opened.or_else(|error| if may_come { Ok(()) } else { Err(error) }));
+                if is_there {
+                    // Later on, nothing is waited for.
+                    if end.watch.is_some() {
+                        end.wait = Duration::ZERO;
+                    }
+                    end.pass_on(queue).await;
+                }
             });
             runtime.shutdown_background();
         })?;
@@ -302,17 +463,7 @@ impl Relay {
     /// Ends the connection, so that another program may have the target. The next call opens it again.
     #[doc(hidden)]
     pub async fn release(&self) {
-        let (done, told) = oneshot::channel();
-        if let Some(jobs) = &self.jobs
-            && jobs.send(Job::Release(done)).await.is_ok()
-        {
-            let _ = told.await;
-        }
-    }
-
-    /// What others have of the relay while it serves.
-    pub fn handle(&self) -> Handle {
-        Handle(self.jobs.as_ref().map(mpsc::Sender::downgrade))
+        self.remote().release().await;
     }
 
     /// A code that lasts as long as a failure wants it to.
@@ -326,48 +477,8 @@ impl Relay {
     }
 }
 
-/// What others have of a relay while it serves. It does not keep the relay from ending.
-#[derive(Debug, Clone)]
-pub struct Handle(Option<mpsc::WeakSender<Job>>);
-
-impl Handle {
-    fn jobs(&self) -> Option<mpsc::Sender<Job>> {
-        self.0.as_ref()?.upgrade()
-    }
-
-    /// Ends the connection once no call is under way, so that another one may have the target. The next call opens it again.
-    pub async fn release(&self) {
-        let (done, told) = oneshot::channel();
-        if let Some(jobs) = self.jobs()
-            && jobs.send(Job::Release(done)).await.is_ok()
-        {
-            let _ = told.await;
-        }
-    }
-
-    /// Opens the connection, and learns what the other end has.
-    ///
-    /// # Errors
-    /// It is not there, in words.
-    pub async fn find(&self) -> Result<(), String> {
-        let request = CallRequest {
-            operation: FIND.to_owned(),
-            args: "{}".to_owned(),
-            timeout: None,
-            session_id: None,
-            context: None,
-        };
-        let jobs = self.jobs();
-        ask(jobs.as_ref(), request).await.end.map(drop).map_err(|fault| fault.message)
-    }
-}
-
 async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
-    let gone = || Answer {
-        outputs: Vec::new(),
-        content: Vec::new(),
-        end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
-    };
+    let gone = || fault(FailureKind::Unreachable, ended().message);
     let (answer, told) = oneshot::channel();
     match jobs {
         Some(jobs) if jobs.send(Job::Call { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
@@ -402,7 +513,7 @@ fn size_of(log: &Log) -> usize {
         }
         .saturating_add(32)
     }
-    log.message.len() + log.data.as_ref().map_or(0, of) + 128
+    log.message.len() + log.data.as_ref().map_or(0, of) + log.data_text.as_ref().map_or(0, String::len) + 128
 }
 
 /// Adds what is there beside the outputs to a reply. Protocols that have blocks get them as they are, in their order; this returns whether the
@@ -473,10 +584,25 @@ fn pass_log_on(log: &Log, scale: &mut Option<f64>, cx: &mut Context<'_>) {
             let scale = *scale.get_or_insert(if is_fraction { FRACTIONS } else { 1.0 });
             cx.progress((done * scale) as u32, total.map(|total| (total * scale) as u32), log.message.as_str());
         }
-        None => match &log.data {
-            Some(data) => cx.log_with(log.level, log.message.as_str(), data),
-            None => cx.log(log.level, log.message.as_str()),
-        },
+        None => {
+            let data = log.data.as_ref().map(|data| {
+                let text = log.data_text.clone().unwrap_or_else(|| data.to_string());
+                // A host drops a log whose data is no object.
+                on_one_line(&if data.is_object() { text } else { format!("{{\"value\":{text}}}") }).into_owned()
+            });
+            match data.as_ref().and_then(|data| RawJson::from_checked_str(data).ok()) {
+                Some(data) => cx.log_with(level_of(log), log.message.as_str(), &data),
+                None => cx.log(level_of(log), log.message.as_str()),
+            }
+        }
+    }
+}
+
+/// The level of a log; words that are worse than an error are one.
+fn level_of(log: &Log) -> Level {
+    match log.level_name.as_deref() {
+        Some("fatal" | "critical" | "alert" | "emergency" | "panic") => Level::Error,
+        _ => log.level,
     }
 }
 
@@ -487,6 +613,7 @@ impl Known {
             schemas: Arc::new(Schemas::of(&described.manifest.operations)),
             text: described.manifest.text.clone(),
             absence: None,
+            is_open: true,
         }
     }
 
@@ -498,6 +625,7 @@ impl Known {
                 schemas: Arc::new(Schemas::of(&[])),
                 text: String::new(),
                 absence: None,
+                is_open: false,
             },
         };
         known.go(&why);
@@ -510,11 +638,13 @@ impl Known {
             self.manifest = marked(self.manifest);
         }
         self.absence = Some(why.to_owned());
+        self.is_open = false;
     }
 
     /// Takes a description; returns whether it is news.
     fn come(&mut self, described: &Described) -> bool {
         if self.absence.is_none() && self.text == described.manifest.text {
+            self.is_open = true;
             return false;
         }
         *self = Self::present(described);
@@ -578,7 +708,7 @@ impl Extension for Relay {
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
-            context: None,
+            context: context_of(&call),
         };
         // They are about a call that was given up.
         self.logs.clear();
@@ -610,9 +740,8 @@ impl Extension for Relay {
         match self.logs.take_dropped() {
             0 => {}
             dropped => {
-                cx.warn(format_args!(
-                    "{dropped} log lines were dropped: they came faster than they could be passed on"
-                ));
+                let text = format_args!("{dropped} logs were dropped: they came faster than they could be passed on");
+                cx.log_with(Level::Warn, text, &serde_json::json!({ "dropped": dropped }));
             }
         }
         self.was_cut_off = false;
@@ -639,17 +768,30 @@ impl Extension for Relay {
         }
     }
 
+    /// The other end is asked for another session, unless it has this configuration.
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let (answer, answered) = oneshot::channel();
+        let config = match config.json().as_str().parse() {
+            Ok(config) => config,
+            Err(error) => return Err(cx.failure(FailureKind::BadArguments, format_args!("{error}"))),
+        };
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Job::Configure { config, answer }).await;
+        }
+        let Absence { kind, message, .. } = match answered.await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(absence)) => absence,
+            Err(_) => ended(),
+        };
+        Err(cx.failure(kind, message.as_str()))
+    }
+
     /// The other end has its own: a call that was cut off was cancelled there, and a session that ends here is lost there.
     async fn safe_state(&mut self) {
         if std::mem::take(&mut self.was_cut_off) {
             return;
         }
-        let (done, told) = oneshot::channel();
-        if let Some(jobs) = &self.jobs
-            && jobs.send(Job::Abandon(done)).await.is_ok()
-        {
-            let _ = told.await;
-        }
+        self.remote().abandon().await;
     }
 
     async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
@@ -669,100 +811,202 @@ impl Extension for Relay {
 /// How often an end that comes and goes is looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Forwards calls until the relay is dropped.
-async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
-    mut open: Option<Box<dyn Client>>,
-    mut queue: mpsc::Receiver<Job>,
-    known: &Mutex<Known>,
+impl Way {
+    fn to(target: &Target, options: Options, first: Option<&'static Protocol>) -> Self {
+        let need = if first.is_some() { Need::Types } else { Need::Session };
+        Self { target: target.clone(), dialer: None, options, need }
+    }
+
+    /// Connects to the other end, by the protocol that it answers.
+    async fn connect(
+        &self,
+        config: Option<JsonObject>,
+        wait: Duration,
+    ) -> Result<(Box<dyn Client>, Described), RelayError> {
+        let has_config = config.is_some();
+        let options = Options { wait, config, ..self.options.clone() };
+        let dialer = self.dialer.as_ref().map(|dial| dial(&options)).transpose().map_err(ClientError::from)?;
+        let options = ClientOptions::new(options);
+        let mut chosen = match dialer {
+            Some(dialer) => choose::over(dialer, &self.target, options, self.need).await?,
+            None => choose::connect(&self.target, options, None, self.need).await?,
+        };
+        let described = described(&mut *chosen.client, DESCRIBE_TIMEOUT).await?;
+        if has_config && !chosen.carries(Part::Config) {
+            let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
+            return Err(ClientError::usage(text).into());
+        }
+        Ok((chosen.client, described))
+    }
+}
+
+/// The other end, on its own thread.
+struct OtherEnd {
+    way: Way,
+    known: Arc<Mutex<Known>>,
     watch: Option<OnSeen>,
+    /// Whether it may come later.
     may_come: bool,
-    connect: impl Fn() -> F,
-) {
-    let mut is_released = false;
-    loop {
-        let look = async {
-            match &watch {
-                Some(_) if !is_released => tokio::time::sleep(LOOK).await,
-                _ => std::future::pending().await,
-            }
-        };
-        let job = tokio::select! {
-            biased;
-            job = queue.recv() => job,
-            () = look => {
-                if let Some(watch) = &watch {
-                    look_for(&mut open, known, watch, may_come, &connect).await;
+    is_lazy: bool,
+    config: Option<JsonObject>,
+    /// How long it is waited for.
+    wait: Duration,
+    open: Option<Box<dyn Client>>,
+}
+
+impl OtherEnd {
+    /// Forwards calls until the relay is dropped.
+    async fn pass_on(&mut self, mut queue: mpsc::Receiver<Job>) {
+        let mut is_released = false;
+        loop {
+            let look = async {
+                if self.watch.is_some() && !is_released {
+                    tokio::time::sleep(LOOK).await;
+                } else {
+                    std::future::pending::<()>().await;
                 }
-                continue;
-            }
-        };
-        let (request, mut answer) = match job {
-            None => break,
-            Some(Job::Call { request, answer }) => (request, answer),
-            Some(Job::Release(done)) => {
-                if let Some(upstream) = open.take() {
-                    let _ = upstream.close().await;
+            };
+            let job = tokio::select! {
+                biased;
+                job = queue.recv() => job,
+                () = look => {
+                    self.look_for().await;
+                    continue;
                 }
-                is_released = true;
-                let _ = done.send(());
-                continue;
-            }
-            Some(Job::Abandon(done)) => {
-                if let Some(upstream) = open.take() {
-                    upstream.abandon().await;
+            };
+            match job {
+                None => break,
+                Some(Job::Call { request, answer }) => {
+                    is_released = false;
+                    self.call(request, answer).await;
                 }
-                let _ = done.send(());
-                continue;
+                Some(Job::Reach { told, mut answer }) => {
+                    let reached = tokio::select! {
+                        biased;
+                        () = answer.closed() => continue,
+                        reached = self.reach_telling(&told) => reached,
+                    };
+                    let _ = answer.send(reached.map_err(|error| error.absence()));
+                }
+                Some(Job::Configure { config, mut answer }) => {
+                    let configured = tokio::select! {
+                        biased;
+                        () = answer.closed() => continue,
+                        configured = self.configure(config) => configured,
+                    };
+                    let _ = answer.send(configured.map_err(|error| error.absence()));
+                }
+                Some(Job::Release(done)) => {
+                    self.close().await;
+                    is_released = true;
+                    let _ = done.send(());
+                }
+                Some(Job::Abandon(done)) => {
+                    self.forget();
+                    if let Some(upstream) = self.open.take() {
+                        upstream.abandon().await;
+                    }
+                    let _ = done.send(());
+                }
             }
+        }
+        self.close().await;
+    }
+
+    /// No session is open until it is reached again.
+    fn forget(&self) {
+        if self.is_lazy {
+            lock(&self.known).is_open = false;
+        }
+    }
+
+    async fn close(&mut self) {
+        self.forget();
+        if let Some(upstream) = self.open.take() {
+            let _ = upstream.close().await;
+        }
+    }
+
+    /// Connects. What is learnt is told.
+    async fn reach(&mut self) -> Result<(), RelayError> {
+        self.reach_within(self.wait).await
+    }
+
+    async fn reach_within(&mut self, wait: Duration) -> Result<(), RelayError> {
+        match self.way.connect(self.config.clone(), wait).await {
+            Ok((upstream, described)) => {
+                self.open = Some(upstream);
+                self.tell_of(&described);
+                Ok(())
+            }
+            Err(error) => {
+                self.tell_absence(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`reach`](Self::reach), unless there is a session. If the other end is busy or not plugged in, that is told before it is waited for.
+    async fn reach_telling(&mut self, told: &mpsc::UnboundedSender<String>) -> Result<(), RelayError> {
+        if self.open.is_some() && lock(&self.known).is_open {
+            return Ok(());
+        }
+        match self.reach_within(Duration::ZERO).await {
+            Err(error) if error.may_pass() && !self.wait.is_zero() => {
+                let _ = told.send(format!("{error}; waiting up to {:?}", self.wait));
+                self.reach().await
+            }
+            reached => reached,
+        }
+    }
+
+    async fn configure(&mut self, config: JsonObject) -> Result<(), RelayError> {
+        if self.open.is_some() && self.config.as_ref() == Some(&config) {
+            return Ok(());
+        }
+        self.close().await;
+        let before = self.config.replace(config);
+        let reached = self.reach().await;
+        if reached.is_err() {
+            self.config = before;
+        }
+        reached
+    }
+
+    fn tell_of(&self, described: &Described) {
+        let is_news = lock(&self.known).come(described);
+        if let Some(watch) = self.watch.as_ref().filter(|_| is_news) {
+            watch(&Seen::Present(Box::new(described.clone())));
+        }
+    }
+
+    fn tell_absence(&self, error: &RelayError) {
+        let Some(watch) = &self.watch else { return };
+        let was_there = {
+            let mut known = lock(&self.known);
+            let was_there = known.absence.as_ref().is_none_or(String::is_empty);
+            known.go(&error.to_string());
+            was_there
         };
-        is_released = false;
+        if was_there {
+            watch(&Seen::Absent(error.to_string()));
+        }
+    }
+
+    async fn call(&mut self, request: CallRequest, mut answer: oneshot::Sender<Answer>) {
         // The caller may be gone.
         if answer.is_closed() {
-            continue;
+            return;
         }
-        if watch.is_some() && open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
-            open = None;
+        if self.watch.is_some() && self.open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
+            self.open = None;
         }
-        let called = async {
-            let upstream = match &mut open {
-                Some(upstream) => upstream,
-                None => match connect().await {
-                    Ok((upstream, described)) => {
-                        if let Some(watch) = &watch
-                            && lock(known).come(&described)
-                        {
-                            watch(&Seen::Present(Box::new(described)));
-                        }
-                        open.insert(upstream)
-                    }
-                    Err(error) => {
-                        if let Some(watch) = &watch {
-                            let was_there = lock(known).absence.is_none();
-                            lock(known).go(&error.to_string());
-                            if was_there {
-                                watch(&Seen::Absent(error.to_string()));
-                            }
-                        }
-                        return unanswered(&error, error.is_timeout());
-                    }
-                },
-            };
-            if request.operation == FIND && watch.is_some() {
-                let name = lock(known).manifest.name;
-                let said = format!("found {name}: list the tools again");
-                return Answer { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
-            }
-            match upstream.call(&request).await {
-                Ok(answer) => relayed(answer),
-                Err(error) => unanswered(&error, error.is_timeout()),
-            }
-        };
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
-            told = called => Some(told),
+            told = self.answer(request) => Some(told),
         };
-        match (told, &mut open) {
+        match (told, &mut self.open) {
             (Some(told), _) => {
                 let _ = answer.send(told);
             }
@@ -770,67 +1014,93 @@ async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayEr
             (None, None) => {}
         }
     }
-    if let Some(upstream) = open {
-        let _ = upstream.close().await;
-    }
-}
 
-/// Looks whether the other end has come, gone, or changed.
-async fn look_for<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
-    open: &mut Option<Box<dyn Client>>,
-    known: &Mutex<Known>,
-    watch: &OnSeen,
-    may_come: bool,
-    connect: &impl Fn() -> F,
-) {
-    if open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
-        *open = None;
+    async fn answer(&mut self, request: CallRequest) -> Answer {
+        if self.open.is_none()
+            && let Err(error) = self.reach().await
+        {
+            let Absence { kind, message, .. } = error.absence();
+            return fault(kind, message);
+        }
+        if request.operation == FIND && self.watch.is_some() {
+            let name = lock(&self.known).manifest.name;
+            let said = format!("found {name}: list the tools again");
+            return Answer { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
+        }
+        let Some(upstream) = &mut self.open else { return fault(FailureKind::Unreachable, ended().message) };
+        call_fitting(&mut **upstream, request, &self.way.options).await
     }
-    let described = match open {
-        Some(upstream) => {
-            if !upstream.has_changed() {
-                return;
-            }
-            described(&mut **upstream, DESCRIBE_TIMEOUT).await.map_err(RelayError::from)
+
+    /// Looks whether the other end has come, gone, or changed.
+    async fn look_for(&mut self) {
+        if self.open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
+            self.open = None;
         }
-        // A program is started when it is called.
-        None if !may_come => return,
-        None => connect().await.map(|(upstream, described)| {
-            *open = Some(upstream);
-            described
-        }),
-    };
-    match described {
-        Ok(described) => {
-            if lock(known).come(&described) {
-                watch(&Seen::Present(Box::new(described)));
+        let Some(upstream) = &mut self.open else {
+            // A program is started when it is called.
+            if self.may_come {
+                let _ = self.reach().await;
             }
-        }
-        Err(error) => {
-            let was_there = lock(known).absence.is_none();
-            lock(known).go(&error.to_string());
-            if was_there {
-                watch(&Seen::Absent(error.to_string()));
+            return;
+        };
+        if upstream.has_changed() {
+            match described(&mut **upstream, DESCRIBE_TIMEOUT).await {
+                Ok(described) => self.tell_of(&described),
+                Err(error) => self.tell_absence(&error.into()),
             }
         }
     }
 }
 
-/// Connects to the other end, by the protocol that it answers. `wanted` is what the relay serves.
-async fn connect(
-    target: &Target,
-    options: Options,
-    wanted: Option<&'static Protocol>,
-) -> Result<(Box<dyn Client>, Described), RelayError> {
-    let need = if wanted.is_some() { Need::Types } else { Need::Session };
-    let has_config = options.config.is_some();
-    let mut chosen = choose::connect(target, ClientOptions::new(options), None, need).await?;
-    let described = described(&mut *chosen.client, DESCRIBE_TIMEOUT).await?;
-    if has_config && !chosen.carries(Part::Config) {
-        let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
-        return Err(ClientError::usage(text).into());
+/// Calls, without what makes the request too long for the other end where it can be left out.
+async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, options: &Options) -> Answer {
+    loop {
+        let error = match upstream.call(&request).await {
+            Ok(outcome) => return relayed(outcome),
+            Err(error) => error,
+        };
+        let ClientError::Host(HostError::RequestTooLarge { extension, size, limit }) = &error else {
+            let (kind, _) = kind_of(&error);
+            return fault(kind, cut(&error.to_string(), REASON));
+        };
+        let left_out = request.context.as_mut().and_then(|context| match context.agent.take() {
+            Some(_) => Some("agent"),
+            None if !std::mem::take(&mut context.env).is_empty() => Some("env"),
+            None => None,
+        });
+        let Some(name) = left_out else {
+            let text = format!("request too large: it needs {size} bytes, and the device accepts {limit}");
+            return fault(FailureKind::TooLarge, text);
+        };
+        let message = format!("context.{name} was omitted, since the request does not fit {limit} bytes with it");
+        let log = Log { level: Level::Warn, level_name: None, message, data: None, data_text: None };
+        let event = Event { time: SystemTime::now(), extension: extension.as_str().into(), kind: EventKind::Log(log) };
+        options.listener.iter().for_each(|listener| listener(&event));
     }
-    Ok((chosen.client, described))
+}
+
+/// The context of a gevals call, for another end that is told of it.
+fn context_of(call: &Call<'_>) -> Option<Box<CallContext>> {
+    let context = &call.context;
+    let task = gevals::TaskContext::of(context);
+    let text = |text: Option<rigline::json::Text<'_>>| text.map(|text| text.to_string());
+    let is_told = context.protocol() == rigline::protocol::GEVALS
+        || task.workdir.is_some()
+        || task.agent.is_some()
+        || task.phase != rigline::Phase::default()
+        || task.env().next().is_some();
+    is_told.then(|| {
+        Box::new(CallContext {
+            workdir: text(task.workdir),
+            phase: task.phase,
+            env: task.env().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            timeout: None,
+            agent: task.agent.map(|agent| Agent {
+                prompt: text(agent.prompt).unwrap_or_default(),
+                output: text(agent.output).unwrap_or_default(),
+            }),
+        })
+    })
 }
 
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
@@ -838,11 +1108,6 @@ async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described
         Description::Manifest(described) => Ok(*described),
         Description::Page(_) => Err(ClientError::usage("the target does not list its operations")),
     }
-}
-
-/// The target does not answer.
-fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
-    fault(if is_timeout { FailureKind::Timeout } else { FailureKind::NoAnswer }, error.to_string())
 }
 
 fn fault(kind: FailureKind, message: String) -> Answer {
@@ -856,7 +1121,12 @@ fn relayed(answer: client::CallOutcome) -> Answer {
     };
     let end = match answer.failure {
         None => Ok(answer.message.filter(|_| !answer.is_message_output)),
-        Some(failure) => Err(Fault { kind: failure.kind, code: failure.custom_code, message: failure.message }),
+        Some(failure) => {
+            // A number is the code of the protocol that the target was asked by.
+            let number = failure.code.as_ref().filter(|code| code.is_number()).map(|code| format!(" ({code})"));
+            let message = number.and_then(|number| failure.message.strip_suffix(&number)).unwrap_or(&failure.message);
+            Err(Fault { kind: failure.kind, code: failure.custom_code, message: message.to_owned() })
+        }
     };
     Answer { outputs, content: answer.content, end }
 }
@@ -910,7 +1180,19 @@ fn lasting(described: &Described) -> &'static Manifest {
     lasting.description = leak(manifest.description.clone());
     lasting.is_elsewhere = true;
     lasting.has_safe_state = manifest.raw["safeState"] == true;
-    Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
+    let mut lasting = lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations));
+    if manifest.protocol_version == gevals::VERSION {
+        lasting.gevals_members = leak(members_but_limits(&manifest.text));
+    }
+    Box::leak(Box::new(lasting))
+}
+
+/// The members of a gevals manifest, but for its limits, as they came.
+fn members_but_limits(manifest: &str) -> String {
+    let json = Json::parse(manifest.as_bytes()).unwrap_or(Json::NULL);
+    let members = json.members().filter(|(name, _)| *name != *"limits");
+    let members = members.map(|(name, value)| format!("\"{}\":{}", name.raw(), on_one_line(value.as_str())));
+    members.collect::<Vec<_>>().join(",")
 }
 
 fn leak(text: String) -> &'static str {

@@ -26,7 +26,7 @@ use rigline::protocol::{self, Protocol};
 use crate::{lines, protocols};
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::queue::{Asker, Client, Line, Queue, Received, Settings};
+use rigline_std::queue::{Asker, Client, Line, Origin, Queue, Received, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.
@@ -35,11 +35,8 @@ const CLIENTS: usize = 64;
 /// The longest request and the longest reply, in bytes without the newline.
 const LINE: usize = 8 << 20;
 
-/// How many requests of all clients wait or run.
-const REQUESTS: usize = 4096;
-
 /// How long the extension has to bring about its safe state at the end.
-const SAFE_STATE: Duration = Duration::from_secs(2);
+const SAFE_STATE: Duration = Duration::from_secs(5);
 
 /// Serves `extension` to hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere
 /// Ctrl-C). `localhost` means both loopback addresses. The addresses are printed on standard error.
@@ -97,6 +94,7 @@ pub struct Server {
     access: Access,
     clients: usize,
     config: Option<String>,
+    origin: Option<Arc<dyn Origin>>,
 }
 
 impl Server {
@@ -105,7 +103,13 @@ impl Server {
     /// # Errors
     /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
-        Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS, config: None })
+        Ok(Self {
+            listeners: address.bind()?,
+            access: Access::same_user(),
+            clients: CLIENTS,
+            config: None,
+            origin: None,
+        })
     }
 
     /// Clients must send this token as their first line:
@@ -129,6 +133,12 @@ impl Server {
     /// The configuration that the extension has before the first client, a JSON object.
     pub fn config(self, config: impl Into<String>) -> Self {
         Self { config: Some(config.into()), ..self }
+    }
+
+    /// The extension is a relay to what is there, which has its configuration already and is reached when a client needs it.
+    #[doc(hidden)]
+    pub fn origin(self, origin: Arc<dyn Origin>) -> Self {
+        Self { origin: Some(origin), ..self }
     }
 
     /// Returns the addresses that the server listens on.
@@ -174,18 +184,16 @@ impl Server {
         extension: E,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
+        let is_local = self.origin.is_none();
         let settings = Settings {
-            protocols,
-            is_pinned: false,
-            limits: (LINE, LINE),
-            most: REQUESTS,
-            keeps_outputs: false,
-            idle: None,
+            config: self.config.clone(),
+            origin: self.origin,
+            ..Settings::of_lines(protocols, (LINE, LINE))
         };
         let (queue, working) = Queue::over(extension, settings, clock);
         let queue = Arc::new(queue);
         let mut working = pin!(working);
-        if let Some(config) = &self.config {
+        if let Some(config) = self.config.as_ref().filter(|_| is_local) {
             tokio::select! {
                 configured = configure(&queue, config) => configured?,
                 ended = &mut working => return ended,

@@ -10,10 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::manifest::Effects;
+use rigline::serve::Transport;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_host::proxy::{Limits, Proxy, Transport};
 use rigline_host::tcp::Server;
+use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
 use rigline_std::net::Token;
+use rigline_std::queue::{Client, Queue, Settings};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -112,17 +114,25 @@ fn n_09_and_a_token() {
     stop();
 }
 
-/// The output of a proxy reaches its caller through a buffer too.
+/// Output for a client reaches it through a buffer too.
 #[tokio::test]
 async fn g_16_buffered_writers_are_flushed() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
     let (dialer, running) =
         rigline_host::local::in_process_once("counter", Counter { calls: 0, made_safe: Arc::default() });
-    let proxy = Proxy::over(move |_| Ok(Box::new(dialer.clone())), rigline_host::Options::default(), Limits::default());
+    let dialer: rigline_host::relay::Dialer = Arc::new(move |_| Ok(Box::new(dialer.clone())));
+    let relay = Relay::over(Target::Sim, Some(dialer), rigline_host::Options::default(), Need::Context).unwrap();
+    let settings = Settings {
+        origin: Some(Arc::new(relay.remote())),
+        ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (8 << 20, 8 << 20))
+    };
+    let (queue, _ended) = Queue::start_with(settings, relay).unwrap();
+    let (queue, client) = (Arc::new(queue), Client::of_process());
     let (ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
     let serving = async {
-        proxy.serve(reader, tokio::io::BufWriter::new(writer), Transport::Stream).await;
+        let writer = tokio::io::BufWriter::new(writer);
+        lines::serve(&queue, client, reader, writer, Transport::Stream, std::future::pending()).await;
     };
     let asking = async {
         let (reader, mut writer) = tokio::io::split(ours);
@@ -417,4 +427,25 @@ fn what_is_sent_without_waiting_is_answered_once_each() {
             _ => assert_eq!(reply["ok"], false, "{place}: {reply}"),
         }
     }
+}
+
+/// Some hosts send several calls as one batch, and cancel one of them.
+#[test]
+fn one_member_of_a_batch_is_cancelled_by_its_id() {
+    let server = Holding::start();
+    let mut client = server.connect();
+    let call = |id: u32, name: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}"}}}}"#)
+    };
+    let cancel =
+        |id: u32| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    client.send(&format!("[{},{},{},{}]", call(1, "hold"), call(2, "quick"), call(3, "hold"), call(4, "quick")));
+    assert!(client.next().to_string().contains("hold has begun"));
+    // One that waits, and the one that runs.
+    client.send(&cancel(3));
+    client.send(&cancel(1));
+    let replies = client.reply();
+    let ids: Vec<&Value> = replies.as_array().unwrap().iter().map(|reply| &reply["id"]).collect();
+    assert_eq!(ids, [2, 4], "a cancelled member has no reply: {replies}");
+    assert_eq!(client.ask(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#)["id"], 5, "the connection goes on");
 }

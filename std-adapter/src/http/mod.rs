@@ -205,7 +205,8 @@ pub(crate) enum Endpoint {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
-    routes: &'static Routes,
+    /// Those of the protocols that are served. The first is that of what no path says.
+    routes: Vec<&'static Routes>,
     path: String,
     request_limit: usize,
     reply_limit: usize,
@@ -228,7 +229,7 @@ impl Options {
     /// For the hosts of a protocol.
     pub fn new(routes: &'static Routes) -> Self {
         Self {
-            routes,
+            routes: vec![routes],
             path: "/tools".into(),
             request_limit: 8 << 20,
             reply_limit: 8 << 20,
@@ -242,6 +243,13 @@ impl Options {
             idle: Some(IDLE),
             guard: Guard::default(),
         }
+    }
+
+    /// For the hosts of another protocol too, at its own paths. The protocol whose clients' outputs do not outlive them (MCP) comes first:
+    /// [`idle`](Self::idle) concerns nobody else.
+    pub fn and(mut self, routes: &'static Routes) -> Self {
+        self.routes.push(routes);
+        self
     }
 
     /// The path of requests, for protocols that leave it to the user [default: `/tools`].
@@ -323,6 +331,10 @@ impl Options {
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.guard.hosts.push(name.into().to_ascii_lowercase());
         self
+    }
+
+    fn all_routes(&self) -> impl Iterator<Item = &'static Route> {
+        self.routes.iter().flat_map(|routes| routes.routes)
     }
 
     fn path_of<'o>(&'o self, route: &Route) -> &'o str {
@@ -408,21 +420,28 @@ impl Server {
         let Self { listeners, options } = self;
         let listeners = Listeners::new(listeners)?;
         let settings = Settings {
-            protocols: [&[options.routes.protocol], protocol::ALL].concat(),
+            protocols: options
+                .routes
+                .iter()
+                .map(|routes| routes.protocol)
+                .chain(protocol::ALL.iter().copied())
+                .collect(),
             is_pinned: true,
             limits: (options.request_limit, options.reply_limit),
             most: options.queue,
             keeps_outputs: options.keeps_outputs,
             idle: options.idle,
+            config: None,
+            origin: None,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
-        let state = Arc::new(Service {
-            manifest: queue.manifest(),
-            memory: Arc::new(Semaphore::new(options.memory >> 10)),
-            queue,
-            options,
+        let (queue, options) = (Arc::new(queue), Arc::new(options));
+        let memory = Arc::new(Semaphore::new(options.memory >> 10));
+        let services = options.routes.iter().map(|routes| {
+            let (queue, options, memory) = (Arc::clone(&queue), Arc::clone(&options), Arc::clone(&memory));
+            Arc::new(Service { manifest: queue.manifest(), routes, memory, queue, options })
         });
-        let options = &state.options;
+        let services: Vec<Arc<Service>> = services.collect();
         let front = Front {
             access: options.guard.access.clone(),
             read_timeout: options.read_timeout,
@@ -434,10 +453,10 @@ impl Server {
                 result = &mut ended => result.unwrap_or(Ok(())),
             }
         };
-        let (result, finish) = front.serve(listeners, router(&state), ending).await;
-        state.queue.end_listeners();
+        let (result, finish) = front.serve(listeners, router(&services), ending).await;
+        queue.end_listeners();
         let _ = tokio::time::timeout(options.stop_timeout, finish).await;
-        state.queue.close();
+        queue.close();
         if result.is_ok() {
             return tokio::time::timeout(options.stop_timeout, ended)
                 .await
@@ -551,7 +570,7 @@ impl Front {
 fn check_path(options: &Options) -> io::Result<()> {
     let path = &options.path;
     let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
-    let is_taken = options.routes.routes.iter().any(|route| route.path == Some(path));
+    let is_taken = options.all_routes().any(|route| route.path == Some(path));
     if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || is_taken {
         let text = format!(
             "{path:?} cannot be the path of tools: it must begin with a slash, be a valid path of a URL, and differ from the handshake's"
@@ -561,19 +580,32 @@ fn check_path(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// State that all connections share.
+/// State that all connections share, for one protocol.
 pub(crate) struct Service {
-    options: Options,
+    options: Arc<Options>,
+    routes: &'static Routes,
     manifest: &'static Manifest,
-    queue: Queue,
+    queue: Arc<Queue>,
     /// The memory that is left for bodies, in KiB.
     memory: Arc<Semaphore>,
 }
 
-fn router(service: &Arc<Service>) -> Router {
+fn router(services: &[Arc<Service>]) -> Router {
     // A `*` or `:` in a path of the user's choice means nothing else.
+    let router = services.iter().map(routes_of).fold(Router::new().without_v07_checks(), Router::merge);
+    let Some(first) = services.first() else { return router };
+    // What is behind no path is answered by the first protocol.
+    let others = Router::new()
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(first.clone(), guarded))
+        .with_state(first.clone());
+    router.fallback_service(others)
+}
+
+/// The paths of one protocol.
+fn routes_of(service: &Arc<Service>) -> Router {
     let mut router = Router::new().without_v07_checks();
-    for route in service.options.routes.routes {
+    for route in service.routes.routes {
         let endpoint = route.endpoint;
         let answer = move |State(service): State<Arc<Service>>, client: Extend<Client>, request: Request| async move {
             service.answer(endpoint, client.0, request).await
@@ -585,10 +617,7 @@ fn router(service: &Arc<Service>) -> Router {
         };
         router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
     }
-    router
-        .fallback(not_found)
-        .layer(middleware::from_fn_with_state(service.clone(), guarded))
-        .with_state(service.clone())
+    router.layer(middleware::from_fn_with_state(service.clone(), guarded)).with_state(service.clone())
 }
 
 async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
@@ -597,7 +626,7 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
 
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
     let options = &service.options;
-    let paths: Vec<&str> = options.routes.routes.iter().map(|route| options.path_of(route)).collect();
+    let paths: Vec<&str> = options.all_routes().map(|route| options.path_of(route)).collect();
     let (path, paths) = (request.uri().path(), paths.join(", "));
     service.refuse(StatusCode::NOT_FOUND, &format!("there is nothing at {path}; expected one of: {paths}"))
 }
@@ -672,7 +701,7 @@ impl Service {
 
     async fn ask(&self, message: Vec<u8>, client: Client) -> Response {
         let asker = Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None };
-        let mut reply = match self.queue.receive(message, &asker) {
+        let mut reply = match self.queue.receive_by(Some(self.routes.protocol), message, &asker) {
             Received::Reply(reply) | Received::StaysOpen(reply) => reply,
             Received::Full => return self.full(),
             // It was JSON, and no request: an answer, such as a mirror would send.
@@ -710,7 +739,7 @@ impl Service {
 
     /// An error that has to do with HTTP, in the protocol's own form.
     pub(crate) fn refuse(&self, status: StatusCode, text: &str) -> Response {
-        json(status, format!("{}\n", (self.options.routes.refusal)(status.as_u16(), text)))
+        json(status, format!("{}\n", (self.routes.refusal)(status.as_u16(), text)))
     }
 }
 

@@ -377,6 +377,11 @@ fn phase(received: &Received<'_>) -> Phase {
 /// Writes the reply to `initialize` behind its head: the manifest.
 fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
     let Facts { manifest, limits, .. } = *facts;
+    if cfg!(feature = "std") && !manifest.gevals_members.is_empty() {
+        out.raw(b",\"result\":{");
+        out.raw(manifest.gevals_members.as_bytes());
+        return write_limits(out, limits);
+    }
     out.raw(b",\"result\":{\"name\":");
     out.str(manifest.name);
     out.raw(b",\"version\":");
@@ -411,8 +416,12 @@ fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
         operation.params.write(out);
         out.byte(b'}');
     }
-    let (request, reply) = limits;
     out.raw(if manifest.has_safe_state { b"},\"safeState\":true" } else { b"}" });
+    write_limits(out, limits);
+}
+
+#[inline(always)]
+fn write_limits(out: &mut Writer<'_>, (request, reply): (usize, usize)) {
     out.raw(b",\"limits\":{\"request\":");
     out.usize(request);
     out.raw(b",\"reply\":");

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use rigline_host::proxy::{CallState, Caller};
 use rigline_host::terminal::cut;
+use rigline_std::callers::{CallState, Caller};
 
 /// The longest name of a client, in characters.
 const LONGEST: usize = 60;

@@ -6,20 +6,30 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf, duplex, split};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::socket::IN_FLIGHT;
+use rigline::serve::Transport;
 use rigline_eval::session::{self, Connect, Hosts, OnLog, Pending, Session, SessionError};
+use rigline_host::choose::Need;
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
-use rigline_host::proxy::{Limits, Proxy, Transport};
+use rigline_host::relay::{Dialer, Relay, Remote};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::wire::{self, Connecting, RawConnection, TransportTraits};
-use rigline_host::{EventKind, JsonObject, Options};
+use rigline_host::{EventKind, HostError, JsonObject, Options, lines};
+use rigline_std::callers::{Callers, Ticket};
+use rigline_std::queue::{Client, Queue, Settings};
 use rigline_std::sync::lock;
+
+/// The longest line, in bytes without its end.
+const LINE: usize = 8 << 20;
+/// How long a target has to bring about its safe state when the server stops.
+const SAFE_STATE: Duration = Duration::from_secs(5);
 
 pub(super) struct Targets {
     fixed: Option<Target>,
@@ -31,16 +41,32 @@ pub(super) struct Targets {
 /// A target that clients talk to.
 struct Opened {
     target: Target,
-    proxy: Arc<Proxy>,
+    place: Place,
+    /// When its thread has ended.
+    ended: oneshot::Receiver<io::Result<()>>,
     /// Why the device is gone, each time that it is.
     gone: watch::Sender<String>,
     clients: usize,
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.place.queue.close();
+    }
+}
+
+/// Where a target is asked.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) queue: Arc<Queue>,
+    pub(super) remote: Remote,
+    pub(super) callers: Callers,
+}
+
 /// A client's part in a target.
 pub(super) struct Lease {
     targets: Arc<Targets>,
-    proxy: Arc<Proxy>,
+    pub(super) place: Place,
     gone: watch::Receiver<String>,
 }
 
@@ -66,8 +92,8 @@ impl Targets {
     /// Connects a client to the target that it has chosen, or returns why it may not.
     pub(super) async fn lease(self: &Arc<Self>, chosen: Option<&str>) -> Result<Lease, String> {
         match (&self.fixed, chosen) {
-            (Some(fixed), None) => Ok(self.lease_of(fixed.clone()).await),
-            (Some(fixed), Some(chosen)) if fixed.to_string() == chosen => Ok(self.lease_of(fixed.clone()).await),
+            (Some(fixed), None) => self.lease_of(fixed.clone()).await,
+            (Some(fixed), Some(chosen)) if fixed.to_string() == chosen => self.lease_of(fixed.clone()).await,
             (Some(fixed), Some(_)) => Err(format!("this server serves only {fixed}")),
             (None, None) => Err("no target was chosen".to_owned()),
             (None, Some(chosen)) => {
@@ -75,13 +101,13 @@ impl Targets {
                 // Folders and links are examined.
                 let plugged = tokio::task::spawn_blocking(move || plugged(target)).await;
                 let target = plugged.map_err(|_| "the ports cannot be listed".to_owned())??;
-                Ok(self.lease_of(target).await)
+                self.lease_of(target).await
             }
         }
     }
 
     /// Lets a client talk to a target. A port that is called by several names is one target.
-    async fn lease_of(self: &Arc<Self>, target: Target) -> Lease {
+    async fn lease_of(self: &Arc<Self>, target: Target) -> Result<Lease, String> {
         let target = match target {
             Target::Serial(serial) => {
                 let port = serial.port.clone();
@@ -98,19 +124,19 @@ impl Targets {
         let mut open = self.lock();
         if let Some(opened) = open.iter_mut().find(|opened| opened.target == target) {
             opened.clients += 1;
-            return self.lease_in(opened);
+            return Ok(self.lease_in(opened));
         }
-        let opened = self.open(target);
+        let opened = self.open(target)?;
         let lease = self.lease_in(&opened);
         open.push(opened);
-        lease
+        Ok(lease)
     }
 
     fn lease_in(self: &Arc<Self>, opened: &Opened) -> Lease {
-        Lease { targets: Arc::clone(self), proxy: Arc::clone(&opened.proxy), gone: opened.gone.subscribe() }
+        Lease { targets: Arc::clone(self), place: opened.place.clone(), gone: opened.gone.subscribe() }
     }
 
-    fn open(&self, target: Target) -> Opened {
+    fn open(&self, target: Target) -> Result<Opened, String> {
         let gone = watch::Sender::new(String::new());
         let mut options = self.options.clone();
         let (tell, listener) = (gone.clone(), options.listener.take());
@@ -126,25 +152,33 @@ impl Targets {
                 listener(event);
             }
         }));
-        let proxy = match (&target, &self.sim) {
+        let config = options.config.as_ref().map(ToString::to_string);
+        let dialer = match (&target, &self.sim) {
             (Target::Sim, Some(sim)) => {
                 let sim = sim.clone();
-                Proxy::over(
-                    move |options| Ok(wire::recorded(Box::new(sim.clone()), options)),
-                    options,
-                    Limits::default(),
-                )
+                let dialer: Dialer = Arc::new(move |options| Ok(wire::recorded(Box::new(sim.clone()), options)));
+                Some(dialer)
             }
-            _ => Proxy::new(target.clone(), options, Limits::default()),
+            _ => None,
         };
-        Opened { target, proxy, gone, clients: 1 }
+        let relay = Relay::over(target.clone(), dialer, options, Need::Context).map_err(|error| error.to_string())?;
+        let remote = relay.remote();
+        let settings = Settings {
+            config,
+            origin: Some(Arc::new(remote.clone())),
+            ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (LINE, LINE))
+        };
+        let (queue, ended) = Queue::start_with(settings, relay).map_err(|error| error.to_string())?;
+        let place = Place { queue: Arc::new(queue), remote, callers: Callers::default() };
+        Ok(Opened { target, place, ended, gone, clients: 1 })
     }
 
     /// Ends all sessions at once.
     pub(super) async fn abandon(&self) {
-        let proxies: Vec<Arc<Proxy>> = self.lock().drain(..).map(|opened| opened.proxy).collect();
-        for proxy in proxies {
-            proxy.abandon().await;
+        let all: Vec<Opened> = self.lock().drain(..).collect();
+        for mut opened in all {
+            opened.place.queue.close();
+            let _ = tokio::time::timeout(SAFE_STATE, &mut opened.ended).await;
         }
     }
 
@@ -206,7 +240,8 @@ impl wire::Connect for Through {
 
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
-            let (stream, guard) = self.targets.lease_of(self.target.clone()).await.open("an eval");
+            let lease = self.targets.lease_of(self.target.clone()).await.map_err(HostError::Unsupported)?;
+            let (stream, guard) = lease.open("an eval");
             let (reader, writer) = split(stream);
             Ok(RawConnection::new(Reading { reader, _guard: guard }, writer, TransportTraits::CHILD))
         })
@@ -231,17 +266,19 @@ impl Lease {
         let (ours, theirs) = duplex(IN_FLIGHT);
         let lost = CancellationToken::new();
         let guard = lost.clone().drop_guard();
-        let ticket = Some(Arc::new(self.proxy.enter(name)));
+        let client = Client::of_caller(self.enter(name));
         tokio::spawn(async move {
             let (reader, writer) = split(theirs);
-            self.proxy.serve_as(ticket, reader, writer, Transport::Stream, lost.cancelled_owned()).await;
+            let lost = lost.cancelled_owned();
+            lines::serve(&self.place.queue, client, reader, writer, Transport::Stream, lost).await;
             self.end().await;
         });
         (ours, guard)
     }
 
-    pub(super) fn proxy(&self) -> Arc<Proxy> {
-        Arc::clone(&self.proxy)
+    /// Enters a client in the list of those that others see.
+    pub(super) fn enter(&self, name: &str) -> Arc<Ticket> {
+        self.place.callers.enter(name)
     }
 
     /// Changes when the device is gone, to the reason.
@@ -251,19 +288,23 @@ impl Lease {
 
     /// The client is gone. The last one leaves the device to others: what it switched on stays on if it ended its session.
     pub(super) async fn end(self) {
-        let count = |open: &mut Vec<Opened>, change: fn(usize) -> usize| {
-            let opened = open.iter_mut().find(|opened| Arc::ptr_eq(&opened.proxy, &self.proxy));
+        let is_own = |opened: &Opened| Arc::ptr_eq(&opened.place.queue, &self.place.queue);
+        let clients = |gone: usize| {
+            let mut open = self.targets.lock();
+            let opened = open.iter_mut().find(|opened| is_own(opened));
             opened.map(|opened| {
-                opened.clients = change(opened.clients);
+                opened.clients = opened.clients.saturating_sub(gone);
                 opened.clients
             })
         };
-        let left = count(&mut self.targets.lock(), |clients| clients.saturating_sub(1));
-        if left != Some(0) {
+        if clients(1) != Some(0) {
             return;
         }
-        self.proxy.close_if_idle().await;
+        self.place.queue.settled().await;
         // Unless a client has connected meanwhile.
-        self.targets.lock().retain(|opened| opened.clients > 0 || !Arc::ptr_eq(&opened.proxy, &self.proxy));
+        if clients(0) == Some(0) {
+            self.place.remote.release().await;
+            self.targets.lock().retain(|opened| opened.clients > 0 || !is_own(opened));
+        }
     }
 }

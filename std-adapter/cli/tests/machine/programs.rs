@@ -47,7 +47,8 @@ fn g_09_kill_9_of_a_command_leaves_nobody_behind() {
     .unwrap();
     let runs = folder.path().join("runs");
     let (eval, prompt, runs) = (eval.to_str().unwrap(), prompt.to_str().unwrap(), runs.to_str().unwrap());
-    let call = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{\"operation\":\"go\"}}\n";
+    let call =
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{\"operation\":\"go\",\"context\":{}}}\n";
     for (arguments, input) in [
         (&["call", &starts, "go"][..], ""),
         (&["call", &never, "go"], ""),
@@ -407,7 +408,7 @@ fn g_09_a_bridge_whose_host_is_gone_ends_what_it_has_begun() {
         let mut child = rigline(&[command, &target]).env("PIDS", &pids).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         for (id, method) in [(1, "initialize"), (2, "execute")] {
-            writeln!(stdin, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"operation\":\"go\"}}}}").unwrap();
+            writeln!(stdin, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"operation\":\"go\",\"context\":{{}}}}}}").unwrap();
         }
         wait_until("the call is out", || pids.exists());
         // Nobody reads any more; the input stays open.

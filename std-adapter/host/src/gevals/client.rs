@@ -14,12 +14,14 @@ use crate::client::{
 use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
 use crate::target::Target;
 
-/// The time that a program has to end when its caller is interrupted.
+/// The time that a program has to end when its call is cancelled.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct GevalsClient {
     host: Host,
     context: CallContext,
+    /// A call was cancelled: the next one connects again.
+    was_cancelled: bool,
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
@@ -34,7 +36,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
 
 /// The client of a session that has begun.
 pub(crate) fn client_of(host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
-    Ok(Box::new(GevalsClient { host, context: context(&options.own)? }))
+    Ok(Box::new(GevalsClient { host, context: context(&options.own)?, was_cancelled: false }))
 }
 
 /// Why there is no session.
@@ -93,6 +95,9 @@ impl Client for GevalsClient {
         let context = request.context.as_deref().unwrap_or(&self.context).clone();
         let context = CallContext { timeout: request.timeout, ..context };
         Box::pin(async move {
+            if std::mem::take(&mut self.was_cancelled) {
+                self.host.reconnect().await?;
+            }
             let result = self.host.call_json(&request.operation, &request.args, context).await?;
             Ok(answer(result))
         })
@@ -103,8 +108,10 @@ impl Client for GevalsClient {
     }
 
     fn cancel(&mut self) -> Pending<'_, ()> {
-        // What keeps the extension from coming back fails the next call, too.
-        Box::pin(async { drop(self.host.cancel().await) })
+        Box::pin(async {
+            self.host.give_up(INTERRUPT_TIMEOUT).await;
+            self.was_cancelled = true;
+        })
     }
 
     fn interrupt(&mut self) -> Pending<'_, ()> {
@@ -125,6 +132,9 @@ impl Client for GevalsClient {
 
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
         Box::pin(async move {
+            if self.was_cancelled {
+                return Ok(None);
+            }
             let end = self.host.shutdown().await?;
             Ok((!end.is_clean()).then(|| unclean(&end)))
         })

@@ -1,10 +1,7 @@
-//! gevals: the protocol of the eval host's extensions. It is the default of this crate: `rigline_host::Host` is its host,
-//! `proxy` its server.
+//! gevals: the protocol of the eval host's extensions. It is the default of this crate: `rigline_host::Host` is its host.
 
 pub mod check;
 mod client;
-
-pub mod proxy;
 
 use crate::client::{Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
@@ -25,7 +22,6 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     has_manifest: true,
     carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds, Part::Cancel],
     client: Some(client::connect),
-    has_proxy: true,
     reading: Some(&JSON_RPC),
     check: Some(&check::SUITE),
     options: &[

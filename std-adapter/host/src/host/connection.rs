@@ -387,7 +387,7 @@ impl Connection {
         error
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         // The peer says its name, and errors are printed.
         crate::terminal::one_line(&lock(&self.shared.name)).into_owned()
     }

@@ -103,6 +103,8 @@ pub struct Log {
     pub message: String,
     /// Structured data, if there is any.
     pub data: Option<Value>,
+    /// Its JSON text as it came, with all digits, where that is known.
+    pub data_text: Option<String>,
 }
 
 impl fmt::Display for EventKind {

@@ -345,7 +345,7 @@ impl Host {
         let connection = self.current();
         let (after, timeout) = match context.timeout {
             // As in extensions, zero means no limit.
-            Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
+            Some(Duration::ZERO) => (Duration::MAX, None),
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
         };
@@ -462,7 +462,6 @@ impl Host {
 
     /// Ends the connection with its pending calls, as [`cancel`](Self::cancel) does. A program has so long to end. The next session
     /// begins with [`reconnect`](Self::reconnect).
-    #[allow(dead_code, reason = "only the proxy has callers that are lost")]
     pub(crate) async fn give_up(&self, within: Duration) {
         let connection = self.current();
         if let Some(control) = connection.control() {

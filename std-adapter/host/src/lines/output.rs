@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use super::STALLED;
+use rigline_std::log::logs_in;
 use rigline_std::sync::lock;
 
 /// While more bytes than this wait for a client, log lines for it are dropped, and counted.
@@ -96,15 +97,15 @@ impl Output {
     /// Sends a log line, unless too much waits. `report` writes the line which says how many were dropped.
     pub fn log(&self, line: Vec<u8>, report: impl FnOnce(u64) -> Vec<u8>) {
         if self.waiting() > LOG_BACKLOG {
-            return self.drop_log();
+            return self.drop_logs(logs_in(&line));
         }
         self.report_dropped(report);
         self.send(line);
     }
 
-    /// Counts a log line that is not sent.
-    pub fn drop_log(&self) {
-        self.state.dropped_logs.fetch_add(1, Ordering::AcqRel);
+    /// Counts logs that are not sent.
+    pub fn drop_logs(&self, count: u64) {
+        self.state.dropped_logs.fetch_add(count, Ordering::AcqRel);
     }
 
     /// Sends what `report` writes if log lines were dropped since the last report.

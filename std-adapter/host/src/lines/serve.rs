@@ -15,21 +15,24 @@ use std::collections::VecDeque;
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use rigline::exchange::Session;
 use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::whole;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use rigline::serve::{Transport, whole};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
+use rigline_std::log;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
 use rigline_std::queue::{Asker, Client, Early, Incoming, Line, Queue, Received, Replies};
+use rigline_std::sync::lock;
 
 /// The most requests of a connection that wait or run, and the most lines that wait for those.
 const MAX_WAITING: usize = 64;
@@ -82,22 +85,8 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
             End::Refused
         }
         None => {
-            let Some(session) = queue.new_session() else { return };
             let input = Input::of_socket(queue.limits().0, access.token.clone()).with_telnet();
-            let mut connection = Connection {
-                out: out.clone(),
-                client: Client::of_lines(stream.clone()),
-                seat: Seat { queue: Arc::clone(queue), client: Client::of_lines(stream.clone()), session },
-                stream,
-                waiting: VecDeque::new(),
-                open: Vec::new(),
-                batch: None,
-                is_full: false,
-            };
-            let end = connection.run(&mut reader, input).await;
-            connection.abandon();
-            out.finish().await;
-            end
+            serve_with(queue, Client::of_lines(stream), &mut reader, input, out, Transport::Stream).await
         }
     };
     if end == End::Refused {
@@ -105,11 +94,70 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
     }
 }
 
+/// Serves one client over a pair of streams, until its end or until `lost` is ready. [`Transport::Stdio`] is this process's own input and output:
+/// `shutdown` ends serving. With [`Transport::Stream`] the client may begin a new session after it, and HTTP is refused.
+pub async fn serve<R, W>(
+    queue: &Arc<Queue>,
+    client: Client,
+    mut reader: R,
+    writer: W,
+    transport: Transport,
+    lost: impl Future<Output = ()>,
+) -> End
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let is_stream = transport == Transport::Stream;
+    let limit = queue.limits().0;
+    let input = if is_stream { Input::of_socket(limit, None).with_telnet() } else { Input::of_process(limit) };
+    let out = Output::of(writer, MAX_UNREAD, is_stream);
+    let watched = out.clone();
+    let losing = async {
+        lost.await;
+        watched.lose();
+        pending().await
+    };
+    tokio::select! {
+        end = serve_with(queue, client, &mut reader, input, out, transport) => end,
+        end = losing => end,
+    }
+}
+
+async fn serve_with<R: AsyncRead + Unpin>(
+    queue: &Arc<Queue>,
+    client: Client,
+    reader: &mut R,
+    input: Input,
+    out: Output,
+    transport: Transport,
+) -> End {
+    let Some(session) = queue.new_session() else { return End::Lost };
+    let mut connection = Connection {
+        out: out.clone(),
+        client: client.clone(),
+        seat: Seat { queue: Arc::clone(queue), client, session },
+        transport,
+        waiting: VecDeque::new(),
+        open: Vec::new(),
+        apart: None,
+        is_full: false,
+    };
+    let end = connection.run(reader, input).await;
+    connection.abandon();
+    if out.finish().await { end } else { End::Lost }
+}
+
 /// How serving a client ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// It has ended its stream and got all its answers, or it is gone.
+#[non_exhaustive]
+pub enum End {
+    /// It has ended its stream, and has got all its answers.
     Input,
+    /// `shutdown` was acknowledged.
+    Shutdown,
+    /// It is gone, or has read nothing for too long.
+    Lost,
     /// It may not ask, or spoke HTTP.
     Refused,
 }
@@ -144,10 +192,10 @@ impl Drop for Seat {
 struct Connection {
     // Before the seat: what it has asked for ends before its session does.
     open: Vec<Open>,
-    batch: Option<Batch>,
+    apart: Option<Apart>,
     out: Output,
     client: Client,
-    stream: Stream,
+    transport: Transport,
     /// Lines that were not received yet.
     waiting: VecDeque<Vec<u8>>,
     /// The queue has no room for the next one.
@@ -163,15 +211,55 @@ struct Open {
     is_barrier: bool,
 }
 
-/// A batch that is run; it comes to its session and its reply.
-type Batch = Pin<Box<dyn Future<Output = (Session, Option<Vec<u8>>)> + Send>>;
+/// A line that is worked on while nothing else of its connection is received.
+struct Apart {
+    working: Pin<Box<dyn Future<Output = Done> + Send>>,
+    /// The cancelled members, if it is a batch.
+    cancels: Option<Arc<Cancels>>,
+}
+
+/// The result of such a line.
+struct Done {
+    session: Session,
+    reply: Option<Vec<u8>>,
+    /// The line itself, if it is to be received now.
+    line: Option<Vec<u8>>,
+}
+
+/// The ids of a batch's members that are cancelled.
+#[derive(Default)]
+struct Cancels {
+    ids: Mutex<Vec<Vec<u8>>>,
+    changed: Notify,
+}
+
+impl Cancels {
+    fn add(&self, id: Vec<u8>) {
+        lock(&self.ids).push(id);
+        self.changed.notify_one();
+    }
+
+    fn has(&self, id: &[u8]) -> bool {
+        lock(&self.ids).iter().any(|known| known == id)
+    }
+
+    /// Waits until the member with this id is cancelled.
+    async fn wait(&self, id: &[u8]) {
+        while id.is_empty() || !self.has(id) {
+            self.changed.notified().await;
+        }
+    }
+}
 
 impl Connection {
     async fn run<R: AsyncRead + Unpin>(&mut self, reader: &mut R, mut input: Input) -> End {
         let mut has_ended = false;
         loop {
             if !self.receive_waiting() {
-                return End::Input;
+                return End::Lost;
+            }
+            if self.transport == Transport::Stdio && self.seat.session.has_ended() && self.open.is_empty() {
+                return End::Shutdown;
             }
             if has_ended && self.is_idle() {
                 return End::Input;
@@ -182,7 +270,7 @@ impl Connection {
             let out = self.out.clone();
             tokio::select! {
                 biased;
-                () = out.gone() => return End::Input,
+                () = out.gone() => return End::Lost,
                 () = self.progress() => continue,
                 () = out.at_most(MAX_UNREAD / 2 - 1), if is_unread => continue,
                 () = at(deadline), if may_read => {
@@ -192,8 +280,8 @@ impl Connection {
                 () = tokio::time::sleep(TICK), if ticks => {
                     self.is_full = false;
                     // One that closed its sending half only still reads.
-                    if has_ended && self.stream.presence() == Presence::Gone {
-                        return End::Input;
+                    if has_ended && self.is_gone() {
+                        return End::Lost;
                     }
                     continue;
                 }
@@ -201,13 +289,13 @@ impl Connection {
                     Ok(0) => {
                         input.finish();
                         has_ended = true;
-                        if self.stream.presence() == Presence::Gone {
-                            return End::Input;
+                        if self.is_gone() {
+                            return End::Lost;
                         }
                     }
                     Ok(read) => input.commit(read),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return End::Input,
+                    Err(_) => return End::Lost,
                 },
             }
             while let Some(event) = input.next_event() {
@@ -227,12 +315,17 @@ impl Connection {
     /// Ends all that it has asked for.
     fn abandon(&mut self) {
         self.open.clear();
-        self.batch = None;
+        self.apart = None;
         self.waiting.clear();
     }
 
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.batch.is_none() && self.waiting.is_empty()
+        self.open.is_empty() && self.apart.is_none() && self.waiting.is_empty()
+    }
+
+    /// Whether the client is known to be gone. One that closed its sending half only still reads.
+    fn is_gone(&self) -> bool {
+        self.client.presence() == Some(Presence::Gone)
     }
 
     /// Whether no more is read for now.
@@ -243,8 +336,10 @@ impl Connection {
 
     /// Takes a line. What need not wait for what came before it on this connection is answered.
     fn take(&mut self, line: &[u8]) {
-        let early =
-            if self.is_idle() { Early::Waits } else { self.seat.queue.look_ahead(&mut self.seat.session, line) };
+        let queue = &self.seat.queue;
+        // What an extension has is known once it is reached.
+        let waits = self.is_idle() || !queue.is_reached();
+        let early = if waits { Early::Waits } else { queue.look_ahead(&mut self.seat.session, line) };
         match early {
             Early::Waits => self.waiting.push_back(line.to_vec()),
             Early::Reply(reply) => self.send(reply),
@@ -258,6 +353,9 @@ impl Connection {
                 if let (Some(open), None) = (meant.next(), meant.next()) {
                     open.incoming.cancel();
                 }
+                if let Some(cancels) = self.apart.as_ref().and_then(|apart| apart.cancels.as_ref()) {
+                    cancels.add(id);
+                }
             }
         }
     }
@@ -265,10 +363,10 @@ impl Connection {
     /// Receives the lines whose time has come. Returns whether the extension is still there.
     fn receive_waiting(&mut self) -> bool {
         while !self.is_full
-            && self.batch.is_none()
+            && self.apart.is_none()
             && self.open.len() < MAX_WAITING
             && !self.open.iter().any(|open| open.is_barrier)
-            && let Some(line) = self.waiting.pop_front()
+            && let Some(mut line) = self.waiting.pop_front()
         {
             let is_alone = self.open.is_empty();
             if is_batch(&line, &self.seat.session) {
@@ -277,8 +375,31 @@ impl Connection {
                     break;
                 }
                 let (queue, session) = (Arc::clone(&self.seat.queue), self.seat.session);
-                self.batch = Some(Box::pin(batch(queue, session, self.client.clone(), line, self.out.clone())));
+                let cancels = Arc::new(Cancels::default());
+                let working = batch(queue, session, self.client.clone(), line, self.out.clone(), Arc::clone(&cancels));
+                self.apart = Some(Apart { working: Box::pin(working), cancels: Some(cancels) });
                 break;
+            }
+            if !self.seat.queue.is_reached() {
+                if !is_alone {
+                    self.waiting.push_front(line);
+                    break;
+                }
+                let working = reached(Arc::clone(&self.seat.queue), self.seat.session, line, self.out.clone());
+                let mut working: Pin<Box<dyn Future<Output = Done> + Send>> = Box::pin(working);
+                // What need not be reached goes on at once.
+                match working.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
+                    Poll::Ready(Done { line: Some(same), .. }) => line = same,
+                    Poll::Ready(done) => {
+                        self.seat.set(done.session);
+                        done.reply.into_iter().for_each(|reply| self.send(reply));
+                        continue;
+                    }
+                    Poll::Pending => {
+                        self.apart = Some(Apart { working, cancels: None });
+                        break;
+                    }
+                }
             }
             let bytes = line.len();
             let mut session = self.seat.session;
@@ -298,23 +419,32 @@ impl Connection {
                 }
             }
             self.seat.set(session);
+            // A client that is no connection of its own may go on, as one that connects anew.
+            if self.seat.session.has_ended()
+                && self.transport == Transport::Stream
+                && self.client.presence().is_none()
+                && let Some(session) = self.seat.queue.new_session()
+            {
+                self.seat.set(session);
+            }
         }
         true
     }
 
     /// Waits until something that was asked for has come to its end. Logs and progress are sent meanwhile.
     async fn progress(&mut self) {
-        if self.open.is_empty() && self.batch.is_none() {
+        if self.open.is_empty() && self.apart.is_none() {
             return pending().await;
         }
         poll_fn(|task| {
             let mut has_ended = false;
-            if let Some(batch) = &mut self.batch
-                && let Poll::Ready((session, reply)) = batch.as_mut().poll(task)
+            if let Some(apart) = &mut self.apart
+                && let Poll::Ready(Done { session, reply, line }) = apart.working.as_mut().poll(task)
             {
-                self.batch = None;
+                self.apart = None;
                 self.seat.set(session);
                 reply.into_iter().for_each(|reply| self.send(reply));
+                line.into_iter().for_each(|line| self.waiting.push_front(line));
                 has_ended = true;
             }
             let mut place = 0;
@@ -328,7 +458,7 @@ impl Connection {
                 };
                 let line = match line {
                     Some(Line::Notification(line)) => {
-                        send_log(&self.out, line, self.seat.session.protocol());
+                        send_log(&self.out, line, &self.seat.session, self.seat.queue.limits().1);
                         continue;
                     }
                     Some(Line::Reply(reply)) => Some(reply),
@@ -367,6 +497,16 @@ fn is_batch(line: &[u8], session: &Session) -> bool {
     is_json_rpc && (1..=rpc::MAX_BATCH).contains(&json.elements().count())
 }
 
+/// Reaches the extension, which is to come before the line is received.
+async fn reached(queue: Arc<Queue>, mut session: Session, line: Vec<u8>, out: Output) -> Done {
+    let (told, limit) = (session, queue.limits().1);
+    let log = |line| send_log(&out, line, &told, limit);
+    match queue.reach(&mut session, &line, &log).await {
+        Ok(()) => Done { session, reply: None, line: Some(line) },
+        Err(reply) => Done { session, reply: Some(reply).filter(|reply| !reply.is_empty()), line: None },
+    }
+}
+
 /// Runs the members of a batch one after the other.
 async fn batch(
     queue: Arc<Queue>,
@@ -374,7 +514,9 @@ async fn batch(
     client: Client,
     line: Vec<u8>,
     out: Output,
-) -> (Session, Option<Vec<u8>>) {
+    cancels: Arc<Cancels>,
+) -> Done {
+    let limit = queue.limits().1;
     let mut replies = Replies::new(queue.limits().1);
     let members: Vec<Vec<u8>> = Json::parse(line.trim_ascii())
         .map(|json| json.elements().map(|member| member.as_bytes().to_vec()).collect())
@@ -393,6 +535,17 @@ async fn batch(
             }
             continue;
         }
+        if cancels.has(id.as_bytes()) {
+            continue;
+        }
+        let told = session;
+        let log = |line| send_log(&out, line, &told, limit);
+        if let Err(reply) = queue.reach(&mut session, &member, &log).await {
+            if !reply.is_empty() {
+                replies.add(&id, &reply);
+            }
+            continue;
+        }
         let asker = Asker { client: &client, session: None, cancels: true, wants_logs: true, identity: None };
         let mut message = member;
         let received = loop {
@@ -408,8 +561,15 @@ async fn batch(
             Received::Reply(reply) => replies.add(&id, &reply),
             Received::Waits(mut incoming) => {
                 loop {
-                    match incoming.line().await {
-                        Some(Line::Notification(line)) => send_log(&out, line, session.protocol()),
+                    let line = tokio::select! {
+                        line = incoming.line() => line,
+                        () = cancels.wait(id.as_bytes()) => {
+                            incoming.cancel();
+                            break;
+                        }
+                    };
+                    match line {
+                        Some(Line::Notification(line)) => send_log(&out, line, &session, limit),
                         Some(Line::Reply(reply)) => break replies.add(&id, &reply),
                         None => break,
                     }
@@ -427,12 +587,21 @@ async fn batch(
             Received::Silent | Received::Full | Received::Gone => {}
         }
     }
-    (session, replies.end())
+    Done { session, reply: replies.end(), line: None }
 }
 
-fn send_log(out: &Output, mut line: Vec<u8>, protocol: &Protocol) {
+/// Sends a log line. One that is too long is shortened, or dropped and counted if that cannot be.
+fn send_log(out: &Output, mut line: Vec<u8>, session: &Session, limit: usize) {
     line.push(b'\n');
-    out.log(line, |count| dropped_logs(protocol, count));
+    if line.len() > limit + 1
+        && let Some(short) = log::shortened(&line, limit)
+    {
+        line = short;
+    }
+    if line.len() > limit + 1 {
+        return out.drop_logs(1);
+    }
+    out.log(line, |count| dropped_logs(session.protocol(), count));
 }
 
 /// The log line that says how many were dropped.

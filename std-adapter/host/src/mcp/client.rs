@@ -7,6 +7,7 @@
 //!
 //! Replies stay JSON texts, so that their numbers keep all their digits.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::{gevals, mcp};
+use rigline::rpc;
 use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -25,7 +27,7 @@ use crate::client::{
 use crate::host::wire::{self, Connect};
 use crate::host::{
     self, Completion, Connection, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options,
-    RequestError, deadline,
+    RequestError, RpcFailure, deadline,
 };
 use crate::lines::on_one_line;
 use crate::target::Target;
@@ -43,6 +45,8 @@ struct McpClient {
     open: Option<Open>,
     /// The next progress token.
     next: u64,
+    /// The operations of a server of rigline's that have other names than their tools, with these.
+    renamed: HashMap<String, String>,
     /// The server has said that its tools are others.
     has_changed: Arc<AtomicBool>,
 }
@@ -69,7 +73,8 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
         options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
         let options = Arc::new(options);
-        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, has_changed }) as Box<dyn Client>)
+        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, renamed: HashMap::new(), has_changed })
+            as Box<dyn Client>)
     })
 }
 
@@ -105,15 +110,15 @@ fn log_of(method: &str, params: &Value) -> Option<Log> {
             Some(match data.get("message") {
                 Some(message) => {
                     let data = data.get("data").cloned();
-                    Log { level, level_name: None, message: text(message), data }
+                    Log { level, level_name: None, message: text(message), data, data_text: None }
                 }
-                None => Log { level, level_name: None, message: text(data), data: None },
+                None => Log { level, level_name: None, message: text(data), data: None, data_text: None },
             })
         }
         "notifications/progress" => {
             let message = params.get("message").map(text).unwrap_or_default();
             let data = json!({ "progress": params["progress"], "total": params["total"] });
-            Some(Log { level: Level::Info, level_name: None, message, data: Some(data) })
+            Some(Log { level: Level::Info, level_name: None, message, data: Some(data), data_text: None })
         }
         _ => None,
     }
@@ -268,7 +273,16 @@ pub(crate) async fn initialize(
         meta.unwrap_or_default(),
     );
     let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
-    connection.begin(&Request::Other { method: "initialize", params }, until).await
+    let answer = connection.begin(&Request::Other { method: "initialize", params }, until).await?;
+    // A server of rigline's refuses a configuration as a tool refuses its arguments.
+    let reply = view(&answer);
+    if reply.get("isError").and_then(|is_error| is_error.bool()) == Some(true) {
+        let text = reply.get("content").and_then(|content| content.elements().next()?.get("text")?.text());
+        let message = text.map(|text| text.to_string()).unwrap_or_default();
+        let error = RpcFailure { code: Some(rpc::INVALID_PARAMS), message, data: Value::Null };
+        return Err(HostError::Refused { extension: connection.name(), error });
+    }
+    Ok(answer)
 }
 
 /// The client of a session that has begun. Its listener must be one [with logs](with_logs).
@@ -280,7 +294,7 @@ pub(crate) async fn client_of(
     has_changed: Arc<AtomicBool>,
 ) -> Result<Box<dyn Client>, ClientError> {
     let open = Some(Open { connection, server: Some(server), pending: None });
-    let mut client = McpClient { dialer, options, open, next: 1, has_changed };
+    let mut client = McpClient { dialer, options, open, next: 1, renamed: HashMap::new(), has_changed };
     client.notify("notifications/initialized", None).await?;
     Ok(Box::new(client))
 }
@@ -299,14 +313,22 @@ impl Client for McpClient {
                 json.get(name).map_or_else(|| absent.to_owned(), |part| part.as_str().to_owned())
             };
             let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
-            let operation = |tool: &String| {
+            let is_own = self.is_own();
+            let mut renamed = HashMap::new();
+            let mut operation = |tool: &String| {
                 let tool = view(tool);
+                let name = string(tool.get("name"));
+                let own = tool.get("_meta").and_then(|meta| meta.get(mcp::OWN_NAME)).filter(|_| is_own);
+                let own = own.and_then(|own| own.text()).map_or_else(|| name.clone(), |own| own.to_string());
+                if own != name {
+                    renamed.insert(own.clone(), name);
+                }
                 // What is for clients that show tools to people.
                 let shown = ["title", "annotations", "icons", "_meta"].into_iter();
                 let shown = shown.filter_map(|name| Some(format!("\"{name}\":{}", tool.get(name)?.as_str())));
                 format!(
                     "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{},\"tool\":{{{}}}}}",
-                    text(tool, "name"),
+                    json!(own),
                     text(tool, "description"),
                     part(tool, "inputSchema", "true"),
                     part(tool, "outputSchema", "null"),
@@ -314,7 +336,8 @@ impl Client for McpClient {
                     shown.collect::<Vec<_>>().join(","),
                 )
             };
-            let operations: Vec<String> = tools.iter().map(operation).collect();
+            let operations: Vec<String> = tools.iter().map(&mut operation).collect();
+            self.renamed = renamed;
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
             let manifest = format!(
                 "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
@@ -351,7 +374,7 @@ impl Client for McpClient {
             // The arguments go as they are, with all their digits.
             let params = format!(
                 "{{\"name\":{},\"arguments\":{},\"_meta\":{{{meta}}}}}",
-                json!(request.operation),
+                json!(self.renamed.get(&request.operation).unwrap_or(&request.operation)),
                 if request.args.trim().is_empty() { "{}" } else { &request.args },
             );
             let sent = Instant::now();

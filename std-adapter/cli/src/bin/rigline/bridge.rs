@@ -1,10 +1,16 @@
+use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rigline::serve::Transport;
+use rigline_host::choose::Need;
+use rigline_host::lines;
 use rigline_host::protocol::Protocol;
-use rigline_host::proxy::{End, Limits, Proxy, Transport};
 use rigline_host::relay::Relay;
 use rigline_host::target::Target;
+use rigline_std::TokioClock;
+use rigline_std::queue::{Client, Queue, Settings};
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 
 use crate::connect::{self, Connection, Failure};
@@ -17,7 +23,7 @@ use crate::serve;
 /// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
 /// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
 /// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
-/// `env` are left out, and a log reports that.
+/// `env` are left out, and a log reports that. Outputs are strings, whatever protocol the device speaks.
 ///
 /// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
 /// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
@@ -47,7 +53,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if self.protocol.has_proxy {
+        if self.protocol.name == DEFAULT {
             return connect::run_alone(self.recorded());
         }
         if self.record.is_wanted() {
@@ -89,26 +95,33 @@ impl Arguments {
         if options.wait.is_zero() {
             options.wait = Duration::from_secs(60);
         }
-        let limits = Limits { reply: self.reply_limit.max(600), ..Limits::default() };
-        let proxy = Proxy::new(self.connection.target, options, limits);
-        let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Stdio);
-        tokio::select! {
-            end = serving => {
-                // After a loss there is nothing left to close.
-                if end != End::Lost {
-                    proxy.close().await;
-                }
-                Ok(connect::SUCCESS)
-            }
+        let config = options.config.as_ref().map(ToString::to_string);
+        let relay = Relay::at(self.connection.target, options, Need::Context).map_err(serve::relay_failure)?;
+        let protocols = self.protocol.lines.into_iter().chain(rigline::protocol::ALL.iter().copied()).collect();
+        let settings = Settings {
+            config,
+            origin: Some(Arc::new(relay.remote())),
+            ..Settings::of_lines(protocols, (REQUEST, self.reply_limit.max(LEAST_REPLY)))
+        };
+        let (queue, working) = Queue::over(relay, settings, TokioClock::new());
+        let (queue, mut working) = (Arc::new(queue), pin!(working));
+        let (input, output, client) = (tokio::io::stdin(), tokio::io::stdout(), Client::of_process());
+        let ended = tokio::select! {
+            _ = lines::serve(&queue, client, input, output, Transport::Stdio, std::future::pending()) => Ok(connect::SUCCESS),
             // The caller is gone: the running call is cancelled.
-            () = stdio::unread() => {
-                proxy.abandon().await;
-                Ok(connect::SUCCESS)
-            }
-            interruption = connect::interrupted() => {
-                proxy.abandon().await;
-                Err(interruption)
-            }
-        }
+            () = stdio::unread() => Ok(connect::SUCCESS),
+            interruption = connect::interrupted() => Err(interruption),
+            failed = &mut working => return failed.map(|()| connect::SUCCESS).map_err(Failure::failed),
+        };
+        queue.close();
+        let _ = tokio::time::timeout(SAFE_STATE, working).await;
+        ended
     }
 }
+
+/// The longest request, in bytes.
+const REQUEST: usize = 8 << 20;
+/// The least limit of a reply, in bytes.
+const LEAST_REPLY: usize = 600;
+/// How long the device has to bring about its safe state at the end.
+const SAFE_STATE: Duration = Duration::from_secs(5);

@@ -3,9 +3,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rigline_host::protocol::Protocol;
+use rigline_host::protocols;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::http::{Options, Server, ServerInfo};
+use rigline_std::http::{Options, Routes, Server, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
 use rigline_std::{Selected, Selection, TokioClock};
@@ -38,9 +39,9 @@ pub(crate) struct Arguments {
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address, for Amplifier, namel3ss or MCP hosts; port 0 selects a free port, which is printed. A port alone and
-    /// localhost mean both loopback addresses
-    #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
+    /// Serve HTTP at this address, for Amplifier, namel3ss and MCP hosts, or those of --protocol alone; port 0 selects a free port, which is
+    /// printed. A port alone and localhost mean both loopback addresses
+    #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) http: Option<ListenAddress>,
     /// The path of namel3ss tools
     #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
@@ -66,14 +67,11 @@ pub(crate) struct HttpArguments {
 }
 
 impl HttpArguments {
-    /// Listens.
-    pub(crate) fn bind(&self, address: &ListenAddress, protocol: &Protocol) -> Result<Server, Failure> {
-        let Some(routes) = protocol.http else {
-            let others = names(|protocol| protocol.http.is_some());
-            return Err(Failure::usage(format!("{} has no HTTP transport: use --protocol {others}", protocol.title)));
-        };
-        let mut options = Options::new(routes);
-        if routes.has_free_path() {
+    /// Listens, for hosts of this protocol, or of all that have routes.
+    pub(crate) fn bind(&self, address: &ListenAddress, protocol: Option<&Protocol>) -> Result<Server, Failure> {
+        let all = served(protocol)?;
+        let mut options = all.iter().skip(1).fold(Options::new(all[0]), |options, routes| options.and(routes));
+        if all.iter().any(|routes| routes.has_free_path()) {
             options = options.path(&self.path);
         }
         if let Some(path) = &self.token_file {
@@ -100,13 +98,29 @@ impl HttpArguments {
     }
 }
 
+/// The routes that are served: those of this protocol, or all, that of agents first.
+fn served(protocol: Option<&Protocol>) -> Result<Vec<&'static Routes>, Failure> {
+    let Some(protocol) = protocol else {
+        let first = protocols::of_agents();
+        let others = protocols::ALL.iter().copied().filter(|protocol| Some(*protocol) != first);
+        return Ok(first.into_iter().chain(others).filter_map(|protocol| protocol.http).collect());
+    };
+    match protocol.http {
+        Some(routes) => Ok(vec![routes]),
+        None => {
+            let others = names(|protocol| protocol.http.is_some());
+            Err(Failure::usage(format!("{} has no HTTP transport: use --protocol {others}", protocol.title)))
+        }
+    }
+}
+
 /// Prints the address of a server on standard output.
-pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
+pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: Option<&Protocol>) -> Result<(), Failure> {
     let addresses = server.addresses().map_err(Failure::no_answer)?;
-    let path = match protocol.http {
-        Some(routes) if routes.has_free_path() => http.path.as_str(),
-        Some(routes) => routes.only_path().unwrap_or_default(),
-        None => "",
+    let path = match served(protocol)?[..] {
+        [routes] if routes.has_free_path() => http.path.as_str(),
+        [routes] => routes.only_path().unwrap_or_default(),
+        _ => "",
     };
     for address in addresses {
         connect::print(&format!("listening on http://{address}{path}\n"));
@@ -116,8 +130,8 @@ pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protoco
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if let (Some(address), Some(protocol)) = (&self.http.http, self.protocol) {
-            return serve_http(&self.http, address, protocol, self.seed, &Selection::default());
+        if let Some(address) = &self.http.http {
+            return serve_http(&self.http, address, self.protocol, self.seed, &Selection::default());
         }
         if self.http.token_file.is_some() || self.http.any_user {
             return Err(Failure::usage("--token-file and --any-user go with --http"));
@@ -144,7 +158,7 @@ impl Arguments {
 pub(crate) fn serve_http(
     http: &HttpArguments,
     address: &ListenAddress,
-    protocol: &Protocol,
+    protocol: Option<&Protocol>,
     seed: u32,
     selection: &Selection,
 ) -> Result<ExitCode, Failure> {

@@ -1,16 +1,18 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rigline::Extension;
+use rigline_host::choose::Need;
+use rigline_host::client::Part;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::proxy::{Limits, Proxy};
-use rigline_host::relay::{Relay, RelayError};
+use rigline_host::relay::{Relay, RelayError, Remote};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_std::net::{Access, ListenAddress};
+use rigline_std::net::ListenAddress;
 use rigline_std::{Selected, TokioClock};
 
 use crate::choice::Choice;
@@ -23,14 +25,14 @@ use crate::rig::{self, HttpArguments};
 /// Without --tcp and --http, the only client is the program that has started this one, on standard input and output. The short forms
 /// below have further options, which `rigline help mcp` and the like list.
 ///
-/// TCP clients send one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
-/// ends only its own session. A client with a different config is refused while another client has a session. By default they
-/// speak gevals, and the extension is started, or the port opened, at the first request, and stays until the server ends. With --protocol mcp or
-/// amplifier, and for the built-in rig always, each line may be of any of these protocols.
+/// TCP clients send one JSON text a line, of any protocol that has lines: gevals hosts, agents (MCP) and Amplifier's hosts may use one server.
+/// Their calls take turns, logs go to the client that called, and a client's shutdown ends only its own session. A client with a different config is
+/// refused while another client has a session. The extension is started, or the port opened, when a client needs it, and stays until the server ends.
 ///
-/// HTTP clients speak the protocol that --protocol selects. For MCP's clients, the extension is asked by MCP if it answers that, so that they
-/// get descriptions, annotations, progress, logs and content as it gives them. Otherwise it is asked by Amplifier's protocol, in which
-/// results keep their types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
+/// HTTP clients find MCP at /mcp, Amplifier at /invoke, /describe and /health, and namel3ss at --path; with --protocol, that protocol alone.
+///
+/// The target is asked by MCP if it answers that, so that agents get descriptions, annotations, progress, logs and content as it gives them, and by gevals
+/// or Amplifier if it does not. With --protocol gevals or amplifier, that one is tried first. On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
 /// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
@@ -52,7 +54,7 @@ pub(crate) struct Arguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
-    /// The protocol of the clients: over TCP gevals, Amplifier or MCP [default: gevals], over HTTP Amplifier, namel3ss or MCP
+    /// The protocol of the clients: over TCP that of lines without a marker [default: gevals], over HTTP the only one [default: all]
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
@@ -68,38 +70,54 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
+            (Some(_), _, protocol) if protocol.lines.is_none() || protocol.is_single_document => {
+                Err(Failure::usage(format!(
+                    "{} is not served over TCP, only {} is: use --http",
+                    protocol.title,
+                    names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
+                )))
+            }
+            (Some(_), ..) if self.http.keep_outputs => Err(Failure::usage(
+                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
+            )),
             (Some(address), _, protocol) if self.connection.target == Target::Sim => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
                 let rig = Selected::new(rig, &self.choice.selection()).map_err(Failure::usage)?;
-                self.serve_lines(&address, protocol, clock, rig)
+                self.serve_lines(&address, protocol, clock, rig, None)
             }
-            (Some(address), _, protocol) if protocol.has_proxy && self.choice.is_all() => {
-                connect::run_alone(self.serve_tcp(address))
+            (Some(address), _, protocol) if self.choice.is_all() => {
+                let options = self.connection.options();
+                wire::ensure_program(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
+                let need = match self.protocol {
+                    Some(protocol) if protocol.carries(Part::Config) => Need::Context,
+                    Some(protocol) if protocol.carries(Part::Session) => Need::Session,
+                    _ => Need::Types,
+                };
+                let relay = Relay::at(self.connection.target.clone(), options, need).map_err(relay_failure)?;
+                let remote = relay.remote();
+                self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
-            (Some(address), _, protocol) if protocol.lines.is_some() && !protocol.is_single_document => {
+            (Some(address), _, protocol) => {
                 let relay = self.relay(protocol)?;
-                self.serve_lines(&address, protocol, TokioClock::new(), relay)
+                self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
             }
-            (Some(_), ..) => Err(Failure::usage(format!(
-                "{} is not served over TCP, only {} is: use --http",
-                protocol.title,
-                names(|protocol| protocol.lines.is_some() && !protocol.is_single_document)
-            ))),
-            (None, Some(address), protocol) => self.serve_http(&address, protocol),
-            (None, None, _) => Err(Failure::usage(
-                "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
-            )),
+            (None, Some(address), _) => self.serve_http(&address),
+            (None, None, _) => {
+                Err(Failure::usage("the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT"))
+            }
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &'static Protocol) -> Result<ExitCode, Failure> {
+    fn serve_http(self, address: &ListenAddress) -> Result<ExitCode, Failure> {
+        let protocol = self.protocol;
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
         }
         let server = self.http.bind(address, protocol)?;
-        let relay = self.relay(protocol)?;
+        // For agents, and so for all, results keep their types.
+        let relay = self.relay(protocol.or_else(protocols::of_agents).unwrap_or(protocols::ALL[0]))?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
@@ -123,6 +141,7 @@ impl Arguments {
         protocol: &Protocol,
         clock: TokioClock,
         extension: E,
+        remote: Option<Remote>,
     ) -> Result<ExitCode, Failure> {
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
         let mut server = tcp::Server::bind(tcp).map_err(failed)?.clients(self.clients);
@@ -132,9 +151,13 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             server = server.token(connect::token(path)?);
         }
-        // Another target has got it already.
-        if let Some(config) = self.connection.config.as_ref().filter(|_| self.connection.target == Target::Sim) {
+        let is_sim = self.connection.target == Target::Sim;
+        // Any other target that was chosen from has got it already.
+        if let Some(config) = self.connection.config.as_ref().filter(|_| is_sim || remote.is_some()) {
             server = server.config(config.as_str());
+        }
+        if let Some(remote) = remote {
+            server = server.origin(Arc::new(remote));
         }
         self.announce(tcp, server.addresses().map_err(failed)?);
         let first = protocol.lines.into_iter();
@@ -159,36 +182,6 @@ impl Arguments {
                 "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
             );
         }
-    }
-
-    async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
-        if self.http.keep_outputs {
-            return Err(Failure::usage(
-                "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
-            ));
-        }
-        let mut access = Access::same_user();
-        if self.http.any_user {
-            access = access.with_any_user();
-        }
-        if let Some(path) = &self.http.token_file {
-            access = access.with_token(connect::token(path)?);
-        }
-        wire::ensure_program(&self.connection.target, &self.connection.options())
-            .map_err(|error| Failure::of(&error))?;
-        let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
-        let listeners = tcp.bind().map_err(failed)?;
-        let addresses: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::local_addr).collect();
-        self.announce(&tcp, addresses.map_err(failed)?);
-        let proxy = Proxy::new(self.connection.target.clone(), self.connection.options(), Limits::default());
-        // Its clients end with it.
-        let served = tokio::select! {
-            served = proxy.serve_tcp(listeners, access, self.clients) => served,
-            _ = connect::interrupted() => Ok(()),
-        };
-        proxy.abandon().await;
-        served.map_err(failed)?;
-        Ok(connect::SUCCESS)
     }
 }
 

@@ -218,6 +218,7 @@ impl State {
                     level_name: name,
                     message: log.message().to_string(),
                     data: log.data().map(value),
+                    data_text: log.data().map(|data| data.as_str().to_owned()),
                 }));
             }
             Incoming::Notification { method, params } => {

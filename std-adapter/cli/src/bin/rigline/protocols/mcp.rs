@@ -44,14 +44,14 @@ mod policy;
 mod rigs;
 #[cfg(not(target_os = "linux"))]
 mod rigs {
-    use rigline_host::relay::Handle;
+    use rigline_host::relay::Remote;
 
     /// There is no lab here.
     #[derive(Debug)]
     pub(crate) enum Rigs {}
 
     impl Rigs {
-        pub(crate) fn set_relay(&self, _: Handle) {
+        pub(crate) fn set_relay(&self, _: Remote) {
             match *self {}
         }
     }
@@ -210,7 +210,7 @@ impl Arguments {
         let relay =
             Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
         if let Some(own) = own {
-            own.set_relay(relay.handle());
+            own.set_relay(relay.remote());
             if let Some(why) = relay.absence() {
                 connect::complain(format_args!("rigline: {why}; the tool `lease` waits for it"));
             }

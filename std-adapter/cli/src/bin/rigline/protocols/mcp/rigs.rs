@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rigline_host::relay::Handle;
+use rigline_host::relay::Remote;
 use rigline_lab::book::Refusal;
 use rigline_lab::client::{self, Connection, Place};
 use rigline_lab::dial;
@@ -27,7 +27,7 @@ const LONGEST: u64 = 24 * 60 * 60;
 pub(crate) struct Rigs {
     place: Place,
     selector: String,
-    relay: OnceLock<Handle>,
+    relay: OnceLock<Remote>,
     runtime: Runtime,
     held: Mutex<Option<Shards>>,
 }
@@ -49,7 +49,7 @@ impl Rigs {
     }
 
     /// The relay whose connection the lease is for.
-    pub(crate) fn set_relay(&self, relay: Handle) {
+    pub(crate) fn set_relay(&self, relay: Remote) {
         let _ = self.relay.set(relay);
     }
 
