@@ -62,7 +62,7 @@ for program in qemu-system-arm:qemu-system-arm qemu-system-riscv32:qemu-system-m
   install "${program%:*}" "${program#*:}" || { ready=0; skip "the boards in QEMU" "there is no ${program%:*}: apt-get install ${program#*:}"; }
 done
 if [ "$ready" = 1 ] && [ "${#built[@]}" = "${#images[@]}" ]; then export RIGLINE_REQUIRE_BOARDS=1; fi
-cargo test -q -p rigline-tests --test boards
+cargo test -q -p rigline-tests --test suite boards::
 
 # What `rigline new` writes for each chip. Its dependencies have other features in part: not in the gate.
 if [ -n "${RIGLINE_BOARDS_LONG:-}" ]; then

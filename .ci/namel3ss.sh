@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the real namel3ss in the target folder, and prints the interpreter that has it:
-#   RIGLINE_NAMEL3SS_PYTHON=$(.ci/namel3ss.sh) cargo test -p rigline-cli --test namel3ss
+#   RIGLINE_NAMEL3SS_PYTHON=$(.ci/namel3ss.sh) cargo test -p rigline-cli --test suite namel3ss::
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "${CARGO_TARGET_DIR:-target}"

@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo firmware-bench
-RIGLINE_REQUIRE_EMULATOR=1 RIGLINE_SOAK=${1:-10000} cargo test -p rigline-tests --test soak -- --nocapture
+RIGLINE_REQUIRE_EMULATOR=1 RIGLINE_SOAK=${1:-10000} cargo test -p rigline-tests --test suite soak:: -- --nocapture

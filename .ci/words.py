@@ -4,6 +4,7 @@
     words.py            checks
     words.py --write    writes the tests of each case into tests/cases.md, and then checks
 """
+import json
 import pathlib
 import re
 import subprocess
@@ -42,7 +43,7 @@ def prefixes():
     """Tests whose names begin with a letter and a number."""
     for file in ending(".rs", ".mjs", ".js", ".py", ".go"):
         for number, line in enumerate(text(file).split("\n"), 1):
-            if re.search(r"""\bfn [a-z]{1,2}_\d\d_|\bdef test_[a-z]{1,2}_\d\d_|\b(?:test|it)\(\s*['"`][a-z]{1,2}_\d\d_""", line):
+            if re.search(r"""\bfn [a-z]{1,2}_\d\d_|\bfn [b-z]_[a-z]|\bdef test_[a-z]{1,2}_\d\d_|\b(?:test|it)\(\s*['"`][a-z]{1,2}_\d\d_""", line):
                 yield f"{file}:{number}: {line.strip()}"
 
 
@@ -169,7 +170,15 @@ def cases():
             yield f"{CASES}: {case} has the tests {now}"
 
 
-RULES = [first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases]
+def test_programs():
+    """Test programs beyond 12, of all packages."""
+    told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=ROOT, capture_output=True, text=True, check=True)
+    packages = json.loads(told.stdout)["packages"]
+    programs = [f"{package['name']}: {target['name']}" for package in packages for target in package["targets"] if target["kind"] == ["test"]]
+    yield from programs if len(programs) > 12 else []
+
+
+RULES = [first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs]
 
 
 def main():

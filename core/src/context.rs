@@ -216,9 +216,7 @@ impl<'a> Context<'a> {
     #[inline(never)]
     pub(crate) fn prepare(&mut self, call: &mut Call<'_>) {
         if let Some(prepare) = call.context.protocol.prepare {
-            prepare(call.args, call.operation, &mut |name| {
-                self.write_log(Level::Debug, &Unused(name), None);
-            });
+            prepare(call.args, call.operation, &mut |text| self.write_log(Level::Debug, text, None));
         }
     }
 
@@ -311,17 +309,6 @@ fn finish_line(mut out: Writer<'_>) -> Option<usize> {
     }
     out.byte(b'\n');
     out.finish().ok().map(|line| line.len())
-}
-
-/// An argument that is not one.
-struct Unused<'n>(&'n str);
-
-impl Message for Unused<'_> {
-    fn write_escaped(&self, out: &mut Writer<'_>) {
-        out.raw(b"left out the argument ");
-        out.text_part(self.0);
-        out.raw(b", which the client adds itself");
-    }
 }
 
 /// The progress as a text, such as `3/10`.

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::json::check::{Member, Members, SLOTS, Span};
 use crate::json::view::Json;
-use crate::json::write::Writer;
+use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
 use crate::phrases::Phrases;
@@ -40,8 +40,8 @@ pub struct Protocol {
     pub(crate) stays_open: fn(&Received<'_>) -> bool,
 }
 
-/// Takes out of a call's arguments, a JSON object, what is none, and tells the names of that.
-pub(crate) type Prepare = fn(&mut [u8], &Operation, &mut dyn FnMut(&str));
+/// Takes out of a call's arguments, a JSON object, what is none, and tells of that.
+pub(crate) type Prepare = fn(&mut [u8], &Operation, &mut dyn FnMut(&dyn Message));
 /// Reads a request.
 pub type Read = fn(&Received<'_>, &Facts<'_>) -> Result<Action, &'static Refusal>;
 /// Writes an answer behind the head of its reply, up to the end of the reply.

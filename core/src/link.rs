@@ -380,6 +380,11 @@ impl Shared {
         }
     }
 
+    /// Whether the last reply, which is not empty, is to be sent again.
+    fn repeats(&self) -> bool {
+        self.again.get() && !self.silent.get()
+    }
+
     /// Whether there is something to send that no handler asked for.
     fn has_word(&self) -> bool {
         self.hello.get()
@@ -493,7 +498,8 @@ mod device {
     /// a [`Server`](crate::serve::asynch::Server).
     ///
     /// `frames` holds the frame that comes in: [`encoded_size`](super::encoded_size) of the longest line. `reply` keeps the last
-    /// reply, to be sent again: the size of the engine's reply region.
+    /// reply, to be sent again while something runs: half of the log buffer, where what is answered meanwhile is written. A longer
+    /// one is sent again from the engine's memory, once nothing runs; until then a request that is repeated is not answered.
     ///
     /// A new session and a cancelled call end serving with [`LinkError::Reset`]: serve again.
     pub fn split<'s, 'm, R: Read, W: Write>(
@@ -528,6 +534,8 @@ mod device {
         Reset,
         /// There is something to be flushed first.
         Interrupted,
+        /// The last reply is to be written again first.
+        Repeated,
     }
 
     impl<E: fmt::Debug> fmt::Display for LinkError<E> {
@@ -536,6 +544,7 @@ mod device {
                 Self::Wire(error) => write!(f, "the wire failed: {error:?}"),
                 Self::Reset => f.write_str("the host opened a new session or cancelled the call"),
                 Self::Interrupted => f.write_str("there is something to be flushed first"),
+                Self::Repeated => f.write_str("the last reply is to be written again first"),
             }
         }
     }
@@ -548,6 +557,7 @@ mod device {
                 Self::Wire(error) => error.kind(),
                 Self::Reset => ErrorKind::ConnectionReset,
                 Self::Interrupted => ErrorKind::Interrupted,
+                Self::Repeated => ErrorKind::AlreadyExists,
             }
         }
     }
@@ -575,6 +585,9 @@ mod device {
             loop {
                 if let Some(given) = self.given {
                     return Ok(self.give(given, buf));
+                }
+                if self.shared.repeats() {
+                    return Err(LinkError::Repeated);
                 }
                 if self.shared.has_word() {
                     return Err(LinkError::Interrupted);
@@ -634,6 +647,7 @@ mod device {
         shared: &'s Shared,
         writer: W,
         reply: &'m mut [u8],
+        /// The length of the last reply; 0 if it was too long to be kept.
         length: usize,
     }
 
@@ -651,16 +665,13 @@ mod device {
                     // It was answered as a notification, and each request is answered once.
                     return Ok(line.len());
                 }
-                match self.reply.get_mut(..payload.len()) {
-                    Some(kept) => {
+                // Nothing is read before the reply was sent again: it is the one that was sent before.
+                if !self.shared.again.take() {
+                    self.shared.replied.set(true);
+                    self.length = 0;
+                    if let Some(kept) = self.reply.get_mut(..payload.len()) {
                         kept.copy_from_slice(payload);
                         self.length = payload.len();
-                        self.shared.replied.set(true);
-                    }
-                    // It cannot be sent again: a peer that asks for it again gets the answer that the call's outcome is unknown.
-                    None => {
-                        self.length = 0;
-                        self.shared.cut.set(true);
                     }
                 }
             }
@@ -687,7 +698,7 @@ mod device {
             if let Some(sequence) = unknown.take() {
                 send(&mut self.writer, &word(Kind::Unknown, sequence)).await?;
             }
-            if again.take() {
+            if again.take() && (silent.get() || self.length > 0) {
                 let length = if silent.get() { 0 } else { self.length };
                 let payload = self.reply.get(..length).unwrap_or_default();
                 send(&mut self.writer, &Frame { kind: Kind::Reply, sequence: last.get(), payload }).await?;

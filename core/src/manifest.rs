@@ -357,6 +357,14 @@ impl Operation {
         name.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
     }
 
+    /// Whether this is its [identifier](Self::identifier).
+    pub(crate) fn is_identified_by(&self, identifier: &[u8]) -> bool {
+        let name = self.name.as_bytes();
+        let is_alike = |(byte, of): (&u8, &u8)| *of == if byte.is_ascii_alphanumeric() { *byte } else { b'_' };
+        let length = if name.len() < MAX_IDENTIFIER { name.len() } else { MAX_IDENTIFIER };
+        identifier.len() == length && name.iter().zip(identifier).all(is_alike)
+    }
+
     /// An operation whose arguments are described by `params`.
     pub const fn new(name: &'static str, params: Schema) -> Self {
         Self { name, description: "", params, outputs: None, effects: None, tool_members: "" }
@@ -484,6 +492,20 @@ mod tests {
         assert_eq!(of("a.b c/é"), "a_b_c___");
         let long: &'static str = "x".repeat(70).leak();
         assert_eq!(of(long).len(), 64);
+        for (name, identifier, expected) in [
+            ("self-test", "self_test", true),
+            ("self_test", "self_test", true),
+            ("self-test", "self-test", false),
+            ("self-test", "self_tes", false),
+            ("a", "b", false),
+            ("é", "__", true),
+            (long, &long[..64], true),
+            (long, &long[..63], false),
+            (long, long, false),
+        ] {
+            let operation = Operation::new(name, Schema::OBJECT);
+            assert_eq!(operation.is_identified_by(identifier.as_bytes()), expected, "{name} {identifier}");
+        }
         for (one, other, same) in [
             ("self-test", "self_test", true),
             ("self-test", "selftest", false),

@@ -90,17 +90,22 @@ impl Schema {
             }
             Text::Pieces(pieces) => pieces,
         };
-        let mut rest = pieces.iter().flat_map(|piece| piece.iter());
-        loop {
-            let mut here = rest.clone();
-            let mut wanted = b"\"".iter().chain(name).chain(b"\":");
-            if wanted.all(|byte| here.next() == Some(byte)) {
-                return true;
-            }
-            if rest.next().is_none() {
-                return false;
+        // How much of the name, its quotes and the colon was found.
+        let mut found = 0usize;
+        for piece in pieces {
+            for byte in *piece {
+                let wanted = match name.get(found.wrapping_sub(1)) {
+                    Some(byte) => *byte,
+                    None if found > name.len().wrapping_add(1) => b':',
+                    None => b'"',
+                };
+                found = if *byte == wanted { found.wrapping_add(1) } else { usize::from(*byte == b'"') };
+                if found == name.len().wrapping_add(3) {
+                    return true;
+                }
             }
         }
+        false
     }
 
     /// The text of a schema that was made from text.

@@ -158,14 +158,24 @@ mod outputs {
     use rigline::params::{Node, OutputValue};
     use serde::{Serialize, Serializer};
 
-    /// A number whose range goes without saying.
-    struct Plain(Decimal<3>);
+    /// A value whose range goes without saying.
+    struct Plain<T>(T);
 
-    impl OutputValue for Plain {
+    impl OutputValue for Plain<Decimal<3>> {
         const SCHEMA: &'static Node = &Node::text(r#"{"type":"number"}"#);
     }
 
-    impl Serialize for Plain {
+    const INTEGER: &Node = &Node::text(r#"{"type":"integer"}"#);
+
+    impl OutputValue for Plain<u32> {
+        const SCHEMA: &'static Node = INTEGER;
+    }
+
+    impl OutputValue for Plain<u64> {
+        const SCHEMA: &'static Node = INTEGER;
+    }
+
+    impl<T: Serialize> Serialize for Plain<T> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             self.0.serialize(serializer)
         }
@@ -176,9 +186,9 @@ mod outputs {
         firmware: &'a str,
         git: Option<&'a str>,
         board: &'a str,
-        uptime_ms: u64,
-        request_limit: u32,
-        reply_limit: u32,
+        uptime_ms: Plain<u64>,
+        request_limit: Plain<u32>,
+        reply_limit: Plain<u32>,
         #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
         rails: &'a [&'a str],
         #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
@@ -203,18 +213,18 @@ mod outputs {
 
     #[derive(Outputs)]
     pub(crate) struct Measured {
-        volts: Option<Plain>,
-        celsius: Option<Plain>,
-        min: Plain,
-        max: Plain,
-        samples: u32,
+        volts: Option<Plain<Decimal<3>>>,
+        celsius: Option<Plain<Decimal<3>>>,
+        min: Plain<Decimal<3>>,
+        max: Plain<Decimal<3>>,
+        samples: Plain<u32>,
     }
 
     #[derive(Outputs)]
     pub(crate) struct WaitedFor {
-        volts: Option<Plain>,
-        celsius: Option<Plain>,
-        waited_ms: u32,
+        volts: Option<Plain<Decimal<3>>>,
+        celsius: Option<Plain<Decimal<3>>>,
+        waited_ms: Plain<u32>,
     }
 
     #[derive(Outputs)]
@@ -225,13 +235,13 @@ mod outputs {
     #[derive(Outputs)]
     pub(crate) struct WaitedPin {
         high: bool,
-        waited_ms: u32,
+        waited_ms: Plain<u32>,
     }
 
     #[derive(Outputs)]
     pub(crate) struct Tested {
-        passed: u32,
-        failed: u32,
+        passed: Plain<u32>,
+        failed: Plain<u32>,
     }
 }
 

@@ -220,7 +220,7 @@ mod tests {
 
     /// Ten thousand calls with time limits of an hour, one after the other, leave one timer.
     #[test]
-    fn g_15_the_limits_of_calls_that_are_over_do_not_pile_up() {
+    fn the_limits_of_calls_that_are_over_do_not_pile_up() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let clock = TokioClock::new();

@@ -75,7 +75,7 @@ mod tests {
     use super::shortened;
 
     #[test]
-    fn o_01_a_log_is_shortened_to_the_byte_and_stays_json() {
+    fn a_log_is_shortened_to_the_byte_and_stays_json() {
         for unit in ["a", "\u{e9}", "\u{1f600}", "\\n", "\\u0001", "\\ud83d\\ude00", "\\\"", "\u{4e2d}x"] {
             for limit in 300..330 {
                 let message = unit.repeat(400);

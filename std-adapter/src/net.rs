@@ -412,8 +412,9 @@ impl AsyncWrite for Stream {
 mod tests {
     use super::*;
 
+    /// Reports: getappmap/appmap-js#2075, UsefulSoftwareCo/executor#74.
     #[test]
-    fn nr_41_localhost_is_both_loopback_addresses() {
+    fn localhost_is_both_loopback_addresses() {
         for text in ["localhost:7000", "LocalHost:7000", "7000", ":7000"] {
             let address: ListenAddress = text.parse().unwrap();
             let texts: Vec<String> = address.addresses().iter().map(ToString::to_string).collect();
@@ -440,8 +441,9 @@ mod tests {
         }
     }
 
+    /// Reports: getappmap/appmap-js#2075, UsefulSoftwareCo/executor#74.
     #[test]
-    fn nr_41_a_free_port_is_the_same_on_both() {
+    fn a_free_port_is_the_same_on_both() {
         let listeners = "localhost:0".parse::<ListenAddress>().unwrap().bind().unwrap();
         let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         assert!(ports.iter().all(|port| *port == ports[0] && *port != 0), "{ports:?}");

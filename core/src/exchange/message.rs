@@ -6,9 +6,9 @@ use super::Served;
 use super::answer::{Answer, about, parse_error};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
-use super::state::{Asked, Done, Exchange, Kind, Notice, Opened, Stage, Turn};
+use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
 use crate::call::{Call, CallContext, Config, Outcome};
-use crate::context::ReplyBuffer;
+use crate::context::{Context, ReplyBuffer};
 use crate::definition::{Action, Nanos, Protocol, Respond};
 use crate::event::Event;
 use crate::failure::Failure;
@@ -45,6 +45,15 @@ pub enum Work<'s> {
 }
 
 impl Work<'_> {
+    /// Takes out of a call's arguments what the client has added itself, where clients of its protocol do. Where the work stays: what
+    /// runs it would have a second copy.
+    #[inline]
+    pub(crate) fn prepare(&mut self, cx: &mut Context<'_>) {
+        if let Self::Call(call) = self {
+            cx.prepare(call);
+        }
+    }
+
     /// The limit on the work's time, in nanoseconds, if the host sets one.
     pub fn timeout_nanos(&self) -> Option<u64> {
         match self {
@@ -64,7 +73,7 @@ impl Exchange {
             is_deferred: false,
             is_cancelled: false,
             is_closed: false,
-            notice: Notice::None,
+            owes_notice: false,
             is_touched: false,
             least_log: Level::Debug,
             opened: Opened::NotAsked,
@@ -114,12 +123,12 @@ impl Exchange {
 
     /// The reply says that the safe state was brought about since the one before, where its protocol has a place for that.
     pub fn set_notice(&mut self) {
-        self.notice = Notice::Owed;
+        self.owes_notice = true;
     }
 
-    /// Whether the reply has said so. An error has not.
+    /// Whether the reply to what has run has said so. An error has not.
     pub fn has_given_notice(&self) -> bool {
-        self.notice == Notice::Given
+        self.owes_notice && self.running.answer.is_none() && !self.reply.is_error() && !self.reply.is_silent()
     }
 
     /// Returns the work that [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
@@ -156,11 +165,7 @@ impl Exchange {
             end
         } else {
             let about = about(message, span, &self.spans, to.manifest);
-            let end = self.reply.finish(out, result, &about);
-            if self.notice == Notice::Owed && !self.reply.is_error() && !self.reply.is_silent() {
-                self.notice = Notice::Given;
-            }
-            end
+            self.reply.finish(out, result, &about)
         };
         self.stage = Stage::Completed(self.replied(end));
     }
@@ -171,7 +176,7 @@ impl Exchange {
         self.batch = None;
         self.is_deferred = false;
         self.is_cancelled = false;
-        self.notice = Notice::None;
+        self.owes_notice = false;
         self.opened = Opened::NotAsked;
     }
 
@@ -222,7 +227,7 @@ impl Exchange {
                 let is_notification = self.reply.is_silent() && self.running.acknowledgement().is_none();
                 self.reply.least_log = if is_notification { None } else { Some(self.least_log) };
                 self.reply.is_touched = self.is_touched;
-                if self.notice == Notice::Owed && protocol.ends_safe {
+                if self.owes_notice && protocol.ends_safe {
                     self.reply.notice(memory);
                 }
                 let work = match kind {
@@ -325,8 +330,10 @@ impl Session {
         }
         (turn.x.running.message, turn.x.running.id) = (message, id);
         turn.x.is_touched = self.safety.is_touched;
-        self.safety.is_touched |= turn.x.can_change(turn.to);
-        turn.x.notice = if self.safety.owes_notice { Notice::Owed } else { Notice::None };
+        if !self.safety.is_touched {
+            self.safety.is_touched = turn.x.can_change(turn.to);
+        }
+        turn.x.owes_notice = self.safety.owes_notice;
         if let Some(answer) = turn.x.running.acknowledgement()
             && !in_batch
             && !turn.x.reply.is_silent()

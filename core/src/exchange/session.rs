@@ -297,7 +297,9 @@ impl Session {
     /// Ends the requested work: a session has started, or has not.
     #[inline]
     pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
-        self.safety.owes_notice &= !exchange.has_given_notice();
+        if self.safety.owes_notice && exchange.has_given_notice() {
+            self.safety.owes_notice = false;
+        }
         if exchange.opened != Opened::NotAsked {
             self.configured(to, exchange);
         }

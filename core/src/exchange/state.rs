@@ -19,7 +19,8 @@ pub struct Exchange {
     pub(crate) is_deferred: bool,
     /// The caller has cancelled it, and gets no reply.
     pub(super) is_cancelled: bool,
-    pub(super) notice: Notice,
+    /// Its reply has to say that the safe state was brought about since the one before.
+    pub(super) owes_notice: bool,
     /// Whether something may be switched on.
     pub(super) is_touched: bool,
     /// Whether the session was shut down when the message came.
@@ -60,14 +61,6 @@ pub(crate) struct Turn<'t, 'm> {
     pub(crate) x: &'t mut Exchange,
     pub(crate) line: &'t [u8],
     pub(crate) out: &'t mut [u8],
-}
-
-/// Whether a reply says that the safe state was brought about since the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Notice {
-    None,
-    Owed,
-    Given,
 }
 
 /// Whether the configuration that ran has started a session.

@@ -261,7 +261,7 @@ fn every_line_end_is_found_wherever_it_stands() {
 
 /// Lines that are all that was read, of which whole blocks are looked at, at once and in two reads.
 #[test]
-fn k_03_a_line_alone_is_framed_as_among_others() {
+fn a_line_alone_is_framed_as_among_others() {
     for ends in [LineEnds::Lf, LineEnds::Serial] {
         for end in ["\n", "\r\n", "\r\r\n", "\r", ""] {
             for length in (0..=20).chain([63, 64, 65, 66, 80, 127, 128, 129, 150, 192, 200]) {
@@ -283,7 +283,7 @@ fn k_03_a_line_alone_is_framed_as_among_others() {
 /// Lines of lengths around all sizes that its memory may have, then a short one: the memory is small again.
 #[cfg(feature = "alloc")]
 #[test]
-fn g_07_the_heap_framer_grows_to_its_limit_and_shrinks() {
+fn the_heap_framer_grows_to_its_limit_and_shrinks() {
     for limit in [0, 10, 4094, 4095, 4096, 5000, 65_535, 65_536, 100_000] {
         let sizes = [0, 1, 2, 4093, 4094, 4095, 4096, 4097, 8191, 8192, 65_534, 65_535, 65_536, 65_537];
         let around = [limit.max(1) - 1, limit, limit + 1, limit + 2, limit * 3];

@@ -79,6 +79,12 @@ pub const MAX_PATH: usize = 3;
 #[doc(hidden)]
 pub const ARGUMENTS: &str = "an object by rigline";
 
+/// What `size_hint` of the members of a struct by `#[derive(Params)]` answers behind a name: whether its value is null. It is the only
+/// question that serde lets a visitor ask ahead of a value; another decoder has no such answers.
+pub(crate) const NEXT_IS_VALUE: usize = usize::MAX - 1;
+/// The same, where it is.
+pub(crate) const NEXT_IS_NULL: usize = usize::MAX;
+
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
 /// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an

@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use crate::json::de::{Kind, expected, rule};
+use crate::json::de::{ARGUMENTS, Kind, NEXT_IS_NULL, NEXT_IS_VALUE, expected, rule};
 
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
@@ -38,6 +38,26 @@ impl<'de> DeserializeSeed<'de> for &Names {
     }
 }
 
+impl Names {
+    /// The place of a name; none if it is not among them.
+    #[inline]
+    fn place(&self, name: &[u8]) -> Option<usize> {
+        self.names.iter().position(|known| known.as_bytes() == name)
+    }
+
+    /// What becomes of a name that is not known.
+    #[cold]
+    fn unknown<E: Error>(&self, name: &[u8], in_arguments: bool) -> Result<usize, E> {
+        let name = str::from_utf8(name).unwrap_or_default();
+        match &self.otherwise {
+            Otherwise::RefusedInArguments(known) if in_arguments => Err(E::unknown_field(name, known)),
+            Otherwise::Ignored | Otherwise::RefusedInArguments(_) => Ok(self.names.len()),
+            Otherwise::UnknownField(known) => Err(E::unknown_field(name, known)),
+            Otherwise::UnknownVariant(known) => Err(E::unknown_variant(name, known)),
+        }
+    }
+}
+
 impl Visitor<'_> for &Names {
     type Value = usize;
 
@@ -51,25 +71,11 @@ impl Visitor<'_> for &Names {
 
     /// The decoder of this crate gives names of a call's arguments in this way, and no others.
     fn visit_borrowed_bytes<E: Error>(self, name: &[u8]) -> Result<usize, E> {
-        match (self.visit_bytes(name)?, &self.otherwise) {
-            (place, Otherwise::RefusedInArguments(known)) if place == self.names.len() => {
-                Err(E::unknown_field(str::from_utf8(name).unwrap_or_default(), known))
-            }
-            (place, _) => Ok(place),
-        }
+        self.place(name).map_or_else(|| self.unknown(name, true), Ok)
     }
 
     fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<usize, E> {
-        match (self.names.iter().position(|known| known.as_bytes() == name), &self.otherwise) {
-            (Some(place), _) => Ok(place),
-            (None, Otherwise::Ignored | Otherwise::RefusedInArguments(_)) => Ok(self.names.len()),
-            (None, Otherwise::UnknownField(known)) => {
-                Err(E::unknown_field(str::from_utf8(name).unwrap_or_default(), known))
-            }
-            (None, Otherwise::UnknownVariant(known)) => {
-                Err(E::unknown_variant(str::from_utf8(name).unwrap_or_default(), known))
-            }
-        }
+        self.place(name).map_or_else(|| self.unknown(name, false), Ok)
     }
 }
 
@@ -96,7 +102,7 @@ impl<T> Argument<T> {
     }
 }
 
-/// The value of an argument that may be omitted: null counts as omitted.
+/// The value of an argument that may be omitted, for decoders that do not say whether it is null, which counts as omitted.
 struct OrNull<'s, T>(&'s Argument<T>);
 
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for OrNull<'_, T> {
@@ -130,7 +136,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OrNull<'_, T> {
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
     type Value = T;
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
         let value = match (T::deserialize(deserializer), self.expected) {
             (Err(_), Some(text)) => return Err(expected(text)),
@@ -157,8 +162,11 @@ impl<'s, T> Slot<'s, T> {
 
 /// A [`Slot`] of any type.
 pub trait Place<'de, A: MapAccess<'de>> {
-    /// Decodes the value of the member `name`.
-    fn read(&mut self, map: &mut A, name: &'static str) -> Result<(), A::Error>;
+    /// Whether it has a value.
+    fn is_given(&self) -> bool;
+
+    /// Decodes the value of its member.
+    fn read(&mut self, map: &mut A) -> Result<(), A::Error>;
 
     /// Whether the member is present, or may be omitted. In the second case its default is
     /// inserted.
@@ -166,11 +174,14 @@ pub trait Place<'de, A: MapAccess<'de>> {
 }
 
 impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> {
-    fn read(&mut self, map: &mut A, name: &'static str) -> Result<(), A::Error> {
-        if self.value.is_some() {
-            return Err(A::Error::duplicate_field(name));
-        }
-        if !(self.argument.absent)(&mut self.value) {
+    fn is_given(&self) -> bool {
+        self.value.is_some()
+    }
+
+    fn read(&mut self, map: &mut A) -> Result<(), A::Error> {
+        // The first is a constant for the decoder of this crate: it has no code for the rest.
+        let says_null = matches!(map.size_hint(), Some(NEXT_IS_VALUE | NEXT_IS_NULL));
+        if says_null || !(self.argument.absent)(&mut self.value) {
             self.value = Some(map.next_value_seed(self.argument)?);
             return Ok(());
         }
@@ -198,12 +209,18 @@ pub fn members<'de, A: MapAccess<'de>>(
             Some(alias) => known.aliases.get(alias).copied(),
             None => Some(place),
         };
-        match place.and_then(|place| Some((places.get_mut(place)?, *known.names.get(place)?))) {
-            Some((place, name)) => place.read(map, name)?,
-            None => {
-                map.next_value::<IgnoredAny>()?;
+        if let Some((place, name)) = place.and_then(|place| Some((places.get_mut(place)?, *known.names.get(place)?))) {
+            if place.is_given() {
+                return Err(A::Error::duplicate_field(name));
+            }
+            // The default stays in the place of null.
+            let is_omitted = map.size_hint() == Some(NEXT_IS_NULL) && place.is_complete();
+            if !is_omitted {
+                place.read(map)?;
+                continue;
             }
         }
+        map.next_value::<IgnoredAny>()?;
     }
     for (place, name) in places.iter_mut().zip(known.names) {
         if !place.is_complete() {
@@ -220,7 +237,7 @@ static NO_NAMES: Names = Names { names: &[], aliases: &[], otherwise: Otherwise:
 
 impl<'de> Deserialize<'de> for NoArguments {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_struct("NoArguments", NO_NAMES.names, Self)
+        deserializer.deserialize_struct(ARGUMENTS, NO_NAMES.names, Self)
     }
 }
 

@@ -32,13 +32,15 @@
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
+use core::iter;
+
 use crate::call::CallContext;
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
-use crate::json::text::member;
+use crate::json::text;
 use crate::json::view::{Json, Kind, Text};
-use crate::json::write::Writer;
+use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
 use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, write_fault};
@@ -388,37 +390,49 @@ pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
 const ADDED: [&[u8]; 4] = [b"toolCallId", b"sessionKey", b"user_context", b"tool_call_description"];
 
 /// Makes those arguments blank that a client adds itself, and tells their names. What the operation knows stays.
-fn leave_out_additions(args: &mut [u8], operation: &Operation, tell: &mut dyn FnMut(&str)) {
+fn leave_out_additions(args: &mut [u8], operation: &Operation, tell: &mut dyn FnMut(&dyn Message)) {
     let mut at = 0;
-    while let Some(added) = member(args, at) {
-        let name = args.get(added.name.0..added.name.1).unwrap_or_default();
-        at = added.end;
+    // The comma behind the last argument that stays.
+    let mut comma = None;
+    while let Some(text::Member { name: (start, end), end: behind }) = text::member(args, at) {
+        let next = args.len().wrapping_sub(args.get(behind..).unwrap_or_default().trim_ascii_start().len());
+        let has_comma = args.get(next) == Some(&b',');
+        at = if has_comma { next.wrapping_add(1) } else { behind };
+        let name = args.get(start..end).unwrap_or_default();
         let is_added = matches!(name, [b'_', ..]) || ADDED.contains(&name);
-        if !is_added || operation.params.has_name(name) {
-            continue;
+        if is_added && !operation.params.has_name(name) {
+            let name = str::from_utf8(name).unwrap_or_default();
+            tell(&["left out the argument ", name, ", which the client adds itself"]);
+            // With the comma behind it, or else the one before it.
+            let quote = start.wrapping_sub(1);
+            let start = if has_comma { quote } else { comma.unwrap_or(quote) };
+            // Not `fill`, for which the image would have a function.
+            args.get_mut(start..at)
+                .unwrap_or_default()
+                .iter_mut()
+                .filter(|byte| **byte > b' ')
+                .for_each(|byte| *byte = b' ');
+        } else if has_comma {
+            comma = Some(next);
         }
-        tell(str::from_utf8(name).unwrap_or_default());
-        // With the comma behind it, or else the one before it.
-        let behind = args.get(added.end..).unwrap_or_default();
-        let blanks = behind.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        let has_comma = behind.get(blanks) == Some(&b',');
-        let end = if has_comma { added.end + blanks + 1 } else { added.end };
-        let before = args.get(..added.name.0).unwrap_or_default();
-        let comma = before.iter().rposition(|byte| matches!(byte, b',' | b'{')).filter(|_| !has_comma);
-        let start = match comma {
-            Some(comma) if args.get(comma) == Some(&b',') => comma,
-            _ => added.name.0.saturating_sub(1),
-        };
-        args.get_mut(start..end).unwrap_or_default().iter_mut().for_each(|byte| *byte = b' ');
-        at = end;
     }
 }
 
 /// The place of the operation that a request's tool is.
 fn position(received: &Received<'_>, manifest: &Manifest) -> Option<usize> {
     let name = received.string(NAME)?;
-    let is_tool = |operation: &Operation| operation.identifier().eq(name.raw_bytes().iter().copied());
-    manifest.position(name).or_else(|| manifest.operations.iter().position(is_tool))
+    manifest.position(name).or_else(|| tool(manifest, name.raw_bytes()))
+}
+
+/// The place of the operation whose tool has this name.
+#[inline(never)]
+fn tool(manifest: &Manifest, name: &[u8]) -> Option<usize> {
+    manifest.operations.iter().position(|operation| operation.is_identified_by(name))
+}
+
+#[inline(never)]
+fn write_tool_name(out: &mut Writer<'_>, operation: &Operation) {
+    operation.identifier().for_each(|byte| out.byte(byte));
 }
 
 /// The place of the first tool of the page that is asked for: none if the cursor is not one of [`write_tools`].
@@ -501,7 +515,7 @@ impl Detail {
 fn write_tool(out: &mut Writer<'_>, operation: &Operation, detail: Detail) {
     let whole = !matches!(detail, Detail::Name);
     out.raw(b"{\"name\":\"");
-    operation.identifier().for_each(|byte| out.byte(byte));
+    write_tool_name(out, operation);
     if whole && operation.tool_members.is_empty() {
         out.raw(b"\",\"title\":\"");
         let start = out.len();
@@ -619,33 +633,31 @@ fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'"');
 }
 
+/// The facts that an agent has to know before its first call. A line is written if there is a tool of its name, where it has one, and a
+/// safe state, where it needs one.
+static INSTRUCTIONS: [(&str, bool, &str); 8] = [
+    ("identify", false, "Call identify first: it says what there is."),
+    ("", false, "Use the names and units of the tools' schemas. Unknown names and arguments are refused."),
+    ("", false, "Calls run one at a time, in order."),
+    (
+        "",
+        true,
+        "Cancelling a call, or its time limit, switches all outputs off if you have changed any since they were off.",
+    ),
+    ("", true, "The same happens when the last session ends or is idle."),
+    ("", true, "A warning says so at once, and your next result has outputs_switched_off."),
+    ("state", true, "state says what is on."),
+    ("all_off", true, "Call all_off when you are done."),
+];
+
 /// Writes the facts that an agent has to know before its first call: a line each.
 fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
-    let find =
-        |tool: &[u8]| manifest.operations.iter().any(|operation| operation.identifier().eq(tool.iter().copied()));
-    let mut line = |text: &str| {
-        out.text_part(text);
-        out.raw(b"\\n");
-    };
-    if !manifest.description.is_empty() {
-        line(manifest.description);
-    }
-    if find(b"identify") {
-        line("Call identify first: it says what there is.");
-    }
-    line("Use the names and units of the tools' schemas. Unknown names and arguments are refused.");
-    line("Calls run one at a time, in order.");
-    if manifest.has_safe_state {
-        line(
-            "Cancelling a call, or its time limit, switches all outputs off if you have changed any since they were off.",
-        );
-        line("The same happens when the last session ends or is idle.");
-        line("A warning says so at once, and your next result has outputs_switched_off.");
-        if find(b"state") {
-            line("state says what is on.");
-        }
-        if find(b"all_off") {
-            line("Call all_off when you are done.");
+    let description = ("", false, manifest.description);
+    for (name, with_safe_state, text) in iter::once(&description).chain(&INSTRUCTIONS) {
+        let is_true = name.is_empty() || tool(manifest, name.as_bytes()).is_some();
+        if is_true && !text.is_empty() && (!with_safe_state || manifest.has_safe_state) {
+            out.text_part(text);
+            out.raw(b"\\n");
         }
     }
     for (lead, reads) in [("Tools that change nothing:", true), ("Tools that change something:", false)] {
@@ -658,7 +670,7 @@ fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
         out.text_part(lead);
         for operation in listed {
             out.byte(b' ');
-            operation.identifier().for_each(|byte| out.byte(byte));
+            write_tool_name(out, operation);
         }
         out.raw(b".\\n");
     }

@@ -115,7 +115,8 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     ///
     /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
     /// are never dropped half way. If the reader returns an error of the kind `Interrupted`, the writer is flushed and the reader
-    /// is asked again.
+    /// is asked again; if it is of the kind `AlreadyExists`, as that of a binary link is, the last reply is written again before that, unless
+    /// something runs.
     ///
     /// # Errors
     /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
@@ -137,6 +138,8 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
             ends_calls,
             is_short_lived: Cell::new(false),
             carry: Cell::new(None),
+            #[cfg(feature = "postcard")]
+            last: Cell::new(None),
         };
         let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
         let safety = driver.safety.get();
@@ -170,6 +173,9 @@ struct Driver<'a> {
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
     carry: Cell<Option<u8>>,
+    /// Where the last reply ends in the engine's memory, which has it until the next one begins.
+    #[cfg(feature = "postcard")]
+    last: Cell<Option<usize>>,
 }
 
 /// Knowledge of the extension's state.
@@ -260,12 +266,13 @@ impl Driver<'_> {
         self.safety.set(if is_touched { SafeState::Required } else { SafeState::Idle });
         // A program that nobody hears any more has no time for what it was asked: one-shot use has.
         self.is_short_lived.set(self.kind == Transport::Stdio && self.ends_calls && engine.is_session_open());
-        let Some(Run { work, reply, background }) = engine.run() else { return Some(false) };
+        let Some(Run { mut work, reply, background }) = engine.run() else { return Some(false) };
         let state = State::default();
         let mut result = Err(Failure::CANCELLED);
         let mut guard = self.guard(work.timeout_nanos(), &reply, &state, &mut result);
         let mut sink = QueueSink { queue: &self.queue, send_log: self.send_log, held: None };
         let mut cx = Context::new(reply, &mut sink, self.clock, guard.deadline);
+        work.prepare(&mut cx);
         let mut alongside =
             Alongside { driver: self, state: &state, background, sending: None, extra: [0], is_full: false };
         let is_wanted =
@@ -348,16 +355,19 @@ trait Source {
 
     /// So many bytes were read; none if the read was interrupted.
     fn has_read(&mut self, count: Option<usize>);
+
+    /// The last reply; empty if there is none, or it is not at hand.
+    #[cfg(feature = "postcard")]
+    fn last_line(&mut self) -> &[u8] {
+        &[]
+    }
 }
 
 /// Runs what the engine hands out. All but calls are apart: their futures would be made and moved in this frame, which is below
 /// every call. The blocking driver does without, as its image has no panic for a future that is polled after its end.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
-        Work::Call(mut call) => {
-            cx.prepare(&mut call);
-            extension.call(call, cx).await
-        }
+        Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
             apart(pin!(extension.on_event(event, cx))).await;
             Ok(Outcome::DONE)
@@ -406,6 +416,8 @@ async fn exchange<R: Read, W: Write<Error = R::Error>>(
                 };
                 match result {
                     Some(Err(error)) if error.kind() == ErrorKind::Interrupted => &[],
+                    #[cfg(feature = "postcard")]
+                    Some(Err(error)) if error.kind() == ErrorKind::AlreadyExists => source.last_line(),
                     Some(Err(error)) => {
                         *fault = Some(ServeError::Read(error));
                         return;
@@ -469,6 +481,8 @@ impl Source for BetweenCalls<'_, '_, '_> {
                 }
                 Next::Write(end) => {
                     self.wrote = true;
+                    #[cfg(feature = "postcard")]
+                    self.driver.last.set(Some(end));
                     return Io::Write(self.engine.line(end));
                 }
                 Next::Run => break,
@@ -487,6 +501,11 @@ impl Source for BetweenCalls<'_, '_, '_> {
             Some(0) => self.engine.finish(),
             Some(count) => self.engine.commit(count),
         }
+    }
+
+    #[cfg(feature = "postcard")]
+    fn last_line(&mut self) -> &[u8] {
+        self.driver.last.get().map(|end| self.engine.line(end)).unwrap_or_default()
     }
 }
 

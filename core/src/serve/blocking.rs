@@ -120,7 +120,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
 /// Runs a call to its end, its deadline or the loss of the connection, and returns too whether it came to its end.
 fn run_call<E: Extension>(
     extension: &mut E,
-    step: Run<'_>,
+    mut step: Run<'_>,
     logs: &mut dyn LogSink,
     lost: &Cell<bool>,
     clock: &dyn Clock,
@@ -128,6 +128,7 @@ fn run_call<E: Extension>(
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
     let mut cx = Context::new(step.reply, logs, clock, deadline);
+    step.work.prepare(&mut cx);
     let mut handler = pin!(run_work(extension, step.work, &mut cx));
     let waker = clock.waker();
     let mut task = task::Context::from_waker(&waker);
@@ -160,10 +161,7 @@ pub(super) async fn run_work<'a, E: Extension>(
     cx: &mut Context<'a>,
 ) -> Result<Outcome, Failure> {
     match work {
-        Work::Call(mut call) => {
-            cx.prepare(&mut call);
-            extension.call(call, cx).await
-        }
+        Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
             extension.on_event(event, cx).await;
             Ok(Outcome::DONE)

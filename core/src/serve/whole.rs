@@ -71,7 +71,7 @@ impl<'a> Runner<'a> {
             touched.set(is_touched);
         }
         let (result, end, is_cancelled) = {
-            let Some(run) = exchange.run(to, message, out) else { return RunEnd::Returned };
+            let Some(mut run) = exchange.run(to, message, out) else { return RunEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
             let (phrases, received) = (run.reply.reply.phrases(), run.reply.received);
             let (lines, beats) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
@@ -79,6 +79,7 @@ impl<'a> Runner<'a> {
             let mut sink = Sink { memory: lines, send, done: &done, dropped: 0 };
             let mut next_beat = phrases.progress.map(|_| clock.now().after(HEARTBEAT));
             let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
+            run.work.prepare(&mut cx);
             let ended = {
                 let mut handler = pin!(run_work(extension, run.work, &mut cx));
                 let mut stop = pin!(stop);

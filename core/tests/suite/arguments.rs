@@ -246,6 +246,31 @@ fn null_for_an_optional_argument_is_absent() {
     }
 }
 
+#[test]
+fn null_is_seen_behind_blanks_and_by_other_decoders_and_counts_as_given() {
+    #[derive(Debug, PartialEq, Params)]
+    #[allow(deprecated, reason = "of what has no description")]
+    struct Two {
+        #[param(default = 7)]
+        a: u8,
+        b: Option<u8>,
+    }
+    let decode = |text: &str| rigline::json::de::from_checked::<Two>(&mut text.as_bytes().to_vec()).ok();
+    let by_serde_json = |text: &str| serde_json::from_str::<Two>(text).ok();
+    for text in [
+        r#"{"a":null,"b":1}"#,
+        r#"{ "a" : null , "b" : 1 }"#,
+        "{\"b\":1,\t\"a\":\t null}",
+        "{\r\n\"a\":\r\nnull,\"b\":1}",
+    ] {
+        assert_eq!(decode(text), Some(Two { a: 7, b: Some(1) }), "{text}");
+        assert_eq!(by_serde_json(text), decode(text), "{text}");
+    }
+    for text in [r#"{"a":null,"a":1}"#, r#"{"a":1,"a":null}"#, r#"{"b":null,"b":null}"#, r#"{"a":1"#, r#"["a"]"#, "n"] {
+        assert_eq!((decode(text), by_serde_json(text)), (None, None), "{text}");
+    }
+}
+
 /// VibiumDev/vibium#85, PrefectHQ/fastmcp#932.
 #[test]
 fn numbers_and_booleans_may_come_as_text_where_hosts_write_them_so() {

@@ -247,7 +247,7 @@ fn calls_of_several_protocols_log_one_after_the_other() {
 
 /// A wire that is lost while the request region is full of lines that wait: the call is cut off and the rails go off.
 #[test]
-fn g_16_a_loss_is_noticed_while_the_request_region_is_full() {
+fn a_loss_is_noticed_while_the_request_region_is_full() {
     let waiting = line(execute("2", "work", WORK_100));
     let In::Bytes(bytes) = &waiting else { unreachable!() };
     let first = line(execute("1", "work", r#"{"ms":60000}"#));
@@ -272,7 +272,7 @@ fn g_16_a_loss_is_noticed_while_the_request_region_is_full() {
 
 /// The byte that is read to notice a loss is not lost itself, however the bytes come.
 #[test]
-fn g_16_no_byte_is_lost_at_a_full_request_region() {
+fn no_byte_is_lost_at_a_full_request_region() {
     let one = |id: u32| execute(&id.to_string(), "work", r#"{"ms":10}"#);
     let script: Vec<In> = (1..40).map(|id| line(one(id))).collect();
     for request in [one(1).len() * 3, one(1).len() * 3 + 1, one(1).len() * 4 + 7] {

@@ -122,7 +122,7 @@ fn what_does_not_fit_is_not_pending_and_the_pending_are_bounded() {
 #[allow(clippy::too_many_lines, reason = "a table of inputs")]
 fn lines_with_two_calls_out() {
     let table: &[(&[u8], &str)] = &[
-        // FC-02: noise.
+        // Noise (editor-code-assistant/eca#298, microsoft/azure-devops-mcp#147).
         (b"Loading config...", "noise"),
         (b"\xf0\x9f\x9a\x80 ready", "noise"),
         (b"[1,2]", "noise: no object"),
@@ -138,7 +138,7 @@ fn lines_with_two_calls_out() {
         (b"{\"method\":\"GET\",\"path\":\"/\"}", "noise: no message"),
         (b"[{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}]", "noise: no object"),
         (b"\xff\xfe", "noise"),
-        // FC-12: notifications.
+        // Notifications (BaseIntelligence/bounty-challenge#15386, BaseIntelligence/bounty-challenge#12850).
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info m"),
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"trace","message":"m\n"}}"#, "log debug m\n"),
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"WARNING","message":"m"}}"#, "log warn m"),
@@ -168,7 +168,7 @@ fn lines_with_two_calls_out() {
         (br#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "foreign null"),
         (br#"{"jsonrpc":"2.0","id":4294967303,"result":{}}"#, "foreign 4294967303"),
         (br#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}"#, "foreign \"x\""),
-        // FC-19: text glued to the message.
+        // Text glued to the message (anomalyco/opencode#17282, logancyang/obsidian-copilot#2876).
         (b"\x1b]0;dev: ready\x07{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | \x1b]0;dev: ready\x07"),
         (b"\x1b[2K\r{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | \x1b[2K\r"),
         (b"Booting v1.2...{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | Booting v1.2..."),
@@ -187,14 +187,14 @@ fn lines_with_two_calls_out() {
         // Not out of the middle of something else, and not without jsonrpc.
         (b"x\":{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}}", "noise"),
         (b"status {\"id\":7,\"result\":1}", "noise"),
-        // FC-42: errors that name no request.
+        // Errors that name no request (helidon-io/helidon-mcp#65, zawatton/anvil.el#35).
         (
             br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
             "unaddressed None Some(-32700) Parse error",
         ),
         (br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"p"}}"#, "unaddressed None Some(-32700) p"),
         (br#"{"jsonrpc":"2.0","error":"p"}"#, "unaddressed None None p"),
-        // FC-55.
+        // Reports: zonemaster/zonemaster-backend#431.
         (br#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"m"}}"#, "7 error Some(-32601) m"),
         (br#"{"jsonrpc":"2.0","id":7,"error":{"code":"-32601","message":"m"}}"#, "7 error Some(-32601) m"),
         (br#"{"jsonrpc":"2.0","id":7,"error":"text"}"#, "7 error None text"),
@@ -206,7 +206,7 @@ fn lines_with_two_calls_out() {
         (br#"{"jsonrpc":"2.0","id":7,"error":{"code":"E","data":"why"}}"#, "7 error None why"),
         (br#"{"jsonrpc":"2.0","id":7,"error":{}}"#, "7 error None {}"),
         (br#"{"jsonrpc":"2.0","id":7,"error":["a"]}"#, "7 error None [\"a\"]"),
-        // FC-79: cesanta/mjson.
+        // cesanta/mjson.
         (br#"{"id":7,"result":5}"#, "7 result 5"),
         (
             br#"{"error":{"code":-32700,"message":"{\"jsonrpc\":..."}}"#,
@@ -222,12 +222,12 @@ fn lines_with_two_calls_out() {
         ),
         (br#"{"jsonrpc":"2.0","result":{"id":7,"t":NaN}}"#, "broken None not JSON: invalid number at byte 38 (NaN)"),
         (b"{\"t\":NaN}", "noise"),
-        // FC-04: cut off at the end of the stream.
+        // Cut off at the end of the stream (yc-software/qm#1034, BYVoid/OpenCC#1201).
         (
             br#"{"jsonrpc":"2.0","id":7,"res"#,
             "broken Some(7) not JSON: the line ends inside a value; a message must be complete and on one line at byte 28",
         ),
-        // FC-51.
+        // Reports: theoriclabs/LeanDB#57, sysprog21/zhtw-mcp#7.
         (b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xbd\"}", "broken Some(7) not JSON: not UTF-8 at byte 34"),
         (b"{\"jsonrpc\":\"2.0\",\"result\":\"\xbd\",\"id\":7}", "broken Some(7) not JSON: not UTF-8 at byte 27"),
         (b"boot{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xbd\"}", "broken Some(7) not JSON: not UTF-8 at byte 34"),
@@ -242,7 +242,7 @@ fn lines_with_two_calls_out() {
 
 #[test]
 fn almost_json_fails_the_call_it_names() {
-    // FC-59, within a reply to call 7.
+    // Within a reply to call 7 (apify/apify-client-python#87, flop-labs/technocore-chat#90).
     for fault in [
         "NaN",
         "-Infinity",
@@ -272,7 +272,7 @@ fn almost_json_fails_the_call_it_names() {
         let told = told(&mut client(7..=7), line.as_bytes());
         assert!(told.ends_with(named), "{line}: {told}");
     }
-    // FC-60.
+    // Reports: antirez/ds4#43, oatpp/oatpp#1109.
     let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(told(&mut client(7..=7), deep.as_bytes()).starts_with("broken Some(7) not JSON: nesting deeper than 128"));
 }
@@ -303,7 +303,7 @@ fn one_reply_a_call() {
 
 #[test]
 fn multi_line_json_is_named() {
-    // FC-52: by whatever the peer indents with, and in whatever order.
+    // By whatever the peer indents with, and in whatever order (ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400).
     let texts = [
         "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 7,\n  \"result\": {\n    \"success\": true\n  }\n}",
         "{\n\t\"id\": 7,\n\t\"jsonrpc\": \"2.0\",\n\t\"result\": {}\n}",
@@ -363,7 +363,7 @@ fn results_of_execute() {
     let table: &[Row] = &[
         (r#"{"success":true,"message":"m","outputs":{"a":"1"}}"#, Ok(true), "m", "", &[("a", "1")], false),
         (r#"{"success":false,"message":"m","error":"e"}"#, Ok(false), "m", "e", &[], false),
-        // FC-49.
+        // Reports: smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505.
         (r#"{"success":true,"message":null,"outputs":null,"error":null}"#, Ok(true), "", "", &[], false),
         (
             r#"{"success":true,"outputs":{"n":3,"b":true,"z":null,"f":1.50,"o":{"a":[1, 2]}}}"#,
@@ -375,7 +375,7 @@ fn results_of_execute() {
         ),
         (r#"{"success":true,"message":5,"outputs":["a"]}"#, Ok(true), "5", "", &[], true),
         (r#"{"Success":true,"MESSAGE":"m"}"#, Ok(true), "m", "", &[], false),
-        // FC-55.
+        // Reports: zonemaster/zonemaster-backend#431.
         (r#"{"message":"m"}"#, Err("the result has no success"), "m", "", &[], false),
         (r#"{"success":null}"#, Err("the result has no success"), "", "", &[], false),
         (r#"{"success":"true"}"#, Err("the result's success is not a boolean"), "", "", &[], false),

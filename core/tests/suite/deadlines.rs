@@ -209,7 +209,7 @@ impl rigline::Clock for Sleeps {
 
 /// A handler that wakes itself goes on although no interrupt comes.
 #[test]
-fn g_15_a_handler_that_wakes_itself_is_polled_again() {
+fn a_handler_that_wakes_itself_is_polled_again() {
     struct Yields;
     impl Extension for Yields {
         fn manifest(&self) -> &'static Manifest {

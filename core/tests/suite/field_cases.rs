@@ -20,8 +20,9 @@ fn expected(replies: &[(&str, i64)]) -> Vec<(String, i64)> {
 
 const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 
+/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209, Ataraxy-Labs/sem#168.
 #[test]
-fn fc_01_one_bad_line_costs_one_error() {
+fn one_bad_line_costs_one_error() {
     let bad: &[&[u8]] = &[
         b"{oops",
         b"}",
@@ -53,8 +54,9 @@ fn fc_01_one_bad_line_costs_one_error() {
     assert_eq!(replies, vec![("null".to_owned(), -32700); bad.len()]);
 }
 
+/// Reports: modelcontextprotocol/go-sdk#665, stackql/stackql#668, Taxuspt/garmin_mcp#162.
 #[test]
-fn fc_05_carriage_returns_never_matter_outside_strings() {
+fn carriage_returns_never_matter_outside_strings() {
     let plain = ask(GOOD);
     for end in ["\n", "\r\n", "\r\r\n", "\r\r\r\r\r\r\n", " \r\n", "\t\r \r\n", ""] {
         for longest in [1, 2, 3, 1000] {
@@ -80,8 +82,9 @@ fn fc_05_carriage_returns_never_matter_outside_strings() {
     );
 }
 
+/// Reports: FellouAI/eko#276, FellouAI/eko#286, yetone/cumora#28.
 #[test]
-fn fc_06_a_read_is_not_a_message() {
+fn a_read_is_not_a_message() {
     let lines = [
         GOOD.to_owned(),
         r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#.to_owned(),
@@ -131,8 +134,9 @@ fn fc_06_a_read_is_not_a_message() {
     }
 }
 
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
 #[test]
-fn fc_10_a_line_beyond_the_limit_is_one_error_and_no_part_of_it_runs() {
+fn a_line_beyond_the_limit_is_one_error_and_no_part_of_it_runs() {
     const SIZE: usize = 512;
     let inner = r#"\"}} {"jsonrpc":"2.0","id":9,"method":"shutdown"}"#;
     let long = |length: usize, tail: &str| {
@@ -166,8 +170,9 @@ fn fc_10_a_line_beyond_the_limit_is_one_error_and_no_part_of_it_runs() {
     assert_eq!(codes(&served.lines()), expected(&[("null", -32700)]));
 }
 
+/// Reports: HatriGt/hana-mcp-server#22, shaun0927/openchrome#144, jershell/simple-jsonrpc-js#6.
 #[test]
-fn fc_13_unknown_notifications_get_silence() {
+fn unknown_notifications_get_silence() {
     let lines = [
         r#"{"jsonrpc":"2.0","method":"nope"}"#,
         r#"{"jsonrpc":"2.0","method":"execute","params":{"operation":"bad"}}"#,
@@ -177,8 +182,9 @@ fn fc_13_unknown_notifications_get_silence() {
     assert_eq!(codes(&talk(&lines)), expected(&[("5", 0)]));
 }
 
+/// Reports: neandertech/jsonrpclib#104, diem/diem#7208, neo-project/neo-modules#742.
 #[test]
-fn fc_14_shutdown_needs_no_params() {
+fn shutdown_needs_no_params() {
     for params in ["", r#","params":null"#, r#","params":{}"#, r#","params":[]"#] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"shutdown"{params}}}"#);
         assert_eq!(ask(line), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
@@ -196,8 +202,9 @@ fn fc_14_shutdown_needs_no_params() {
     }
 }
 
+/// Reports: DeusData/codebase-memory-mcp#253, cesanta/fossa#60, reown-com/blockchain-api#171.
 #[test]
-fn fc_15_and_41_the_id_is_the_same_json_value() {
+fn the_id_is_the_same_json_value() {
     for id in [
         r#""1""#,
         r#""abc-123""#,
@@ -228,7 +235,7 @@ fn fc_15_and_41_the_id_is_the_same_json_value() {
 }
 
 #[test]
-fn fc_16_what_the_real_host_sends() {
+fn the_lines_of_the_real_host_are_answered() {
     let table = [
         (r#"{"workdir":"/tmp","phase":""}"#, "null", 0),
         (r#"{"workdir":"/tmp","phase":"verify","agent":{"prompt":"p","output":""}}"#, "null", 0),
@@ -257,8 +264,9 @@ fn fc_16_what_the_real_host_sends() {
 }
 
 /// DEV: what the core does with the fragment that a stream is joined in.
+/// Reports: tbird20d/grabserial#55, sensiml/open-gateway#30, fossasia/pslab-desktop#610.
 #[test]
-fn fc_18_joining_in_the_middle_of_a_line() {
+fn joining_in_the_middle_of_a_line() {
     for fragment in [&b"\x00\x00\xf8 garbage"[..], b"d\":\"info\",\"message\":\"x\"}}", b"\xff\xfe~~", b"{\"id\":1"] {
         let (first, second) = (request("1", "nope"), request("2", "nope"));
         let glued = [fragment, first.as_bytes()].concat();
@@ -269,8 +277,9 @@ fn fc_18_joining_in_the_middle_of_a_line() {
     }
 }
 
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
 #[test]
-fn fc_25_byte_order_marks() {
+fn byte_order_marks() {
     let marked = format!("\u{feff}{GOOD}");
     for longest in 1..6 {
         let served = Setup { cuts: Some((7, longest)), ..PLAIN }.serve(format!("{marked}\n{marked}\r\n{marked}"));
@@ -343,8 +352,9 @@ impl Write for Bad {
     }
 }
 
+/// Reports: rust-embedded-community/usbd-serial#32, raspberrypi/pico-sdk#995, hathach/tinyusb#1677.
 #[test]
-fn fc_27_short_writes_leave_no_gap() {
+fn short_writes_leave_no_gap() {
     let lines = [INITIALIZE.to_owned(), execute("1", "say", r#"{"text":"0123456789","times":200}"#)];
     let whole = PLAIN.serve(joined(&lines)).output;
     assert!(whole.len() > 2000);
@@ -389,8 +399,9 @@ fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
 }
 
 /// A `shutdown` whose acknowledgement did not get out leaves nobody in charge of the rig.
+/// Reports: justrach/devswarm#387, rust-lang/rls#61, machbase/neo-server#285.
 #[test]
-fn fc_33_a_shutdown_counts_when_it_is_acknowledged() {
+fn a_shutdown_counts_when_it_is_acknowledged() {
     let manifest = PLAIN.serve(INITIALIZE).output.len();
     for after in 0..SHUT.len() {
         let lines = [INITIALIZE, SHUTDOWN].map(str::to_owned);
@@ -399,9 +410,10 @@ fn fc_33_a_shutdown_counts_when_it_is_acknowledged() {
     }
 }
 
-/// FC-37: nobody reads any more, which shows when a log is written. The handler is not resumed.
+/// Nobody reads any more, which shows when a log is written. The handler is not resumed.
+/// Reports: can1357/oh-my-pi#1710, anomalyco/opencode#43258, openclaw/openclaw#75602.
 #[test]
-fn fc_37_a_connection_lost_during_a_call() {
+fn a_connection_lost_during_a_call() {
     let call = execute("1", "work", r#"{"ms":10,"logs":9}"#);
     let manifest = PLAIN.serve(INITIALIZE).output.len();
     let log = PLAIN.serve(&call).lines()[0].len() + 1;
@@ -421,8 +433,9 @@ fn fc_37_a_connection_lost_during_a_call() {
 }
 
 /// DEV: DTR drops in the middle of a request.
+/// Reports: jamesmunns/ergot#189, arduino/serial-monitor#32, crayzeewulf/libserial#172.
 #[test]
-fn fc_30_leftovers_of_the_last_connection() {
+fn leftovers_of_the_last_connection() {
     let (mut request_memory, mut reply) = ([0; 512], [0; 2000]);
     let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request_memory, reply: &mut reply }).unwrap();
     let feed = |engine: &mut Engine<'_>, bytes: &[u8]| {
@@ -473,8 +486,9 @@ fn fc_30_leftovers_of_the_last_connection() {
     }
 }
 
+/// Reports: theoriclabs/LeanDB#57, sysprog21/zhtw-mcp#7, DeusData/codebase-memory-mcp#511.
 #[test]
-fn fc_51_bytes_that_are_not_utf_8() {
+fn bytes_that_are_not_utf_8() {
     for bytes in [
         &b"\xc4\xe3"[..],
         b"\xff\xfe",
@@ -506,8 +520,9 @@ fn fc_51_bytes_that_are_not_utf_8() {
     }
 }
 
+/// Reports: ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400, minio/mc#1008.
 #[test]
-fn fc_52_pretty_printed_json() {
+fn pretty_printed_json() {
     let pretty = "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 1,\n  \"method\": \"initialize\",\n  \"params\": {\n    \"protocolVersion\": \"0.0.1\",\n    \"config\": {\n      \"key\": \"value\"\n    }\n  }\n}";
     let replies = talk(&[pretty, GOOD]);
     let (last, errors) = replies.split_last().unwrap();
@@ -532,8 +547,9 @@ fn needed(reply: &str) -> Option<usize> {
     rest.split_once(" bytes")?.0.parse().ok()
 }
 
+/// Reports: 7etsuo/tetsuo-pulse#3492, ESPresense/ESPresense#2428, eclipse-wakaama/wakaama#678.
 #[test]
-fn fc_54_a_reply_that_does_not_fit() {
+fn a_reply_that_does_not_fit() {
     for text in ["x", "\\\"", "\\u0001", "é", "\\u2028", "\\ud83d\\ude00", "\\\\"] {
         for times in [40, 101, 500] {
             for (operation, more) in [
@@ -580,8 +596,9 @@ fn fc_54_a_reply_that_does_not_fit() {
     }
 }
 
+/// Reports: 7etsuo/tetsuo-pulse#3492, ESPresense/ESPresense#2428, eclipse-wakaama/wakaama#678.
 #[test]
-fn fc_54_a_manifest_that_does_not_fit() {
+fn a_manifest_that_does_not_fit() {
     let whole = ask(INITIALIZE);
     let size = |limit: usize| whole.replace(r#""reply":4095"#, &format!(r#""reply":{limit}"#));
     for reply in LEAST_REPLY..LEAST_REPLY + 600 {
@@ -597,8 +614,9 @@ fn fc_54_a_manifest_that_does_not_fit() {
     }
 }
 
+/// Reports: 7etsuo/tetsuo-pulse#3492, ESPresense/ESPresense#2428, eclipse-wakaama/wakaama#678.
 #[test]
-fn fc_54_error_texts_stay_within_bounds() {
+fn error_texts_stay_within_bounds() {
     let long = "\\u0001é\\ud83d\\ude00x".repeat(300);
     for size in SIZES {
         for line in [
@@ -614,8 +632,9 @@ fn fc_54_error_texts_stay_within_bounds() {
     }
 }
 
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
 #[test]
-fn fc_59_almost_json() {
+fn almost_json_is_refused() {
     for value in [
         "NaN",
         "Infinity",
@@ -662,8 +681,9 @@ fn fc_59_almost_json() {
     }
 }
 
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
 #[test]
-fn fc_59_what_is_no_number_is_not_written() {
+fn nan_and_infinity_are_not_written() {
     for kind in ["NaN", "inf", "-inf"] {
         for quiet in [false, true] {
             let lines = talk(&[execute("1", "floats", &format!(r#"{{"kind":"{kind}","quiet":{quiet}}}"#))]);
@@ -692,8 +712,9 @@ fn log_data_without_room_drop_the_line() {
     }
 }
 
+/// Reports: antirez/ds4#43, oatpp/oatpp#1109, open-source-parsers/jsoncpp#1704.
 #[test]
-fn fc_60_deep_nesting() {
+fn nesting_beyond_the_limit_is_an_error() {
     for depth in [16, 63, 64, 126, 127, 128, 129, 1000, 100_000] {
         for (open, close, leaf) in [("[", "]", ""), ("{\"a\":", "}", "1"), ("[{\"id\":", "}]", "null")] {
             let nested = open.repeat(depth) + leaf + &close.repeat(depth);
@@ -727,8 +748,9 @@ fn fc_60_deep_nesting() {
     }
 }
 
+/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488, modelcontextprotocol/go-sdk#999.
 #[test]
-fn fc_63_bad_envelopes() {
+fn bad_envelopes_are_invalid_requests() {
     let table = [
         ("{}", "null"),
         (r#"{"id":4,"method":"shutdown"}"#, "4"),
@@ -748,8 +770,9 @@ fn fc_63_bad_envelopes() {
 }
 
 /// DEV: terminals on a serial line send CR alone.
+/// Reports: techomancer/iris#24, beroset/pico-puller#2, rstacruz/taskpaper.js#3.
 #[test]
-fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
+fn a_lone_cr_ends_a_line_on_a_serial_line() {
     let serial = Setup { ends: LineEnds::Serial, kind: Transport::Stream, ..PLAIN };
     for end in ["\r", "\n", "\r\n", "\r\r", "\r\r\n", "\n\r"] {
         for cuts in [None, Some((3, 1)), Some((3, 40))] {
@@ -773,7 +796,7 @@ fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
     let telnet = [b"\xff\xfd\x03\xff\xfb\x18", request("1", "nope").as_bytes(), b"\r"].concat();
     let replies = codes(&talk(&[&telnet[..], request("2", "nope").as_bytes()]));
     assert_eq!(replies, expected(&[("null", -32700), ("2", -32601)]));
-    // What a modem manager probes with (FC-74).
+    // What a modem manager probes with (openmv/openmv#179, nordicsemi/nRF-Sniffer-for-802.15.4#15).
     let probe =
         [&b"AT\rATE0\rAT+CGMI\r\n\x7e\x00\x78\xf0\x7e\x00\n"[..], request("1", "nope").as_bytes(), b"\r"].concat();
     let replies = codes(&serial.serve(probe).lines());
@@ -783,8 +806,9 @@ fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
     );
 }
 
+/// Reports: proffesor-for-testing/agentic-qe#527, pathintegral-institute/mcpm.sh#264.
 #[test]
-fn fc_83_initialize_in_every_order() {
+fn initialize_in_every_order() {
     let initialize = |id: &str, version: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{{version}}}}}"#)
     };

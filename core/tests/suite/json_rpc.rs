@@ -162,7 +162,8 @@ fn no_other_id_is_one() {
     }
 }
 
-/// FC-63: JSON, but no JSON-RPC request.
+/// JSON, but no JSON-RPC request.
+/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488, modelcontextprotocol/go-sdk#999.
 #[test]
 fn bad_envelopes() {
     let table = [
@@ -216,7 +217,8 @@ fn replies_are_nobodys_to_answer() {
     assert_eq!(batch(&mixed), [owned(("7", -32601))]);
 }
 
-/// FC-13: §4.1, errors included.
+/// §4.1, errors included.
+/// Reports: HatriGt/hana-mcp-server#22, shaun0927/openchrome#144, jershell/simple-jsonrpc-js#6.
 #[test]
 fn notifications_get_silence() {
     let notifications = [
@@ -437,7 +439,8 @@ fn names_may_be_escaped_and_tokens_spaced() {
     assert_eq!(id_and_code(&ask(others)), owned(("1", 0)));
 }
 
-/// FC-14: `params` absent, null, empty, positional, or no structure at all.
+/// `params` absent, null, empty, positional, or no structure at all.
+/// Reports: neandertech/jsonrpclib#104, diem/diem#7208, neo-project/neo-modules#742.
 #[test]
 fn params_of_every_kind() {
     let methods: [(&str, [i64; 7]); 4] = [

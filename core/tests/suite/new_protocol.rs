@@ -123,7 +123,7 @@ const PINGS: [(&str, Option<&str>); 7] = [
 ];
 
 #[test]
-fn h_02_a_protocol_of_thirty_lines_over_both_drivers() {
+fn a_protocol_of_thirty_lines_over_both_drivers() {
     for protocols in [&[&PING_PONG][..], &[GEVALS, &PING_PONG, AMPLIFIER], &[&PING_PONG, GEVALS]] {
         let lines: Vec<&str> = PINGS.iter().map(|(line, _)| *line).collect();
         let answers: Vec<&str> = PINGS.iter().filter_map(|(_, answer)| *answer).collect();
@@ -137,7 +137,7 @@ fn h_02_a_protocol_of_thirty_lines_over_both_drivers() {
 }
 
 #[test]
-fn h_02_each_line_is_of_the_protocol_whose_marker_it_has() {
+fn each_line_is_of_the_protocol_whose_marker_it_has() {
     let lines = [
         r#"{"ping":"measure"}"#,
         r#"{"op":"health","other":1}"#,
@@ -161,7 +161,7 @@ fn h_02_each_line_is_of_the_protocol_whose_marker_it_has() {
 
 /// A protocol that is not listed is not spoken.
 #[test]
-fn h_01_a_list_of_one() {
+fn an_engine_with_one_protocol_speaks_that_alone() {
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: the member method is missing"}}"#;
     assert_eq!(blocking(&[GEVALS], &[r#"{"op":"health"}"#]), [error]);
     assert_eq!(
@@ -275,7 +275,7 @@ fn ring(id: &str, name: &str, more: &str) -> String {
 }
 
 #[test]
-fn h_01_replies_progress_and_logs_are_laid_out_by_the_protocol() {
+fn replies_progress_and_logs_are_laid_out_by_the_protocol() {
     let protocols = &[GEVALS, &BELL, AMPLIFIER];
     let measured = |id: &str| {
         format!(
@@ -307,7 +307,7 @@ fn h_01_replies_progress_and_logs_are_laid_out_by_the_protocol() {
 }
 
 #[test]
-fn h_01_what_a_line_does_while_a_call_is_out() {
+fn a_protocol_decides_which_lines_wait_for_a_call() {
     let rig = Rig::new();
     let (gate, made_safe) = (rig.gate.clone(), rig.made_safe.clone());
     with_a_board(rig, &[&BELL, GEVALS], |say| {
@@ -349,7 +349,7 @@ fn h_01_what_a_line_does_while_a_call_is_out() {
 
 /// The failure kinds and the error for what does not fit have a form in every protocol.
 #[test]
-fn h_01_a_reply_that_does_not_fit_is_an_error_of_the_protocol() {
+fn a_reply_that_does_not_fit_is_an_error_of_the_protocol() {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 600], [0; 256]);
     let mut rig = Rig::new();
     let memory = Memory { request: &mut request, reply: &mut reply };

@@ -303,7 +303,7 @@ fn a_new_connection_has_nothing_of_the_last_one() {
 
 /// Without ids a reply is told by its place: nothing overtakes a call, `health` and faults included.
 #[test]
-fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
+fn nothing_overtakes_a_call_where_there_are_no_ids() {
     for protocol in [None, Some(AMPLIFIER), Some(NAMEL3SS)] {
         let (mut request, mut reply) = ([0; 2048], [0; 2048]);
         let module = Module::default();
@@ -475,7 +475,8 @@ fn secrets_allowed() {
     }
 }
 
-/// Python writes NaN, which is not JSON (FC-59).
+/// Python writes NaN, which is not JSON.
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
 #[test]
 fn nan_is_refused() {
     let lines = answers(
@@ -664,7 +665,7 @@ fn a_hook_acknowledges_first_over_async_io() {
 
 /// An answer of any protocol gets silence, in every protocol: else two endpoints answer each other without end.
 #[test]
-fn g_06_answers_are_not_answered() {
+fn answers_are_not_answered() {
     let own = [
         r#"{"ok":false,"error":{"code":"bad_request","message":"op: required, but missing"}}"#,
         r#"{"id":7,"ok":true,"result":{}}"#,
@@ -699,7 +700,7 @@ fn g_06_answers_are_not_answered() {
 
 /// Two endpoints on one line, each pinned to a protocol or none: whatever one of them starts with, the line falls silent.
 #[test]
-fn g_06_two_endpoints_fall_silent() {
+fn two_endpoints_fall_silent() {
     let protocols = [None, Some(GEVALS), Some(AMPLIFIER), Some(NAMEL3SS)];
     for first in protocols {
         for second in protocols {
@@ -719,7 +720,7 @@ fn g_06_two_endpoints_fall_silent() {
 
 /// A line's protocol is the same whether or not a call was out when it came.
 #[test]
-fn g_06_the_protocol_does_not_depend_on_a_running_call() {
+fn the_protocol_does_not_depend_on_a_running_call() {
     let invalid = r#"{"jsonrpc":"2.0","id":4,"method":7}"#;
     for (lines, expected) in [
         (format!("{{\"op\":\"session\"}}\n{invalid}\n{{\n"), "-32700"),
@@ -755,7 +756,7 @@ fn g_06_the_protocol_does_not_depend_on_a_running_call() {
 
 /// A refusal that does not fit the reply region is an error that says so, and never an empty line.
 #[test]
-fn g_15_a_refusal_always_fits() {
+fn a_refusal_always_fits() {
     let source = "\\u0001".repeat(64);
     let line = format!(
         r#"{{"protocol_version":1,"tool":"session","capability_context":{{"guarantees":{{"no_subprocess":true}},"sources":{{"no_subprocess":"{source}"}}}}}}"#
@@ -776,7 +777,7 @@ fn g_15_a_refusal_always_fits() {
 
 /// Bytes may be read between an event's acknowledgement and its run.
 #[test]
-fn g_15_an_acknowledged_event_survives_a_read() {
+fn an_acknowledged_event_survives_a_read() {
     let (mut request, mut reply) = ([0; 2048], [0; 2048]);
     let module = Module::default();
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
@@ -795,14 +796,14 @@ fn g_15_an_acknowledged_event_survives_a_read() {
 
 /// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a serial line.
 #[test]
-fn g_16_no_cr_in_an_echoed_id() {
+fn no_cr_in_an_echoed_id() {
     let answered = answers(None, &["{\"op\":\"health\",\"id\":{\"a\":\r[1,\r 2]}}"]);
     assert_eq!(answered, [r#"{"id":{"a":[1, 2]},"status":"ok"}"#]);
 }
 
 /// The logs of an event's handler take the route of its protocol's logs.
 #[test]
-fn g_15_logs_within_an_event() {
+fn logs_within_an_event() {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
     let mut module = Module::default();
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
@@ -815,7 +816,7 @@ fn g_15_logs_within_an_event() {
 
 /// One name twice is an error of the extension, and never a reply with duplicate members.
 #[test]
-fn g_16_an_output_name_twice() {
+fn an_output_name_twice() {
     struct Twice(&'static [&'static str]);
     impl Extension for Twice {
         fn manifest(&self) -> &'static Manifest {
@@ -851,7 +852,7 @@ fn g_16_an_output_name_twice() {
 
 /// The real engine writes a flow's decimals as strings: where a number is wanted, namel3ss's are accepted, digit by digit.
 #[test]
-fn o_05_numeric_strings_are_numbers_in_namel3ss() {
+fn numeric_strings_are_numbers_in_namel3ss() {
     #[derive(serde::Deserialize)]
     struct Inner {
         limits: [f64; 2],

@@ -127,7 +127,7 @@ fn one_shot_mode() {
 
 /// An empty request region could be read into without end: it is refused at the start.
 #[test]
-fn g_16_an_empty_request_region_is_refused() {
+fn an_empty_request_region_is_refused() {
     use rigline::engine::{Engine, Memory, TooSmall};
     let refused = |request: &mut [u8], size: usize| {
         Engine::new(&crate::common::MANIFEST, Memory { request, reply: &mut vec![0; size] }).err()
@@ -139,7 +139,7 @@ fn g_16_an_empty_request_region_is_refused() {
 
 /// `params` that are neither an object nor absent are refused by every method.
 #[test]
-fn g_13_params_are_an_object() {
+fn params_are_an_object() {
     for method in ["initialize", "execute", "shutdown"] {
         for params in ["\"x\"", "3", "true", "[1]", "[[]]", "[{}]"] {
             // `shutdown` has no params to read, and JSON-RPC lets them come by position.
@@ -155,7 +155,7 @@ fn g_13_params_are_an_object() {
 
 /// A peer that frames its messages by headers is told so.
 #[test]
-fn o_10_header_framing_is_named() {
+fn header_framing_is_named() {
     for line in ["Content-Length: 52", "content-length:52\r", " CONTENT-LENGTH: 1"] {
         let answer = crate::common::ask(line);
         assert!(answer.contains("-32700") && answer.contains("without Content-Length headers"), "{line} {answer}");
@@ -168,7 +168,7 @@ fn o_10_header_framing_is_named() {
 /// Maps are outputs: a member each, or one of a struct's fields.
 #[cfg(all(feature = "std", feature = "macros"))]
 #[test]
-fn n_08_maps_are_outputs() {
+fn maps_are_outputs() {
     use std::collections::{BTreeMap, HashMap};
 
     #[derive(rigline::Outputs)]

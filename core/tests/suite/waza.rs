@@ -178,7 +178,7 @@ fn notification(method: &str, params: &str) -> String {
 
 /// JSON-RPC 2.0 §4.1: a notification gets no answer, and is carried out as a request is, also while a run is out.
 #[test]
-fn g_16_a_notification_to_a_service_is_carried_out() {
+fn a_notification_to_a_service_is_carried_out() {
     let (gate, made_safe) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     with_a_board(&gate, &made_safe, |say| {
         let lines = say(&notification("eval.run", r#"{"path":"self-test"}"#));
@@ -270,7 +270,7 @@ fn by_the_blocking_driver(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn g_15_lists_are_whole() {
+fn lists_are_whole() {
     let lines =
         by_the_blocking_driver(&(request(1, "eval.list", "{}") + &request(2, "task.list", r#"{"path":"many"}"#)));
     for (line, member, count) in [(&lines[0], "evals", 20), (&lines[1], "tasks", 40)] {
@@ -281,7 +281,7 @@ fn g_15_lists_are_whole() {
 
 /// A run on a board ends although nothing wakes its driver, and a failure without a text is logged too.
 #[test]
-fn g_15_a_run_needs_no_waker() {
+fn a_run_needs_no_waker() {
     let lines = by_the_blocking_driver(&request(1, "eval.run", r#"{"path":"many"}"#));
     assert!(lines.last().unwrap().contains("eval.complete"), "{lines:?}");
     let errors: Vec<_> = lines.iter().filter(|line| line.contains(r#""level":"error""#)).collect();
@@ -309,7 +309,7 @@ fn a_run_whose_reply_does_not_fit_is_not_begun() {
 
 /// Only logs may be dropped by a transport that nobody reads: how a run ended must arrive.
 #[test]
-fn g_16_a_notification_is_not_always_a_log() {
+fn a_notification_is_not_always_a_log() {
     for (line, is_log) in [
         (r#"{"jsonrpc":"2.0","method":"log","params":{}}"#, true),
         (r#"{"jsonrpc":"2.0","method":"eval.log","params":{}}"#, true),

@@ -60,6 +60,8 @@ pub const REPLY: usize = 6144;
 pub const LOGS: usize = 2048;
 /// A frame of the binary link as it comes in, with a request of the greatest length.
 pub const FRAME: usize = link::encoded_size(REQUEST - 1);
+/// What the link keeps of a reply while something runs: what is answered then is written into half of [`LOGS`].
+pub const KEPT_REPLY: usize = LOGS / 2;
 /// How long a log line waits for a host that does not read before it is dropped.
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// How long the executor may stand still before the chip is reset. The watchdog can wait 8.3 s at most.
@@ -254,9 +256,9 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
 async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUartRx), mut rig: OnWire<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     static FRAMES: StaticCell<[u8; FRAME]> = StaticCell::new();
-    static KEPT: StaticCell<[u8; REPLY]> = StaticCell::new();
+    static KEPT: StaticCell<[u8; KEPT_REPLY]> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
-    let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
+    let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; KEPT_REPLY]));
     let gate = rig;
     let mut place = None;
     let evals = evals(&mut place);

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn l_04_cases_of_matrix_and_for() {
+    fn cases_of_matrix_and_for() {
         assert_eq!(made("id: a\n", &[]).unwrap(), [""]);
         assert_eq!(
             made("matrix: { c: [3V3, 5V0], n: [1, 010] }\n", &[]).unwrap(),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn l_04_what_is_wrong_with_a_matrix() {
+    fn mistakes_in_a_matrix_are_named() {
         let tens = |axes: usize| {
             let axes: Vec<_> = (0..axes).map(|n| format!("a{n}: [1,2,3,4,5,6,7,8,9,10]")).collect();
             format!("matrix: {{ {} }}\n", axes.join(", "))

@@ -608,8 +608,9 @@ mod tests {
         }
     }
 
+    /// Reports: karatelabs/karate#2974, skyscreamer/JSONassert#107.
     #[test]
-    fn nr_01_different_numbers_are_not_equal_and_are_on_their_side_of_a_bound() {
+    fn different_numbers_are_not_equal_and_are_on_their_side_of_a_bound() {
         let big = "123456789012345678901234567890";
         let judge = |check: Check, output: &str| {
             let steps = [StepRecord::done("a", "", &[("v", output)])];

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l_04_values_of_the_environment_are_hidden_in_every_spelling() {
+    fn values_of_the_environment_are_hidden_in_every_spelling() {
         let values =
             |value: &str| [("env.KEY".to_owned(), value.to_owned()), ("inputs.x".to_owned(), "in the open".to_owned())];
         for (value, text, hidden) in [

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn l_04_statistics_over_trials() {
+    fn statistics_over_trials() {
         let three = measured(&["3.29", "3.30", "3.31"], Some("3.135"), Some("3.465"));
         assert_eq!((three.count, three.min.as_str(), three.max.as_str()), (3, "3.29", "3.31"));
         assert_eq!(three.mean, "3.3");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn l_04_limits_are_shown() {
+    fn limits_are_shown() {
         assert_eq!(limits(Some("3.135"), Some("3.465")), "[3.135 … 3.465]");
         assert_eq!(limits(None, Some("1")), "[ … 1]");
         assert_eq!(limits(None, None), "");

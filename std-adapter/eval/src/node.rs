@@ -497,8 +497,9 @@ mod tests {
         );
     }
 
+    /// Reports: MRPT/mrpt#1401, mikefarah/yq#2792, pipecat-ai/pipecat#4887.
     #[test]
-    fn nr_04_scalars_keep_their_digits() {
+    fn scalars_keep_their_digits() {
         for (written, json, text) in [
             ("00123", "123", "00123"),
             ("010", "10", "010"),

@@ -358,7 +358,7 @@ struct Shared {
     cancel: CancellationToken,
 }
 
-/// What is to be done.
+/// The next task.
 struct Queue {
     jobs: VecDeque<Job>,
     /// How many are being done, which may come back.
@@ -401,7 +401,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What became of a job.
+/// The outcome of a job.
 enum Ended {
     Done,
     /// The rig is lost. The job is to be done elsewhere, if it is here.

@@ -271,7 +271,7 @@ impl RunFile {
         self.file.write_all(&line)
     }
 
-    /// What was appended is on the disk when this returns, in a file of which that is wanted.
+    /// Ensures that appended data is on the disk when this returns, in a file of which that is wanted.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.syncs { self.file.sync_data() } else { Ok(()) }
     }
@@ -497,9 +497,10 @@ mod tests {
         assert_eq!((count(), is_there(1)), (KEPT, false));
     }
 
+    /// Reports: retigra/ZabbixCI#23.
     #[test]
     #[cfg(unix)]
-    fn nr_56_and_g_02_what_we_did_not_write_stays_and_nothing_blocks() {
+    fn what_we_did_not_write_stays_and_nothing_blocks() {
         use std::os::unix::fs::{FileTypeExt as _, symlink};
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l_03_pass_at_k_and_pass_all_k() {
+    fn pass_at_k_and_pass_all_k() {
         let of = |trials, passed| Reliability { trials, passed };
         for (trials, passed, k, at, all) in [
             (3, 3, 3, 1.0, 1.0),

@@ -286,8 +286,9 @@ mod tests {
         );
     }
 
+    /// Reports: rust-lang/glob#62, python/cpython#88041.
     #[test]
-    fn nr_09_and_g_14_loops_end_and_each_file_is_seen_once() {
+    fn loops_end_and_each_file_is_seen_once() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         // Two links to the parent folder; and thirty folders of which each has two links to the next: 2^30 paths.
@@ -332,8 +333,9 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
+    /// Reports: dduan/tre#141, olson-sean-k/wax#26, rust-lang/rust#15890.
     #[test]
-    fn nr_11_names_that_are_not_utf_8_are_found() {
+    fn names_that_are_not_utf_8_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join(OsStr::from_bytes(b"bad\xff"));
         fs::create_dir_all(bad.join("t")).unwrap();

@@ -560,7 +560,7 @@ mod tests {
 
     /// The pattern has a back reference, so its search needs exponential time, and ends at a limit.
     #[test]
-    fn g_05_a_pattern_whose_search_is_given_up_refuses_nothing() {
+    fn a_pattern_whose_search_is_given_up_refuses_nothing() {
         let schema = json!({ "properties": {
             "s": { "type": "string", "pattern": "^(?=a)(a|aa)+\\1$" }, "n": { "type": "integer" },
         } });
@@ -572,8 +572,9 @@ mod tests {
         assert_eq!(checked.mismatches.iter().map(|mismatch| mismatch.path.as_str()).collect::<Vec<_>>(), ["n"]);
     }
 
+    /// Reports: wong2/mcp-cli#1, knowsuchagency/mcp2cli#83.
     #[test]
-    fn nr_06_and_nr_26_a_text_is_what_the_whole_schema_wants() {
+    fn a_text_is_what_the_whole_schema_wants() {
         let schema = json!({
             "properties": {
                 "s": {"type": "string"}, "i": {"type": "integer"}, "n": {"type": "number"}, "b": {"type": "boolean"},
@@ -638,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_what_one_member_is_may_hang_on_another() {
+    fn the_type_of_a_member_may_depend_on_another() {
         let schema = json!({"oneOf": [
             {"properties": {"kind": {"const": "a"}, "v": {"type": "string"}}, "required": ["kind"]},
             {"properties": {"kind": {"const": "b"}, "v": {"type": "integer"}}, "required": ["kind"]},
@@ -653,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_no_value_changes_its_kind_so_that_a_rule_no_longer_counts() {
+    fn no_value_changes_its_kind_so_that_a_rule_no_longer_counts() {
         for (schema, text, sent, mismatches) in [
             (json!({"minimum": 0}), "-5", "-5", 1),
             (json!({"minimum": 0}), "5", "5", 0),
@@ -684,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_a_schema_that_would_be_evaluated_for_years_is_not() {
+    fn a_schema_that_would_be_evaluated_for_years_is_not() {
         let doubled = |steps: usize| {
             let mut definitions = serde_json::Map::new();
             for step in 0..steps {
@@ -709,8 +710,9 @@ mod tests {
         assert_eq!((settled.json.as_str(), settled.checked), (r#"{"n":4999,"t":[[1,[2]]]}"#, Checked::default()));
     }
 
+    /// Reports: anthropics/claude-code#90549, marianfoo/sap-mcp-servers#52.
     #[test]
-    fn nr_27_a_schema_that_cannot_be_evaluated_keeps_nothing_back() {
+    fn a_schema_that_cannot_be_evaluated_keeps_nothing_back() {
         let integer = json!({"type": "integer"});
         for mut schema in [
             json!({"$schema": "https://spec.openapis.org/oas/3.1/dialect/base"}),
@@ -736,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn o_05_numeric_strings_become_numbers_where_those_are_wanted() {
+    fn numeric_strings_become_numbers_where_those_are_wanted() {
         let schema = json!({ "properties": {
             "max": { "type": "number" }, "count": { "type": "integer" }, "name": { "type": "string" }, "any": {},
             "maybe": { "type": ["number", "null"] }, "either": { "type": ["number", "string"] },
@@ -766,7 +768,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_numbers_are_held_against_bounds_with_all_their_digits() {
+    fn numbers_are_held_against_bounds_with_all_their_digits() {
         // Keywords, values that fit, values that do not.
         let table: &[(&str, &[&str], &[&str])] = &[
             (
@@ -849,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_what_does_not_fit_is_quoted_as_it_was_written() {
+    fn a_value_that_does_not_fit_is_quoted_as_it_was_written() {
         let text = |schema: &str, value: &str| {
             let mismatches = Schema::read(schema).check(value).mismatches;
             mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -881,7 +883,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_a_choice_goes_by_all_digits_of_the_schema() {
+    fn a_choice_goes_by_all_digits_of_the_schema() {
         let schema = Schema::read(
             r#"{"properties":{"c":{"const":123456789012345678901234567890},"e":{"enum":[18446744073709551617,"18446744073709551618"]}}}"#,
         );
@@ -897,7 +899,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_a_number_in_another_spelling_is_one_where_a_number_is_wanted() {
+    fn a_number_in_another_spelling_is_one_where_a_number_is_wanted() {
         let schema = Schema::read(
             r#"{"properties":{"n":{"type":"number"},"i":{"type":"integer"},"s":{"type":"string"},"any":{},"either":{"type":["string","number"]}}}"#,
         );
@@ -924,7 +926,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_what_is_in_a_list_is_what_its_schema_wants() {
+    fn elements_of_a_list_have_the_types_of_its_schema() {
         let schema = Schema::read(
             r#"{"properties":{"l":{"items":{"type":"string"}},"o":{"type":"object","properties":{"s":{"type":"string"},"l":{"items":{"type":"string"}}}},
                 "n":{"type":"array","items":{"type":"integer"}},"text":{"type":"string"},"l2":{"type":"array","items":{"type":"string"}}}}"#,

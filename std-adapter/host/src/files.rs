@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_02_a_link_is_replaced_and_what_it_points_to_stays() {
+    fn a_link_is_replaced_and_what_it_points_to_stays() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("theirs"), "theirs").unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn g_02_an_error_names_no_file_of_ours() {
+    fn an_error_names_no_file_of_ours() {
         // /proc takes no files from anybody, root included.
         for path in [Path::new("/proc/rigline-report"), Path::new("/proc/self/rigline-report")] {
             let error = ensure_writable(path).unwrap_err().to_string();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn g_02_nothing_that_is_opened_blocks_or_is_written_through() {
+    fn nothing_that_is_opened_blocks_or_is_written_through() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
@@ -404,7 +404,7 @@ mod tests {
 
     /// A file that replaces another file or a link has the permissions of a new file.
     #[test]
-    fn g_02_an_executable_keeps_to_the_umask() {
+    fn an_executable_keeps_to_the_umask() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o7777;

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn g_01_nothing_is_asked_before_the_token_is_known() {
+    fn nothing_is_asked_before_the_token_is_known() {
         const ASK: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eval.list"}"#;
         let with = |id: &str, token: &str| {
             format!(r#"{{"jsonrpc":"2.0",{id}"method":"authenticate","params":{{"token":{token}}}}}"#)
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn g_06_answers_of_other_protocols_get_silence() {
+    fn answers_of_other_protocols_get_silence() {
         for line in [
             r#"{"ok":true,"result":{}}"#,
             r#"{"ok":false,"error":{"code":"bad_request","message":"m"}}"#,

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_04_numbers_are_compared_exactly_whatever_their_spelling() {
+    fn numbers_are_compared_exactly_whatever_their_spelling() {
         for (a, b) in [
             ("1", "1.0"),
             ("1", "1e0"),

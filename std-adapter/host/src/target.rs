@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn n_03_what_may_have_been_meant() {
+    fn a_misspelt_target_gets_a_suggestion() {
         for (text, meant) in [
             ("Sim", Some("sim")),
             ("SIM", Some("sim")),

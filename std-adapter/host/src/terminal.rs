@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_11_what_drives_a_terminal_is_replaced_and_nothing_else() {
+    fn only_characters_that_drive_a_terminal_are_replaced() {
         for char in (0..=0x0011_0000).filter_map(char::from_u32) {
             let is_bad = matches!(u32::from(char),
                 0..=8 | 0xB..=0x1F | 0x7F..=0x9F | 0x61C | 0x200E | 0x200F | 0x2028..=0x202E | 0x2066..=0x206F | 0xFFF9..=0xFFFB);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn n_05_correct_traffic_has_no_faults() {
+    fn correct_traffic_has_no_faults() {
         session(&[
             (
                 '>',
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn n_05_faults_are_found_in_every_protocol() {
+    fn faults_are_found_in_every_protocol() {
         session(&[
             ('>', r#"{"op":"go","args":[1]}"#, "request: go", "args: expected an object"),
             ('<', r#"{"op":"go","args":[1]}"#, "request: go", "a request came back"),

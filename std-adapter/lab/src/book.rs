@@ -160,7 +160,7 @@ pub enum Effect {
         target: String,
         /// Whether it is asked for its manifest.
         asks: bool,
-        /// What is run to bring it back first; nothing if empty.
+        /// The program that is run first to bring it back; none if empty.
         recover: Vec<String>,
         /// Which board it was, if that is known and its target does not say it.
         board: Option<String>,

@@ -26,7 +26,7 @@ const RECOVERY: Duration = Duration::from_secs(10);
 /// How long processes that are left have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What is checked.
+/// The target that is checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check<'a> {
     pub(crate) target: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Check<'a> {
     pub(crate) asks: bool,
     /// The lease that it had.
     pub(crate) lease: Option<&'a Lease>,
-    /// What brings it back.
+    /// The program that brings it back.
     pub(crate) recover: &'a [String],
     /// Which board it was.
     pub(crate) board: Option<&'a str>,

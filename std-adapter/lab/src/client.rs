@@ -29,7 +29,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How soon the agent is asked again, or started again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What an agent is started with by other commands.
+/// The arguments of an agent that other commands start.
 pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
 
 /// Where the agent is, and how it is started.

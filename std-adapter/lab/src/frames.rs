@@ -1,4 +1,4 @@
-//! What passes between a holder and the port of its rig, once the port is open: frames of bytes, in which no byte is looked at.
+//! The traffic between a holder and the port of its rig, once the port is open: frames of bytes, in which no byte is looked at.
 //!
 //! The holder's frames begin with their kind, their length (`u32`), their number and the time after which they are not written any more (`u64` each,
 //! little-endian). Those of the agent begin with their kind and their length.
@@ -16,7 +16,7 @@ pub(crate) const HEAD: usize = 21;
 /// The length of what the agent's frames begin with.
 pub(crate) const HEAD_BACK: usize = 5;
 
-/// What a holder sends.
+/// A piece that a holder sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     End,
 }
 
-/// What the agent sends.
+/// The frames that the agent sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Back {
@@ -118,7 +118,7 @@ pub(crate) fn back(kind: Back, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a frame of the agent begins with: its kind, and how many bytes follow.
+/// The beginning of a frame of the agent: its kind, and how many bytes follow.
 ///
 /// # Errors
 /// It is no frame.

@@ -47,7 +47,7 @@ pub struct Spec {
     /// Whether it is asked for its manifest between two users.
     #[serde(default = "yes")]
     pub check: bool,
-    /// What brings it back when it does not answer: a program with its arguments, which touches nothing of other rigs.
+    /// The program that brings it back when it does not answer: a program with its arguments, which touches nothing of other rigs.
     #[serde(default)]
     pub recover: Vec<String>,
     /// The longest time of a lease, as `2h` or `90m`.

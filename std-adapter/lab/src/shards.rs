@@ -15,7 +15,7 @@ use crate::rigs::Selector;
 /// The longest time of a lease for one command.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is asked for.
+/// The request.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Which rigs: a name or tags, with or without `rig:`.
@@ -26,7 +26,7 @@ pub struct Asked<'a> {
     pub wait: Duration,
     /// The longest time of the lease.
     pub ttl: Duration,
-    /// What for.
+    /// The purpose.
     pub purpose: &'a str,
 }
 

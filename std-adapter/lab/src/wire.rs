@@ -132,7 +132,7 @@ async fn open(target: &str, board: Option<&str>, roots: &Roots) -> Result<RawCon
     opened.await.map_err(|error: HostError| error.to_string())
 }
 
-/// What the rig is still to take.
+/// The bytes that the rig has still to take.
 struct Sending {
     writer: Option<Writer>,
     control: Option<Arc<dyn Control>>,

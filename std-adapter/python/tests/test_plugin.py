@@ -153,7 +153,7 @@ def test_version(rig): pass
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_l_02_odd_names_and_numbers_keep_the_report_readable(pytester: pytest.Pytester, workers: Any) -> None:
+def test_odd_names_and_numbers_keep_the_report_readable(pytester: pytest.Pytester, workers: Any) -> None:
     pytester.makepyfile(ODD)
     result = run(pytester, "sim", "--junitxml=report.xml", "-v", *workers)
     result.assert_outcomes(passed=2, failed=2, errors=1)
@@ -320,7 +320,7 @@ def test_bad_options_are_usage_errors(pytester: pytest.Pytester) -> None:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
-def test_l_02_a_value_on_its_limit_is_within_whatever_the_types_are() -> None:
+def test_a_value_on_its_limit_is_within_whatever_the_types_are() -> None:
     limits = [(3.135, 3.465), (Decimal("3.135"), Decimal("3.465")), (3, 3.465)]
     for low, high in limits:
         for value, passed in [

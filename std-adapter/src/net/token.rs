@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_01_a_token_file_as_editors_write_it() {
+    fn a_token_file_as_editors_write_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for text in ["s3cret", "s3cret\n", "s3cret\r\n", "\u{FEFF}s3cret\r\n", " s3cret \n\n"] {
             std::fs::write(&file, text).unwrap();

@@ -1,4 +1,4 @@
-//! An extension behind HTTP, as clients of all kinds meet it; numbers such as FC-82 are those of faults that users met.
+//! An extension behind HTTP, as clients of all kinds meet it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -126,7 +126,8 @@ fn answer(text: &str) -> (u16, String) {
 const GREETED: &str = r#"{"ok":true,"result":{"message":"Hello Ada"}}"#;
 const GREET: &str = r#"{"op":"greet","args":{"name":"Ada"}}"#;
 
-/// FC-25 (a byte-order mark) and FC-48 (what is a status and what is `ok:false`) among the rest.
+/// A byte-order mark, and the choice between a status and `ok:false`, among the rest.
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, open-metadata/OpenMetadata#32213, czlonkowski/n8n-mcp#994.
 #[test]
 fn amplifier() {
     let server = Running::start(Options::amplifier());
@@ -230,7 +231,8 @@ fn namel3ss() {
     server.stop().unwrap();
 }
 
-/// FC-43: head and body come apart, byte by byte, or not at all.
+/// Head and body come apart, byte by byte, or not at all.
+/// Reports: logicog/RTLPlayground#375, logicog/RTLPlayground#110, DVMProject/dvmhost#54.
 #[test]
 fn a_body_in_pieces() {
     let server = Running::start(Options::amplifier());
@@ -257,7 +259,7 @@ fn a_body_in_pieces() {
     server.stop().unwrap();
 }
 
-/// FC-44.
+/// Reports: yhirose/cpp-httplib#349, jbaldwin/liblifthttp#45, mirage/ocaml-cohttp#426.
 #[test]
 fn expect_100_continue() {
     let server = Running::start(Options::amplifier().request_limit(1000));
@@ -279,7 +281,7 @@ fn expect_100_continue() {
     server.stop().unwrap();
 }
 
-/// FC-45.
+/// Reports: Cyrax321/SNAGLINE#434, Sophomoresty/gemini-web2api#70, karlseguin/http.zig#170.
 #[test]
 fn chunked_bodies() {
     let server = Running::start(Options::amplifier().request_limit(200));
@@ -504,7 +506,8 @@ fn a_panic_ends_the_server() {
     assert_eq!(error.to_string(), "the handler panicked");
 }
 
-/// The extension's own failures have nothing to do with HTTP (FC-48).
+/// The extension's own failures have nothing to do with HTTP.
+/// Reports: open-metadata/OpenMetadata#32213, czlonkowski/n8n-mcp#994.
 #[test]
 fn failures_are_200() {
     let server = Running::start(Options::amplifier().check_requires(false));
@@ -512,7 +515,7 @@ fn failures_are_200() {
 }
 
 #[test]
-fn g_03_a_call_whose_client_is_gone_is_not_begun() {
+fn a_call_whose_client_is_gone_is_not_begun() {
     let server = Running::start(Options::amplifier());
     thread::scope(|scope| {
         let slow = scope.spawn(|| server.post("/invoke", r#"{"op":"slow","args":{"ms":1500}}"#));
@@ -540,7 +543,7 @@ fn g_03_a_call_whose_client_is_gone_is_not_begun() {
 
 /// Each request has exactly one answer, whatever the engine makes of it: what is itself an answer, and a refusal that does not fit.
 #[test]
-fn g_15_no_request_wedges_the_server() {
+fn no_request_wedges_the_server() {
     let server = Running::start(Options::amplifier());
     for body in
         [r#"{"ok":true,"result":{}}"#, r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, "[]", "1", "null", "{}"]
@@ -565,7 +568,7 @@ fn g_15_no_request_wedges_the_server() {
 }
 
 #[test]
-fn g_15_refusals_for_namel3ss_have_the_protocols_version() {
+fn refusals_for_namel3ss_have_the_protocols_version() {
     let server = Running::start(Options::namel3ss().token(Token::new("s3cret").unwrap()));
     let authorized = "Authorization: Bearer s3cret\r\n";
     for (status, text) in [
@@ -587,7 +590,7 @@ fn g_15_refusals_for_namel3ss_have_the_protocols_version() {
 }
 
 #[test]
-fn j_21_a_page_of_an_allowed_origin_calls_and_reads_the_answer() {
+fn a_page_of_an_allowed_origin_calls_and_reads_the_answer() {
     let options = Options::amplifier().token(Token::new("s3cret").unwrap()).allow_origin("https://bench.example.org");
     let server = Running::start(options);
     let ask = |method: &str, headers: &str| {

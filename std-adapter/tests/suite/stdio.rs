@@ -1,4 +1,4 @@
-//! The stdio adapter as hosts meet it: a real child process behind real pipes. Names say the field case (FC) they hold to.
+//! The stdio adapter as hosts meet it: a real child process behind real pipes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,23 +18,26 @@ const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"shutdown","params":{
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
+/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209, Ataraxy-Labs/sem#168.
 #[test]
-fn fc_01_a_bad_line_does_not_end_the_session() {
+fn a_bad_line_does_not_end_the_session() {
     let good = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
     let ended = run(format!("{{oops\nx\n]\n{good}\n{{oops"));
     assert_eq!(ended.summary(), ["null -32700", "null -32700", "null -32700", "7 ok", "null -32700"]);
     assert!(ended.status.success());
 }
 
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
 #[test]
-fn fc_03_one_shot_pipe_gets_all_logs_and_replies() {
+fn one_shot_pipe_gets_all_logs_and_replies() {
     let ended = run(execute(1, "slow", json!({"millis": 500})) + "\n");
     assert_eq!(ended.summary(), ["log first", "log second", "1 ok"]);
     assert!(ended.status.success());
 }
 
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
 #[test]
-fn fc_03_requests_from_a_file() {
+fn requests_from_a_file() {
     let mut file = File::from(memory_file());
     for id in 1..=5 {
         writeln!(file, "{}", execute(id, "echo", json!({"text": "t"}))).unwrap();
@@ -45,31 +48,35 @@ fn fc_03_requests_from_a_file() {
     assert!(output.status.success());
 }
 
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
 #[test]
-fn fc_03_standard_input_that_is_empty_closed_or_null_ends_well() {
+fn standard_input_that_is_empty_closed_or_null_ends_well() {
     for input in ["</dev/null", "0<&-", "< /dev/stdin"] {
         let ended = shell(&format!("\"$EXT\" {input}"));
         assert_eq!((ended.status.code(), &*ended.stdout, &*ended.stderr), (Some(0), "", ""), "{input}");
     }
 }
 
+/// Reports: yc-software/qm#1034, BYVoid/OpenCC#1201.
 #[test]
-fn fc_04_a_last_message_without_newline() {
+fn a_last_message_without_newline() {
     assert_eq!(run(SHUTDOWN).summary(), ["9 ok"]);
     assert_eq!(run(execute(1, "echo", json!({}))).summary(), ["1 ok"]);
     assert_eq!(run(r#"{"jsonrpc":"2.0","id":1,"met"#).summary(), ["null -32700"]);
 }
 
+/// Reports: modelcontextprotocol/go-sdk#665, stackql/stackql#668, Taxuspt/garmin_mcp#162.
 #[test]
-fn fc_05_crlf() {
+fn lines_may_end_with_crlf() {
     for end in ["\r\n", "\r\r\n", "\n\r\n\n"] {
         assert_eq!(run(format!("{INITIALIZE}{end}{SHUTDOWN}{end}")).summary(), ["1 ok", "9 ok"], "{end:?}");
     }
     assert!(!run(format!("{INITIALIZE}\r\n")).stdout.contains('\r'));
 }
 
+/// Reports: FellouAI/eko#276, FellouAI/eko#286, yetone/cumora#28.
 #[test]
-fn fc_06_a_client_that_writes_single_bytes() {
+fn a_client_that_writes_single_bytes() {
     let mut child = Session::start(extension());
     for byte in format!("{INITIALIZE}\r\n{}\n{SHUTDOWN}\n", execute(2, "echo", json!({"text": "é"}))).bytes() {
         child.send_bytes(&[byte]);
@@ -78,15 +85,17 @@ fn fc_06_a_client_that_writes_single_bytes() {
     assert_eq!(ended.summary(), ["1 ok", "2 ok", "9 ok"]);
 }
 
+/// Reports: FellouAI/eko#276, FellouAI/eko#286, yetone/cumora#28.
 #[test]
-fn fc_06_many_messages_in_one_write() {
+fn many_messages_in_one_write() {
     let requests: String = (1..=200).map(|id| execute(id, "echo", json!({})) + "\n").collect();
     let expected: Vec<_> = (1..=200).map(|id| format!("{id} ok")).collect();
     assert_eq!(run(requests).summary(), expected);
 }
 
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
 #[test]
-fn fc_10_the_line_limit_is_exact_and_nothing_behind_it_runs() {
+fn the_line_limit_is_exact_and_nothing_behind_it_runs() {
     for (limit, set) in [(1000, true), (8 << 20, false)] {
         for (length, fits) in [(limit - 1, true), (limit, true), (limit + 1, false), (3 * limit, false)] {
             let tail = r#"\"}} {"jsonrpc":"2.0","id":9,"method":"shutdown"}"#;
@@ -107,15 +116,17 @@ fn fc_10_the_line_limit_is_exact_and_nothing_behind_it_runs() {
     }
 }
 
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
 #[test]
-fn fc_10_an_over_long_last_line_without_newline() {
+fn an_over_long_last_line_without_newline() {
     let mut command = extension();
     command.env("REQUEST_LIMIT", "1000");
     assert_eq!(run_with(command, "x".repeat(5000)).summary(), ["null -32700"]);
 }
 
+/// Reports: mark3labs/mcp-go#588, mark3labs/mcp-go#155, mark3labs/mcp-go#603.
 #[test]
-fn fc_11_large_requests_are_taken() {
+fn large_requests_are_taken() {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "execute", "params": {
         "operation": "agent", "args": null,
         "context": {"workdir": "/tmp", "phase": "verify", "agent": {"prompt": "p", "output": "o".repeat(200 * 1024)}}}});
@@ -123,8 +134,9 @@ fn fc_11_large_requests_are_taken() {
     assert_eq!(ended.replies()[0]["result"]["outputs"]["length"], "204800");
 }
 
+/// Reports: mark3labs/mcp-go#588, mark3labs/mcp-go#155, mark3labs/mcp-go#603.
 #[test]
-fn fc_11_lines_that_the_host_cannot_read_are_warned_about() {
+fn lines_that_the_host_cannot_read_are_warned_about() {
     // {"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}
     const FRAME: usize = 63;
     let permissive = || {
@@ -147,7 +159,7 @@ fn fc_11_lines_that_the_host_cannot_read_are_warned_about() {
 
 /// The real host stops reading for good at a line of more than 65,535 bytes: by default none is sent.
 #[test]
-fn o_01_no_line_that_the_host_cannot_read_is_sent() {
+fn no_line_that_the_host_cannot_read_is_sent() {
     // {"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}
     const FRAME: usize = 63;
     for (length, fits) in [(65_534, true), (65_535, true), (65_536, false), (5 << 20, false)] {
@@ -189,8 +201,9 @@ fn o_01_no_line_that_the_host_cannot_read_is_sent() {
     }
 }
 
+/// Reports: mark3labs/mcp-go#588, mark3labs/mcp-go#155, mark3labs/mcp-go#603.
 #[test]
-fn fc_11_a_reply_over_the_limit_is_an_error_that_names_the_size() {
+fn a_reply_over_the_limit_is_an_error_that_names_the_size() {
     let mut command = extension();
     command.env("REPLY_LIMIT", "2000");
     let ended = run_with(command, execute(1, "big", json!({"size": 3000})));
@@ -198,8 +211,9 @@ fn fc_11_a_reply_over_the_limit_is_an_error_that_names_the_size() {
     assert!(ended.stdout.contains("2000"), "{}", ended.stdout);
 }
 
+/// Reports: HatriGt/hana-mcp-server#22, shaun0927/openchrome#144, jershell/simple-jsonrpc-js#6.
 #[test]
-fn fc_13_notifications_get_silence() {
+fn notifications_get_silence() {
     let ended = run(concat!(
         r#"{"jsonrpc":"2.0","method":"nope"}"#,
         "\n",
@@ -215,8 +229,9 @@ fn fc_13_notifications_get_silence() {
     assert_eq!(ended.summary(), ["5 ok"]);
 }
 
+/// Reports: neandertech/jsonrpclib#104, diem/diem#7208, neo-project/neo-modules#742.
 #[test]
-fn fc_14_params_in_all_forms() {
+fn params_in_all_forms() {
     for params in ["", r#","params":null"#, r#","params":{}"#, r#","params":[]"#] {
         assert_eq!(run(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"shutdown"{params}}}"#)).summary(), ["1 ok"]);
     }
@@ -236,7 +251,7 @@ fn fc_14_params_in_all_forms() {
 }
 
 #[test]
-fn fc_16_what_the_real_host_sends() {
+fn the_lines_of_the_real_host_are_answered() {
     let mut child = Session::start(extension());
     for (request, reply) in [
         (
@@ -272,8 +287,9 @@ fn fc_16_what_the_real_host_sends() {
     assert!(child.wait().success());
 }
 
+/// Reports: DeusData/codebase-memory-mcp#513, awslabs/AutoCorrode#171, ChimeHQ/JSONRPC#14.
 #[test]
-fn fc_23_every_line_is_visible_at_once() {
+fn every_line_is_visible_at_once() {
     for operation in ["slow", "busy"] {
         let mut child = Session::start(extension());
         child.send(INITIALIZE);
@@ -290,8 +306,9 @@ fn fc_23_every_line_is_visible_at_once() {
     }
 }
 
+/// Reports: DeusData/codebase-memory-mcp#513, awslabs/AutoCorrode#171, ChimeHQ/JSONRPC#14.
 #[test]
-fn fc_23_faults_are_answered_while_a_handler_runs() {
+fn faults_are_answered_while_a_handler_runs() {
     let mut child = Session::start(extension());
     child.send(&execute(1, "slow", json!({"millis": 1500})));
     assert_eq!(summary(child.next_line().as_bytes()), ["log first"]);
@@ -300,8 +317,9 @@ fn fc_23_faults_are_answered_while_a_handler_runs() {
     assert_eq!(child.end().summary(), ["log second", "1 ok"]);
 }
 
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
 #[test]
-fn fc_25_byte_order_marks() {
+fn byte_order_marks() {
     let mut input = Vec::new();
     for line in [INITIALIZE, SHUTDOWN] {
         input.extend(b"\xEF\xBB\xBF");
@@ -313,8 +331,9 @@ fn fc_25_byte_order_marks() {
     assert!(!ended.stdout.contains('\u{FEFF}'));
 }
 
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
 #[test]
-fn fc_25_utf_16_is_refused() {
+fn utf_16_is_refused() {
     let mut input = b"\xFF\xFE".to_vec();
     input.extend(SHUTDOWN.encode_utf16().flat_map(u16::to_le_bytes));
     input.extend(b"\n\0\n");
@@ -324,15 +343,17 @@ fn fc_25_utf_16_is_refused() {
     assert!(ended.summary().iter().rev().skip(1).all(|line| line == "null -32700"), "{:?}", ended.summary());
 }
 
+/// Reports: justrach/devswarm#387, rust-lang/rls#61, machbase/neo-server#285.
 #[test]
-fn fc_33_shutdown_behind_a_running_call() {
+fn shutdown_behind_a_running_call() {
     let ended = run(execute(1, "slow", json!({"millis": 400})) + "\n" + SHUTDOWN);
     assert_eq!(ended.summary(), ["log first", "log second", "1 ok", "9 ok"]);
     assert!(ended.status.success());
 }
 
+/// Reports: justrach/devswarm#387, rust-lang/rls#61, machbase/neo-server#285.
 #[test]
-fn fc_33_a_session_without_shutdown_ends_in_its_safe_state() {
+fn a_session_without_shutdown_ends_in_its_safe_state() {
     for (input, is_safe) in [
         (INITIALIZE.to_owned(), true),
         (format!("{INITIALIZE}\n{SHUTDOWN}\n"), false),
@@ -344,8 +365,9 @@ fn fc_33_a_session_without_shutdown_ends_in_its_safe_state() {
     }
 }
 
+/// Reports: can1357/oh-my-pi#1710, anomalyco/opencode#43258, openclaw/openclaw#75602.
 #[test]
-fn fc_37_a_reader_that_is_gone() {
+fn a_reader_that_is_gone() {
     let requests = (execute(1, "echo", json!({"text": "t"})) + "\n").repeat(2000);
     let ended = shell_with("\"$EXT\" | head -n1; echo \"${PIPESTATUS[0]}\"", &requests);
     let (first, code) = ended.stdout.split_once('\n').unwrap();
@@ -353,8 +375,9 @@ fn fc_37_a_reader_that_is_gone() {
     assert_eq!((code.trim(), &*ended.stderr), ("0", ""));
 }
 
+/// Reports: can1357/oh-my-pi#1710, anomalyco/opencode#43258, openclaw/openclaw#75602.
 #[test]
-fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
+fn a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
     for operation in ["slow", "big"] {
         let mut command = extension();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -372,7 +395,7 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
 }
 
 #[test]
-fn g_09_a_reader_that_goes_while_a_handler_waits_silently_ends_it() {
+fn a_reader_that_goes_while_a_handler_waits_silently_ends_it() {
     // A pipe, a pair of sockets and a terminal; in a session and without one. The input stays open.
     for way in ["pipe", "socket", "terminal"] {
         for session in [true, false] {
@@ -417,8 +440,9 @@ fn g_09_a_reader_that_goes_while_a_handler_waits_silently_ends_it() {
 }
 
 /// Node.js starts programs with socket pairs, which tell of a peer that is gone by a reset.
+/// Reports: can1357/oh-my-pi#1710, anomalyco/opencode#43258, openclaw/openclaw#75602.
 #[test]
-fn fc_37_a_host_that_is_gone_from_a_socket() {
+fn a_host_that_is_gone_from_a_socket() {
     for operation in ["slow", "big"] {
         let (mut host, socket) = UnixStream::pair().unwrap();
         let mut command = extension();
@@ -435,8 +459,9 @@ fn fc_37_a_host_that_is_gone_from_a_socket() {
     }
 }
 
+/// Reports: can1357/oh-my-pi#1710, anomalyco/opencode#43258, openclaw/openclaw#75602.
 #[test]
-fn fc_37_closed_output() {
+fn a_closed_output_ends_the_process() {
     let requests = (execute(1, "slow", json!({"millis": 1})) + "\n").repeat(20);
     for output in ["1>&-", ">/dev/null"] {
         let ended = shell_with(&format!("\"$EXT\" {output}"), &requests);
@@ -451,8 +476,9 @@ fn fc_37_closed_output() {
     }
 }
 
+/// Reports: smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505, github/github-mcp-server#193.
 #[test]
-fn fc_49_outputs_are_strings_and_nothing_is_null() {
+fn outputs_are_strings_and_nothing_is_null() {
     let ended = run(format!("{INITIALIZE}\n{}", execute(2, "agent", json!({}))));
     let [manifest, reply] = &ended.replies()[..] else { panic!("two replies: {}", ended.stdout) };
     assert_eq!(reply["result"]["outputs"], json!({"length": "0"}));
@@ -460,8 +486,9 @@ fn fc_49_outputs_are_strings_and_nothing_is_null() {
     assert!(!ended.stdout.contains("null"), "{}", ended.stdout);
 }
 
+/// Reports: theoriclabs/LeanDB#57, sysprog21/zhtw-mcp#7, DeusData/codebase-memory-mcp#511.
 #[test]
-fn fc_51_bytes_that_are_not_utf_8() {
+fn bytes_that_are_not_utf_8() {
     for bytes in
         [&b"\xC4\xE3"[..], b"\xFF\xFE", b"\xC0\xAF", b"\xED\xA0\x80", b"\xF4\x90\x80\x80", b"\xBD", b"\xE2\x82"]
     {
@@ -475,8 +502,9 @@ fn fc_51_bytes_that_are_not_utf_8() {
     }
 }
 
+/// Reports: ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400, minio/mc#1008.
 #[test]
-fn fc_52_a_pasted_example_does_not_end_the_session() {
+fn a_pasted_example_does_not_end_the_session() {
     let example = serde_json::to_string_pretty(&parse(INITIALIZE)).unwrap();
     let lines = example.lines().count();
     let ended = run(format!("{example}\n{SHUTDOWN}\n"));
@@ -486,8 +514,9 @@ fn fc_52_a_pasted_example_does_not_end_the_session() {
     assert!(summary.iter().rev().skip(1).all(|line| line.starts_with("null -32")));
 }
 
+/// Reports: NVIDIA/NeMo-Retriever#2161, yakew7/Fair-Code#385, NatLabRockies/openstudio-mcp#44.
 #[test]
-fn fc_53_prints_and_children_reach_neither_stream() {
+fn prints_and_children_reach_neither_stream() {
     let ended = run(format!("{}\n{SHUTDOWN}\n", execute(1, "print", json!({}))));
     assert_eq!(ended.summary(), ["1 ok", "9 ok"]);
     for text in ["printed by the handler", r#""result":{}"#, "hello"] {
@@ -495,8 +524,9 @@ fn fc_53_prints_and_children_reach_neither_stream() {
     }
 }
 
+/// Reports: proffesor-for-testing/agentic-qe#527, pathintegral-institute/mcpm.sh#264.
 #[test]
-fn fc_83_sessions_out_of_order() {
+fn sessions_out_of_order() {
     let initialize =
         |version: &str| format!(r#"{{"jsonrpc":"2.0","id":2,"method":"initialize","params":{{{version}}}}}"#);
     let ended = run([

@@ -221,7 +221,7 @@ async function check(page) {
   return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary?.replaceAll('\n', ' ')}`));
 }
 
-test('j_02_everything_works_by_keyboard', async (t) => {
+test('everything_works_by_keyboard', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByText('connected', { exact: true }).waitFor();
   const focus = () => page.evaluate(() => `${document.activeElement.tagName} ${document.activeElement.textContent.trim() || document.activeElement.id}`);
@@ -254,7 +254,7 @@ test('j_02_everything_works_by_keyboard', async (t) => {
   sound(page);
 });
 
-test('j_02_colours_follow_the_system_or_the_choice_and_the_choice_is_kept', async (t) => {
+test('colours_follow_the_system_or_the_choice_and_the_choice_is_kept', async (t) => {
   const page = await open(t, browser, server.url);
   const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await ground();
@@ -268,7 +268,7 @@ test('j_02_colours_follow_the_system_or_the_choice_and_the_choice_is_kept', asyn
   sound(page);
 });
 
-test('j_02_the_files_work_on_any_web_server_in_any_folder', async (t) => {
+test('the_files_work_on_any_web_server_in_any_folder', async (t) => {
   const files = join(HERE, '../dist');
   const kinds = { html: 'text/html', js: 'text/javascript', css: 'text/css', wasm: 'application/wasm', svg: 'image/svg+xml' };
   const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'";

@@ -45,7 +45,7 @@ test('the verdicts and reasons of runs are those of the reports', async (t) => {
   sound(page);
 });
 
-test('j_02_evals_are_listed_and_run_and_tasks_go_green_or_red', async (t) => {
+test('evals_are_listed_and_run_and_tasks_go_green_or_red', async (t) => {
   const server = await web('sim', '--evals', EVALS, '--runs', scratch());
   const page = await evals(t, server);
   await page.getByRole('button', { name: 'Run rails' }).waitFor();
@@ -77,7 +77,7 @@ test('j_02_evals_are_listed_and_run_and_tasks_go_green_or_red', async (t) => {
   sound(page);
 });
 
-test('j_02_the_trend_of_a_measured_value_over_runs', async (t) => {
+test('the_trend_of_a_measured_value_over_runs', async (t) => {
   const server = await web('sim', '--evals', EVALS, '--runs', scratch());
   const page = await evals(t, server);
   for (let run = 1; run <= 3; run += 1) {
@@ -102,7 +102,7 @@ test('j_02_the_trend_of_a_measured_value_over_runs', async (t) => {
   sound(again);
 });
 
-test('j_02_a_run_is_cancelled', async (t) => {
+test('a_run_is_cancelled', async (t) => {
   const folder = scratch();
   mkdirSync(join(folder, 'slow'));
   writeFileSync(join(folder, 'slow/eval.yaml'), 'name: slow\nconfig: { target: sim }\nmetrics: [{ name: m, weight: 1.0, threshold: 1.0 }]\ntasks: ["task.yaml"]\n');
@@ -117,7 +117,7 @@ test('j_02_a_run_is_cancelled', async (t) => {
   sound(page);
 });
 
-test('j_02_an_eval_that_cannot_be_used_and_a_server_without_evals_are_said', async (t) => {
+test('an_eval_that_cannot_be_used_and_a_server_without_evals_are_said', async (t) => {
   const folder = scratch();
   writeFileSync(join(folder, 'eval.yaml'), 'name: broken\nconfig: { target: sim }\nmetrics: []\ntasks: ["nothing.yaml"]\n');
   const server = await web('sim', '--evals', folder, '--runs', scratch());
@@ -130,7 +130,7 @@ test('j_02_an_eval_that_cannot_be_used_and_a_server_without_evals_are_said', asy
   sound(none);
 });
 
-test('j_02_a_lost_connection_to_the_evals_is_said', async (t) => {
+test('a_lost_connection_to_the_evals_is_said', async (t) => {
   const server = await web('sim', '--evals', EVALS, '--runs', scratch());
   const page = await evals(t, server);
   await page.getByRole('button', { name: 'Run rails' }).waitFor();

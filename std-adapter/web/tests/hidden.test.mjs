@@ -83,7 +83,7 @@ async function cover(page) {
   await until(() => page.evaluate('document.hidden'), 'the page is hidden');
 }
 
-test('j_04_a_hidden_tab_does_not_grow', async () => {
+test('a_hidden_tab_does_not_grow', async () => {
   const server = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
   const page = await tab(server.url);
   await page.click('flood');

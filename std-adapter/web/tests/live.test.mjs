@@ -29,7 +29,7 @@ async function sent(page) {
   return JSON.parse(text);
 }
 
-test('j_01_the_page_lists_the_operations_and_runs_measure', async (t) => {
+test('the_page_lists_the_operations_and_runs_measure', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   const names = await page.getByRole('navigation', { name: 'Operations' }).getByRole('button').allTextContents();
@@ -47,7 +47,7 @@ test('j_01_the_page_lists_the_operations_and_runs_measure', async (t) => {
   sound(page);
 });
 
-test('j_02_each_argument_shows_its_description_default_limits_and_its_error_beside_it', async (t) => {
+test('each_argument_shows_its_description_default_limits_and_its_error_beside_it', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'measure');
   const samples = page.getByLabel('samples');
@@ -96,7 +96,7 @@ test('j_02_each_argument_shows_its_description_default_limits_and_its_error_besi
   sound(page);
 });
 
-test('j_02_logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t) => {
+test('logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t) => {
   const slow = await open(t, browser, odd.url);
   await choose(slow, 'pause');
   await slow.getByRole('button', { name: 'Run pause' }).click();
@@ -120,7 +120,7 @@ test('j_02_logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t
   sound(page);
 });
 
-test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
+test('a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'wait-for');
   await page.getByLabel('channel').selectOption('AUX');
@@ -138,7 +138,7 @@ test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
   sound(page);
 });
 
-test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
+test('the_history_keeps_calls_and_runs_them_again', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'power');
   await page.getByLabel('rail').selectOption('5V0');
@@ -159,7 +159,7 @@ test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
   sound(page);
 });
 
-test('j_02_a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_work', async (t) => {
+test('a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_work', async (t) => {
   const page = await open(t, browser, server.url, { permissions: ['clipboard-read', 'clipboard-write'] });
   await choose(page, 'measure');
   await page.getByLabel('channel').selectOption('3V3');
@@ -205,7 +205,7 @@ test('j_02_a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_
   sound(texts);
 });
 
-test('j_02_forms_for_everything_that_a_schema_says', async (t) => {
+test('forms_for_everything_that_a_schema_says', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'odd');
   const submit = () => page.getByRole('button', { name: 'Run odd' }).click();
@@ -271,7 +271,7 @@ test('j_02_forms_for_everything_that_a_schema_says', async (t) => {
   sound(page);
 });
 
-test('j_04_a_call_with_very_many_outputs_is_bounded_and_counted', async (t) => {
+test('a_call_with_very_many_outputs_is_bounded_and_counted', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'many');
   await page.getByRole('button', { name: 'Run many' }).click();
@@ -284,7 +284,7 @@ test('j_04_a_call_with_very_many_outputs_is_bounded_and_counted', async (t) => {
   sound(page);
 });
 
-test('j_04_what_an_extension_says_is_text_and_nothing_else', async (t) => {
+test('what_an_extension_says_is_text_and_nothing_else', async (t) => {
   const page = await open(t, browser, odd.url);
   const hostile = '<img src=x onerror="globalThis.hacked=1"><script>globalThis.hacked=1</script>';
   await page.getByRole('heading', { name: hostile }).first().waitFor();
@@ -305,7 +305,7 @@ test('j_04_what_an_extension_says_is_text_and_nothing_else', async (t) => {
   sound(page);
 });
 
-test('j_04_a_flood_of_lines_stays_usable_in_bounded_memory_and_what_is_dropped_is_counted', async (t) => {
+test('a_flood_of_lines_stays_usable_in_bounded_memory_and_what_is_dropped_is_counted', async (t) => {
   const page = await open(t, browser, odd.url);
   page.context().setDefaultTimeout(4 * PATIENCE);
   const session = await page.context().newCDPSession(page);
@@ -334,7 +334,7 @@ test('j_04_a_flood_of_lines_stays_usable_in_bounded_memory_and_what_is_dropped_i
   sound(page);
 });
 
-test('j_02_without_a_target_the_page_offers_what_is_plugged_in_and_says_who_holds_it', async (t) => {
+test('without_a_target_the_page_offers_what_is_plugged_in_and_says_who_holds_it', async (t) => {
   const none = await web();
   const page = await open(t, browser, none.url);
   const ports = page.getByRole('table');
@@ -347,7 +347,7 @@ test('j_02_without_a_target_the_page_offers_what_is_plugged_in_and_says_who_hold
   sound(page);
 });
 
-test('j_02_a_server_that_ends_is_said_and_reconnecting_is_offered', async (t) => {
+test('a_server_that_ends_is_said_and_reconnecting_is_offered', async (t) => {
   const mine = await web('sim');
   const page = await open(t, browser, mine.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
@@ -359,13 +359,13 @@ test('j_02_a_server_that_ends_is_said_and_reconnecting_is_offered', async (t) =>
   sound(page, /WebSocket connection to|ERR_CONNECTION_REFUSED/);
 });
 
-test('j_04_a_wrong_token_is_refused_in_plain_words', async (t) => {
+test('a_wrong_token_is_refused_in_plain_words', async (t) => {
   const page = await open(t, browser, server.url.replace(/token=.*/, 'token=0123456789abcdef0123456789abcdef'));
   await page.getByRole('alert').getByText('Open the address that rigline web printed').waitFor();
   sound(page, /401/);
 });
 
-test('j_02_the_session_ends_kept_or_safe', async (t) => {
+test('the_session_ends_kept_or_safe', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('button', { name: 'Disconnect and keep outputs on' }).click();
   await page.getByText('which leaves its outputs as they are').waitFor({ state: 'attached' });
@@ -374,7 +374,7 @@ test('j_02_the_session_ends_kept_or_safe', async (t) => {
   sound(page);
 });
 
-test('j_02_the_traffic_is_saved_as_a_transcript_that_replay_takes', async (t) => {
+test('the_traffic_is_saved_as_a_transcript_that_replay_takes', async (t) => {
   const page = await open(t, browser, server.url);
   await choose(page, 'identify');
   await page.getByRole('button', { name: 'Run identify' }).click();
@@ -390,7 +390,7 @@ test('j_02_the_traffic_is_saved_as_a_transcript_that_replay_takes', async (t) =>
   sound(page);
 });
 
-test('j_24_names_that_javascript_uses_itself_are_operations_and_arguments_like_others', async (t) => {
+test('names_that_javascript_uses_itself_are_operations_and_arguments_like_others', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'constructor');
   await page.getByLabel(/^toString /).fill('text');
@@ -410,7 +410,7 @@ test('j_24_names_that_javascript_uses_itself_are_operations_and_arguments_like_o
   sound(page);
 });
 
-test('j_25_numbers_of_a_schema_keep_all_digits', async (t) => {
+test('numbers_of_a_schema_keep_all_digits', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'exact');
   await page.getByText('From -9223372036854775808 to 18446744073709551615. Default: 9007199254740993.').waitFor();
@@ -426,7 +426,7 @@ test('j_25_numbers_of_a_schema_keep_all_digits', async (t) => {
   sound(page);
 });
 
-test('j_26_arguments_for_which_there_are_no_fields_are_written_as_json', async (t) => {
+test('arguments_for_which_there_are_no_fields_are_written_as_json', async (t) => {
   const page = await open(t, browser, odd.url);
   const field = page.getByLabel(/^arguments /);
   for (const [operation, wrong, why, right] of [
@@ -447,7 +447,7 @@ test('j_26_arguments_for_which_there_are_no_fields_are_written_as_json', async (
   sound(page);
 });
 
-test('j_27_a_pattern_that_would_take_for_ever_and_a_very_long_description_do_not_stop_the_page', async (t) => {
+test('a_pattern_that_would_take_for_ever_and_a_very_long_description_do_not_stop_the_page', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'pattern');
   assert.ok((await page.locator('main').textContent()).length < 50_000, 'a long description is cut');
@@ -463,7 +463,7 @@ test('j_27_a_pattern_that_would_take_for_ever_and_a_very_long_description_do_not
   sound(page);
 });
 
-test('j_28_back_and_forward_go_through_the_views_and_the_session_goes_on', async (t) => {
+test('back_and_forward_go_through_the_views_and_the_session_goes_on', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   await page.getByRole('tab', { name: 'Plots' }).click();
@@ -482,7 +482,7 @@ test('j_28_back_and_forward_go_through_the_views_and_the_session_goes_on', async
   sound(page);
 });
 
-test('j_30_no_two_parts_of_a_form_have_the_same_id', async (t) => {
+test('no_two_parts_of_a_form_have_the_same_id', async (t) => {
   const page = await open(t, browser, odd.url);
   await choose(page, 'twins');
   await page.getByRole('heading', { name: 'twins', exact: true }).waitFor();

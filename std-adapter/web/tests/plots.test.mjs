@@ -26,7 +26,7 @@ async function csv(page) {
   return readFileSync(file, 'utf8').trimEnd().split('\r\n').map((line) => line.split(','));
 }
 
-test('j_02_numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) => {
+test('numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) => {
   const server = await web('sim');
   const page = await open(t, browser, server.url);
   await plots(page);
@@ -93,7 +93,7 @@ test('j_02_numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) 
   sound(page);
 });
 
-test('j_02_samples_that_were_missed_are_counted_and_are_gaps', async (t) => {
+test('samples_that_were_missed_are_counted_and_are_gaps', async (t) => {
   const server = await web('sim');
   const page = await open(t, browser, server.url);
   await plots(page);
@@ -120,7 +120,7 @@ test('j_02_samples_that_were_missed_are_counted_and_are_gaps', async (t) => {
   sound(page);
 });
 
-test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
+test('a_failing_source_and_a_lost_connection_are_said', async (t) => {
   const server = await web('sim');
   const page = await open(t, browser, server.url);
   await plots(page);
@@ -136,7 +136,7 @@ test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
   sound(page, /WebSocket connection to|ERR_CONNECTION_REFUSED/);
 });
 
-test('j_04_names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {
+test('names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {
   const server = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
   const page = await open(t, browser, server.url);
   await plots(page);
@@ -149,7 +149,7 @@ test('j_04_names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {
   sound(page);
 });
 
-test('j_29_numbers_beyond_every_axis_are_gaps_and_the_page_goes_on', async (t) => {
+test('numbers_beyond_every_axis_are_gaps_and_the_page_goes_on', async (t) => {
   const server = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
   const page = await open(t, browser, server.url);
   await plots(page);

@@ -81,7 +81,7 @@ async function measure(page, channel) {
   await page.getByRole('table', { name: 'Outputs' }).getByRole('row').nth(1).waitFor();
 }
 
-test('j_02_web_serial_reaches_the_emulated_board_without_a_server', async (t) => {
+test('web_serial_reaches_the_emulated_board_without_a_server', async (t) => {
   const page = await open(t, browser, server.url);
   await connected(page);
   await page.getByText('Connected by Web Serial to USB 16c0:27dd').waitFor();
@@ -94,7 +94,7 @@ test('j_02_web_serial_reaches_the_emulated_board_without_a_server', async (t) =>
   sound(page);
 });
 
-test('j_02_unplug_says_so_and_the_returning_board_is_recognised_by_its_usb_ids', async (t) => {
+test('unplug_says_so_and_the_returning_board_is_recognised_by_its_usb_ids', async (t) => {
   const page = await open(t, browser, server.url);
   await connected(page);
   // A call that is out when the cable is pulled has an end, too.
@@ -128,7 +128,7 @@ test('j_02_unplug_says_so_and_the_returning_board_is_recognised_by_its_usb_ids',
   sound(page);
 });
 
-test('j_02_a_port_that_cannot_be_opened_is_said_and_can_be_tried_again', async (t) => {
+test('a_port_that_cannot_be_opened_is_said_and_can_be_tried_again', async (t) => {
   const page = await open(t, browser, server.url);
   await device(`tty ${scratch()}/nothing`);
   await page.getByRole('button', { name: 'Connect to USB 16c0:27dd' }).click();
@@ -142,7 +142,7 @@ test('j_02_a_port_that_cannot_be_opened_is_said_and_can_be_tried_again', async (
   sound(page);
 });
 
-test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
+test('cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   const page = await open(t, browser, server.url);
   await connected(page);
   await page.getByRole('button', { name: 'power', exact: true }).click();
@@ -168,7 +168,7 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   sound(page);
 });
 
-test('j_02_who_holds_the_port_is_said_and_reconnecting_works_when_it_is_free', async (t) => {
+test('who_holds_the_port_is_said_and_reconnecting_works_when_it_is_free', async (t) => {
   const holder = await start(RIGLINE, ['monitor', `serial:${terminal()}`]);
   holder.child.stdin.write('{"op":"health"}\n');
   await holder.next();

@@ -29,7 +29,7 @@ async function shows(page, number, what) {
   await until(async () => (await rows(page)).every((row) => row !== '…'), 'rows');
 }
 
-test('j_02_a_recording_of_monitor_is_one_card_a_call', async (t) => {
+test('a_recording_of_monitor_is_one_card_a_call', async (t) => {
   const file = join(folder, 'recording.jsonl');
   const lines = [request(1, 'initialize', { protocolVersion: '0.0.1' }), call(2, 'self-test'), '{bad', call(3, 'measure', { channel: '3V3' }), call(4, 'measure', { channel: 'no such' })];
   const recorded = await run(['monitor', '--record', file, 'sim'], `${lines.join('\n')}\n`);
@@ -66,7 +66,7 @@ test('j_02_a_recording_of_monitor_is_one_card_a_call', async (t) => {
   sound(page);
 });
 
-test('j_02_cards_are_filtered_and_searched', async (t) => {
+test('cards_are_filtered_and_searched', async (t) => {
   const file = join(folder, 'filtered.jsonl');
   const lines = [];
   for (let id = 1; id <= 300; id++) {
@@ -103,7 +103,7 @@ test('j_02_cards_are_filtered_and_searched', async (t) => {
   sound(page);
 });
 
-test('j_02_amplifier_events_and_other_protocols', async (t) => {
+test('amplifier_events_and_other_protocols', async (t) => {
   const file = join(folder, 'events.jsonl');
   // The second one is refused by the extension: the schema does not say what is wrong with it.
   for (const words of [['measure', 'channel=3V3'], ['wait-for', 'channel=AUX', 'min=4', 'max=3']]) await run(['call', 'sim', ...words, '--protocol', 'amplifier', '--events', file]);
@@ -125,7 +125,7 @@ test('j_02_amplifier_events_and_other_protocols', async (t) => {
   sound(second);
 });
 
-test('j_02_lines_are_pasted_and_files_are_dropped', async (t) => {
+test('lines_are_pasted_and_files_are_dropped', async (t) => {
   const page = await open(t, browser, `${server.url}&view=transcript`);
   await page.getByLabel('Or paste lines').fill(`${call(1, 'pasted')}\n{"jsonrpc":"2.0","id":1,"result":{"success":true,"outputs":{"big":12345678901234567890.10}}}`);
   await page.getByRole('button', { name: 'Show the pasted lines' }).click();
@@ -145,7 +145,7 @@ test('j_02_lines_are_pasted_and_files_are_dropped', async (t) => {
   sound(page);
 });
 
-test('j_04_a_hostile_transcript', async (t) => {
+test('a_hostile_transcript', async (t) => {
   const file = join(folder, 'hostile.jsonl');
   const script = '<script>globalThis.hacked=1</script><img src=x onerror="globalThis.hacked=1">';
   const lines = [
@@ -199,7 +199,7 @@ test('j_04_a_hostile_transcript', async (t) => {
   sound(page);
 });
 
-test('j_02_a_large_file_does_not_block_the_page', async (t) => {
+test('a_large_file_does_not_block_the_page', async (t) => {
   const file = join(folder, 'large.jsonl');
   const output = createWriteStream(file);
   for (let at = 0; at < 400_000; at += 1) {

@@ -46,7 +46,7 @@ fn by_scanning_parts(bytes: &[u8], cuts: &[usize]) -> Option<(usize, usize, Foun
 }
 
 #[test]
-fn k_01_a_line_is_found_by_its_check_where_the_framer_would_find_it() {
+fn a_line_is_found_by_its_check_where_the_framer_would_find_it() {
     for (bytes, expected) in [
         ("{}\n", Some((3, 2))),
         ("{}\r\n", Some((4, 2))),
@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 20_000 }))]
 
     #[test]
-    fn k_01_the_scan_of_a_line_says_what_framing_and_scanning_say(
+    fn the_scan_of_a_line_says_what_framing_and_scanning_say(
         tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..16),
     ) {
         let text: String = tokens.concat();
@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 2_000 }))]
 
     #[test]
-    fn k_02_an_array_is_scanned_as_it_is_checked_and_its_elements_are_scanned(
+    fn an_array_is_scanned_as_it_is_checked_and_its_elements_are_scanned(
         start in prop::sample::select(&["[", " [ ", "", "[["][..]),
         tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..12),
         elements in proptest::collection::vec(
@@ -161,7 +161,7 @@ proptest! {
 
     /// Random members make lines that are right more often than random tokens do.
     #[test]
-    fn k_01_a_line_in_parts_is_scanned_as_the_whole_is(
+    fn a_line_in_parts_is_scanned_as_the_whole_is(
         tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..12),
         members in proptest::collection::vec(
             prop::sample::select(&[
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn k_01_what_is_looked_at_again_in_a_part_is_bounded() {
+fn the_bytes_that_are_looked_at_twice_are_bounded() {
     // A text goes on where it stopped; a name, a number and a literal begin again, as long as they are short.
     for (start, end, is_taken) in [
         ("{\"a\":\"", "\"}\n", true),
@@ -214,7 +214,7 @@ fn k_01_what_is_looked_at_again_in_a_part_is_bounded() {
 }
 
 #[test]
-fn k_01_each_line_begins_anew() {
+fn each_line_begins_anew() {
     let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
     // Given up, and cut in a nest.
     for start in ["{]", "{\"x\":[[{", "{\"name\":{\"b\":\"\\u0", "{\"x\":1\n"] {

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess,
 use super::error::{DecodeError, Found, Kind, Segment, push_segment};
 use super::key::{Name, ONE_MEMBER};
 use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
-use super::{MAX_DEPTH, MAX_PATH, Rules};
+use super::{MAX_DEPTH, MAX_PATH, NEXT_IS_NULL, NEXT_IS_VALUE, Rules};
 use crate::json::number;
 use crate::json::text::{
     NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain, plain_length, scalar_length, string_length,
@@ -105,24 +105,14 @@ impl<'de> Decoder<'de> {
     /// The value of another type than the expected one, where it was not consumed.
     #[cold]
     pub(super) fn came(&self) -> Found {
-        let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
-        let rest = match (self.rest.get(blank..).unwrap_or_default(), self.last) {
-            // It was consumed as it is.
-            ([] | [b',' | b']' | b'}', ..], Last::Text(text))
-                if matches!(text, [b'"' | b'[' | b'{' | b'n' | b't' | b'f', ..]) =>
-            {
-                text
-            }
-            (rest, _) => rest,
-        };
-        match rest {
+        match self.rest.trim_ascii_start() {
             [b'"', inside @ ..] => {
                 let length = string_length(inside, plain_length(inside)).unwrap_or_default();
                 Found::quoted(inside.get(..length).unwrap_or_default())
             }
             [b'[', ..] => Found::new(b"an array"),
             [b'{', ..] => Found::new(b"an object"),
-            _ => Found::new(rest.get(..scalar_length(rest)).unwrap_or_default()),
+            rest => Found::new(rest.get(..scalar_length(rest)).unwrap_or_default()),
         }
     }
 
@@ -337,15 +327,11 @@ impl<'de> Decoder<'de> {
 
     /// Opens a struct's object, if there is one.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn fields(&mut self, fields: &'static [&'static str]) -> Option<Fields<'_, 'de>> {
-        if self.peek() != b'{' {
-            return None;
-        }
-        self.enter().then_some(())?;
-        Some(Fields { decoder: self, key: &[], fields, count: 0 })
+    fn open_struct(&mut self) -> bool {
+        self.peek() == b'{' && self.enter()
     }
 
-    /// Why [`fields`](Self::fields) has found none.
+    /// Why [`open_struct`](Self::open_struct) has found none.
     #[cold]
     #[inline(never)]
     fn no_object(&self) -> Kind {
@@ -381,6 +367,7 @@ impl<'de> Decoder<'de> {
     }
 
     /// Arguments are never an array: each type of them has no code for one.
+    // In line, only one of the two ways is compiled into it: what the arguments are is a constant at the call.
     #[inline(always)]
     fn structure<V: Visitor<'de>>(
         &mut self,
@@ -388,12 +375,16 @@ impl<'de> Decoder<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Kind> {
-        if let Some(fields) = self.fields(fields) {
-            let value = visitor.visit_map(fields)?;
+        if are_arguments {
+            return visitor.visit_map(Fields::<true> { decoder: self, key: &[], fields, count: 0, is_open: false });
+        }
+        if self.open_struct() {
+            let members = Fields::<false> { decoder: &mut *self, key: &[], fields, count: 0, is_open: true };
+            let value = visitor.visit_map(members)?;
             return if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) };
         }
         match self.rest.first() {
-            Some(b'[') if !are_arguments => self.sequence(visitor, elements(fields.len())),
+            Some(b'[') => self.sequence(visitor, elements(fields.len())),
             _ => Err(self.no_object()),
         }
     }
@@ -571,13 +562,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
-            let text = if self.peek() == b'"' && self.rules.numeric_strings {
-                self.number("a number")?
-            } else {
-                self.raw().ok_or(Kind::NotJson)?
-            };
-            self.last = Last::Text(text);
-            visitor.visit_borrowed_bytes(text)
+            // What is no number is refused by the visitor, in its words, and is not consumed.
+            visitor.visit_borrowed_bytes(self.number("a number").unwrap_or_default())
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -720,25 +706,62 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 }
 
-/// The members of a struct.
-struct Fields<'a, 'de> {
+/// The members of a struct; of one with `#[derive(Params)]`, if `PARAMS`. Its visitor takes all of them: they open and close their object
+/// themselves, in one piece of code for all such structs.
+struct Fields<'a, 'de, const PARAMS: bool> {
     decoder: &'a mut Decoder<'de>,
     key: &'de [u8],
     fields: &'static [&'static str],
     /// How many there were so far.
     count: u32,
+    /// The brace was consumed.
+    is_open: bool,
 }
 
-impl<'de> MapAccess<'de> for Fields<'_, 'de> {
+impl<'de, const PARAMS: bool> Fields<'_, 'de, PARAMS> {
+    /// The next name, where it is not written in the shortest way.
+    fn other_key(&mut self) -> Result<Option<&'de [u8]>, Kind> {
+        if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
+            return self.decoder.field().map(Some);
+        }
+        if PARAMS {
+            self.decoder.leave(b'}');
+        }
+        Ok(None)
+    }
+}
+
+impl<'de, const PARAMS: bool> MapAccess<'de> for Fields<'_, 'de, PARAMS> {
     type Error = Kind;
 
+    /// Not a size: see [`NEXT_IS_VALUE`].
+    #[inline(always)]
+    fn size_hint(&self) -> Option<usize> {
+        if !PARAMS {
+            return None;
+        }
+        Some(if self.decoder.rest.first() == Some(&b'n') { NEXT_IS_NULL } else { NEXT_IS_VALUE })
+    }
+
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
+        if PARAMS && !self.is_open {
+            if !self.decoder.open_struct() {
+                return Err(self.decoder.no_object());
+            }
+            self.is_open = true;
+        }
         self.key = match self.decoder.plain_key(&mut self.count) {
             Some(name) => name,
-            None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.field()?,
-            None => return Ok(None),
+            None => match self.other_key()? {
+                Some(name) => name,
+                None => return Ok(None),
+            },
         };
-        let is_strict = self.decoder.rules.refuses_unknown;
+        if PARAMS {
+            // The blanks before the value, so that its first byte can be looked at.
+            self.decoder.peek();
+        }
+        let is_strict = PARAMS && self.decoder.rules.refuses_unknown;
         let key = seed.deserialize(Name { text: self.key, as_bytes: true, is_strict });
         if key.is_err() {
             self.decoder.last = Last::Text(self.key);

@@ -36,12 +36,15 @@ fn main() -> ExitCode {
         Trial::test("the_built_in_rig_passes", the_built_in_rig_passes),
         Trial::test("the_report_has_one_shape", the_report_has_one_shape),
         Trial::test("operations_run_on_hardware_only_where_named", operations_run_on_hardware_only_where_named),
-        Trial::test("nr_48_what_cannot_be_talked_to", nr_48_what_cannot_be_talked_to),
-        Trial::test("o_03_who_needs_a_case_decides_the_exit_code", o_03_who_needs_a_case_decides_the_exit_code),
-        Trial::test("o_03_log_cases_run_the_calls_that_are_named", o_03_log_cases_run_the_calls_that_are_named),
-        Trial::test("o_03_reports_go_to_files", o_03_reports_go_to_files),
-        Trial::test("o_04_both_answers_to_an_unknown_operation", o_04_both_answers_to_an_unknown_operation),
-        Trial::test("o_07_the_entry_of_a_tool_is_named", o_07_the_entry_of_a_tool_is_named),
+        Trial::test("a_target_that_cannot_be_reached_has_exit_code_3", a_target_that_cannot_be_reached_has_exit_code_3),
+        Trial::test(
+            "only_cases_that_a_real_host_needs_decide_the_exit_code",
+            only_cases_that_a_real_host_needs_decide_the_exit_code,
+        ),
+        Trial::test("log_cases_run_the_calls_that_are_named", log_cases_run_the_calls_that_are_named),
+        Trial::test("reports_go_to_files", reports_go_to_files),
+        Trial::test("both_answers_to_an_unknown_operation", both_answers_to_an_unknown_operation),
+        Trial::test("the_entry_of_a_tool_is_named", the_entry_of_a_tool_is_named),
     ];
     trials.extend(gevals::check::CASES.iter().map(|case| Trial::test(case.name, || expect(case.name, &[case.name]))));
     for (protocol, names) in
@@ -61,7 +64,7 @@ fn main() -> ExitCode {
         .chain(names(rigline_host::mcp::check::CASES))
         .filter(|name| name.is_empty() || name.starts_with("http."))
     {
-        let name = format!("i_05_mcp.{}", if fault.is_empty() { "good" } else { fault });
+        let name = format!("mcp.{}", if fault.is_empty() { "good" } else { fault });
         trials.push(Trial::test(name, move || expect_of_http(fault)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -232,7 +235,8 @@ fn operations_run_on_hardware_only_where_named() -> Result<(), Failed> {
 }
 
 /// Exit code 3, and nothing passes that never ran.
-fn nr_48_what_cannot_be_talked_to() -> Result<(), Failed> {
+/// Reports: gregkh/usbutils#256.
+fn a_target_that_cannot_be_reached_has_exit_code_3() -> Result<(), Failed> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let (tcp, http) = (format!("tcp:127.0.0.1:{port}"), format!("http://127.0.0.1:{port}/tools"));
     for (target, protocol) in [
@@ -265,7 +269,7 @@ fn nr_48_what_cannot_be_talked_to() -> Result<(), Failed> {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as all trials")]
-fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
+fn only_cases_that_a_real_host_needs_decide_the_exit_code() -> Result<(), Failed> {
     for (fault, need) in
         [("manifest.operations", "host"), ("log.form", "host"), ("batch", "standard"), ("log.level", "standard")]
     {
@@ -287,7 +291,7 @@ fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as all trials")]
-fn o_03_log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
+fn log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
     let target = fake("log.form").to_string();
     let (code, out, _) = rigline(&["check", "sim", "--case", "execute.result", "--call", "measure"]);
     assert!(code == Some(1) && out.contains("was refused") && out.contains("--call OPERATION '{…}'"), "{out}");
@@ -309,7 +313,7 @@ fn o_03_log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
     Ok(())
 }
 
-fn o_03_reports_go_to_files() -> Result<(), Failed> {
+fn reports_go_to_files() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (json, junit) = (folder.path().join("report.json"), folder.path().join("report.xml"));
     let target = fake("batch").to_string();
@@ -344,7 +348,7 @@ fn o_03_reports_go_to_files() -> Result<(), Failed> {
 }
 
 /// The text's -32601, and the Go kit's `success:false`; a manifest without `requires` is as good as one with it.
-fn o_04_both_answers_to_an_unknown_operation() -> Result<(), Failed> {
+fn both_answers_to_an_unknown_operation() -> Result<(), Failed> {
     expect("unknown-as-the-go-kit", &[])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -360,7 +364,7 @@ fn o_04_both_answers_to_an_unknown_operation() -> Result<(), Failed> {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as all trials")]
-fn o_07_the_entry_of_a_tool_is_named() -> Result<(), Failed> {
+fn the_entry_of_a_tool_is_named() -> Result<(), Failed> {
     let target = peer::listen("namel3ss", "entry");
     let arguments = ["check", &target, "--protocol", "namel3ss", "--call", "look-up", "--case", "success"];
     assert_eq!(rigline(&arguments).0, Some(1));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l_05_any_values_give_a_plot_or_none() {
+    fn any_values_give_a_plot_or_none() {
         let point = |value| Point { value, is_bad: false };
         for (values, low, high, is_drawn) in [
             (&[3.3, 3.31, 3.29][..], Some(3.1), Some(3.5), true),

@@ -84,7 +84,7 @@ fn is_clean(text: &str) -> bool {
 }
 
 #[test]
-fn l_05_a_page_holds_no_markup_but_its_own() {
+fn a_page_holds_no_markup_but_its_own() {
     let page = html(&results(&names()));
     assert!(is_clean(&page));
     assert!(page.len() < 2 << 20, "{}", page.len());
@@ -150,7 +150,7 @@ fn l_05_a_page_holds_no_markup_but_its_own() {
 }
 
 #[test]
-fn l_05_tap_is_not_forged() {
+fn tap_is_not_forged() {
     let results = results(&names());
     let tap = tap(&results);
     assert!(is_clean(&tap));
@@ -174,7 +174,7 @@ fn l_05_tap_is_not_forged() {
 }
 
 #[test]
-fn l_05_ctrf_has_the_members_that_its_schema_wants() {
+fn ctrf_has_the_members_that_its_schema_wants() {
     let results = results(&names());
     let text = ctrf(&results);
     assert!(is_clean(&text));
@@ -202,7 +202,7 @@ fn l_05_ctrf_has_the_members_that_its_schema_wants() {
 }
 
 #[test]
-fn l_05_github_gets_commands_and_a_table_of_ours_only() {
+fn github_gets_commands_and_a_table_of_ours_only() {
     let results = results(&names());
     let commands = annotations(&results);
     assert!(is_clean(&commands));
@@ -229,7 +229,7 @@ fn l_05_github_gets_commands_and_a_table_of_ours_only() {
 }
 
 #[test]
-fn l_05_what_is_unknown_is_no_pass() {
+fn an_unknown_verdict_is_no_pass() {
     for (status, class) in [
         ("passed", Class::Pass),
         ("failed", Class::Fail),

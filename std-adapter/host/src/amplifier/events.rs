@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn o_10_plans_are_checked_by_their_schema() {
+    fn plans_are_checked_by_their_schema() {
         for (plan, faults) in [
             (r#"{"goal":"x","inputs":{"a":1}}"#, &[][..]),
             (r#"{"goal":"x"}"#, &[]),

@@ -550,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_06_what_is_left_of_a_reply() {
+    fn a_damaged_reply_is_recognised_as_a_reply() {
         for (line, is_reply) in [
             (r#"{"ok":true,"result":{"a":1}"#, true),
             (r#"  { "ok" : false, "error":{"code":"x" "#, true),
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn g_06_objects_on_a_line() {
+    fn objects_on_a_line() {
         for (line, old, found) in [
             ("{\"ok\":true}", 0, &["{\"ok\":true}"][..]),
             ("\u{feff}{\"ok\":true}\r", 0, &["{\"ok\":true}"]),

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n_11_a_type_in_a_few_words() {
+    fn a_type_in_a_few_words() {
         let table = [
             (json!({"type": "integer", "minimum": 1, "maximum": 1000}), "integer 1..1000"),
             (
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn g_05_bounds_have_the_digits_that_they_were_written_with() {
+    fn bounds_have_the_digits_that_they_were_written_with() {
         for (schema, summary) in [
             (r#"{"type":"number","maximum":1e20}"#, "number up to 1e20"),
             (r#"{"type":"integer","minimum":-9300000000000000000}"#, "integer from -9300000000000000000"),

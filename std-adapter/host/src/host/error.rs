@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_11_what_a_peer_wrote_does_not_drive_the_terminal_of_who_prints_an_error() {
+    fn text_of_a_peer_in_an_error_does_not_drive_the_terminal() {
         let details = Details {
             hint: Some("a\x1b[2J".into()),
             stderr: vec!["b\u{9b}2J".into()],

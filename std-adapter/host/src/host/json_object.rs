@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_05_settings_keep_their_digits() {
+    fn settings_keep_their_digits() {
         let object = |text: &str| text.parse::<JsonObject>().unwrap();
         let long = object("{\"n\":\n123456789012345678901234567890,\"s\":[1.10,\"\\u0061\"]}");
         assert_eq!(long.as_str(), "{\"n\": 123456789012345678901234567890,\"s\":[1.10,\"\\u0061\"]}");

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!((manifest.request_limit, manifest.reply_limit), (Some(100), Some(200)));
         assert!(manifest.faults.is_empty());
 
-        // FC-49.
+        // Reports: smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505.
         let table: &[(&str, &[&str])] = &[
             (
                 r#"{"name":"k","version":"1","protocolVersion":"0.0.1","operations":null,"requires":null}"#,

@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn failures_have_the_best_text_there_is() {
-        // FC-55.
+        // Reports: zonemaster/zonemaster-backend#431.
         let table = [
             (r#"{"success":false,"error":"e","message":"m"}"#, "e"),
             (r#"{"success":false,"message":"m"}"#, "m"),

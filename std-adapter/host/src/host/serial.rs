@@ -270,7 +270,7 @@ mod claim {
         use super::*;
 
         #[test]
-        fn g_12_a_missing_permission_names_the_way_out() {
+        fn a_missing_permission_names_the_way_out() {
             let group = permission(Path::new("/dev/ttyACM0"), 0o020_660, 20);
             // Debian's number of dialout; elsewhere it has another name, or none.
             assert!(group.starts_with("it is for the group ") && group.contains("usermod -aG"), "{group}");

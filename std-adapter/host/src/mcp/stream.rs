@@ -472,9 +472,10 @@ mod tests {
         assert!(answer.end(StatusCode::OK, false, Some("1")).unwrap_err().contains("10"));
     }
 
-    /// FC-10: the end of what is too long is not taken for a message, wherever it was cut.
+    /// The end of what is too long is not taken for a message, wherever it was cut.
+    /// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
     #[test]
-    fn g_05_no_part_of_an_event_that_is_too_long_is_a_message() {
+    fn no_part_of_an_event_that_is_too_long_is_a_message() {
         let text = format!("data: {}data: {{\"id\":1}}\n\n", "x".repeat(40));
         for cut in 1..text.len() {
             let (mut answer, mut count) = (Answer::new(30), 0);

@@ -146,7 +146,7 @@ fn not_json(text: &[u8], error: SyntaxError) -> ReplyError {
     let rest = text.get(error.offset..).unwrap_or_default();
     let before = text.get(..error.offset).unwrap_or_default();
     for word in ["NaN", "Infinity"] {
-        // Python's `json.dumps` writes them (FC-59).
+        // Python's `json.dumps` writes them (apify/apify-client-python#87, flop-labs/technocore-chat#90).
         if rest.starts_with(word.as_bytes()) || before.ends_with(b"-") && rest.starts_with(word.as_bytes()) {
             reason = format!("{word} is not JSON: {reason}");
         }

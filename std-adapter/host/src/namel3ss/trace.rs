@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o_07_a_record_has_the_real_shape() {
+    fn a_record_has_the_real_shape() {
         let trace = Trace {
             record: "tool_call",
             tool: "wait for".into(),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l_06_each_reading_narrows_the_offset() {
+    fn each_reading_narrows_the_offset() {
         // The device's clock is 1000.4 ms behind the host's, and shows whole milliseconds.
         let device = |host: f64| (host - 1000.4).floor();
         let mut offset = Offset::new(1500.0, 1520.0, device(1510.0), 1.0);

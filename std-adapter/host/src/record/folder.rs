@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l_06_a_folder_that_is_not_ours_stays_as_it_is() {
+    fn a_folder_that_is_not_ours_stays_as_it_is() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         fs::create_dir(at("theirs")).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn l_06_a_recording_is_replaced_and_foreign_files_in_it_stay() {
+    fn a_recording_is_replaced_and_foreign_files_in_it_stay() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("new/run");
         let folder = Folder::create(&path).unwrap();

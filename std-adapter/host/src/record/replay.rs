@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn l_06_each_call_gets_what_was_recorded_in_any_order_and_again() {
+    fn each_call_gets_what_was_recorded_in_any_order_and_again() {
         let recording = rails();
         let mut player = Player::new(false);
         assert_eq!(player.connect(&recording).unwrap(), [line(b"booting".to_vec())]);
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn l_06_what_was_not_recorded_is_said() {
+    fn a_call_that_was_not_recorded_is_an_error() {
         let recording = rails();
         let mut player = Player::new(false);
         for (request, code, text) in [
@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn l_06_losses_and_late_answers_are_as_they_were() {
+    fn losses_and_late_answers_are_as_they_were() {
         let late = call(2, "go", "{}").replace("\"workdir\"", "\"timeout\":\"1ms\",\"workdir\"");
         let lines = [
             ("event", "open"),
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn l_06_large_numbers_are_told_apart() {
+    fn large_numbers_are_told_apart() {
         let parse = |text: &'static str| canonical(Json::parse(text.as_bytes()).unwrap());
         assert_eq!(parse("[1.0,100,{\"b\":1,\"a\":-0}]"), parse("[1e0,1E2,{\"a\":0,\"b\":1.00}]"));
         assert_ne!(parse("123456789012345678901234567890"), parse("123456789012345678901234567891"));

@@ -378,7 +378,7 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        // FC-41: the same number, in another spelling, is the same id; and no other number is.
+        // The same number, in another spelling, is the same id; and no other number is (erpc/erpc#869, erpc/erpc#851).
         name: "fc41 ids that come back respelt",
         script: r#"
             init
@@ -493,7 +493,7 @@ fn shutdowns() -> Vec<Ending> {
             Box::new(clean),
         ),
         ("it waits for the end of its input", "init\nack\nread\nexit 0", Box::new(clean)),
-        // FC-08 (e): it says nothing any more, and is not waited for.
+        // It says nothing any more, and is not waited for (modelcontextprotocol/python-sdk#332, earendil-works/pi#4764).
         (
             "its output is closed",
             "init\nclose-output\nforever",

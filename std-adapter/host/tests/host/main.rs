@@ -7,6 +7,8 @@ use rigline_test_support as _;
 #[cfg(unix)]
 mod cases;
 #[cfg(unix)]
+mod examples;
+#[cfg(unix)]
 #[path = "../../../tests/common/executable.rs"]
 mod executable;
 #[cfg(unix)]
@@ -23,13 +25,17 @@ use std::process::ExitCode;
 #[cfg(unix)]
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    if args.next().as_deref() == Some("fake") {
+    let form = args.next().unwrap_or_default();
+    if form == "fake" {
         return match fake::main(&args.next().unwrap_or_default()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::from(9),
         };
     }
-    let trials = [cases::trials(), processes::trials(), serial::trials(), wires::trials()];
+    if let Some(ended) = examples::program(&form) {
+        return ended;
+    }
+    let trials = [cases::trials(), examples::trials(), processes::trials(), serial::trials(), wires::trials()];
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 

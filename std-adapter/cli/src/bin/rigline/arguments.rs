@@ -299,8 +299,9 @@ mod tests {
         given.arguments(&Schema::from(schema)).map_err(|failure| failure.text)
     }
 
+    /// Reports: knowsuchagency/mcp2cli#83.
     #[test]
-    fn nr_26_the_whole_schema_decides_what_a_value_is() {
+    fn the_whole_schema_decides_what_a_value_is() {
         let schema = json!({
             "type": "object",
             "$defs": {"text": {"type": "string"}, "count": {"type": "integer"}},
@@ -346,8 +347,9 @@ mod tests {
         }
     }
 
+    /// Reports: anthropics/claude-code#90549, marianfoo/sap-mcp-servers#52.
     #[test]
-    fn nr_27_a_schema_that_cannot_be_evaluated_refuses_nothing() {
+    fn a_schema_that_cannot_be_evaluated_refuses_nothing() {
         for schema in [
             json!({"$schema": "https://spec.openapis.org/oas/3.1/dialect/base", "type": "object"}),
             json!({"$schema": "my own", "properties": {"x": {"type": "string"}}}),
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn n_11_dotted_names_go_into_objects_and_lists() {
+    fn dotted_names_go_into_objects_and_lists() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn n_11_what_is_wrong_says_what_is_right() {
+    fn an_error_says_what_is_right() {
         let schema = json!({"properties": {
             "on": {"type": "boolean"}, "mode": {"enum": ["fast", "slow"]},
             "both": {"anyOf": [{"const": "Left"}, {"const": "Right"}]}}});

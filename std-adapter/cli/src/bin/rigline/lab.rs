@@ -233,7 +233,7 @@ mod linux {
         });
     }
 
-    /// What tells a page who has the rigs that are meant, and who waits for them: `mine` is this process.
+    /// Tells a page who has the rigs that are meant, and who waits for them: `mine` is this process.
     pub(crate) fn told(selector: &str) -> rigline_cli::web::Lab {
         let selector = format!("rig:{selector}");
         std::sync::Arc::new(move || {

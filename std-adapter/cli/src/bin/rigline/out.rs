@@ -378,8 +378,9 @@ fn cell(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Reports: nushell/nushell#15328, diazoxide/charter#594.
     #[test]
-    fn g_11_nr_30_a_table_is_readable_at_every_width() {
+    fn a_table_is_readable_at_every_width() {
         let mut table = Table::new(&["argument", "type", "default", "description"]);
         table.row(["samples", "integer 1..1000", "4", "How many readings are averaged; more take longer"]);
         table.row(["chan\tnel\x1b[2J", "string", "", "Which \u{202E}channel"]);
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn o_10_a_huge_value_is_not_put_into_a_table() {
+    fn a_huge_value_is_not_put_into_a_table() {
         let mut table = Table::new(&[]);
         table.row(["blob", &"x".repeat(100_000)]);
         let text = table.lay_out(None);
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn n_12_plurals() {
+    fn counts_have_the_right_plural() {
         assert_eq!(
             [count(0_u64, "line"), count(1_u64, "line"), count(2_u64, "line")],
             ["0 lines", "1 line", "2 lines"]

@@ -232,15 +232,16 @@ fn members(json: Json<'_>) -> BTreeMap<String, Json<'_>> {
 mod tests {
     use super::*;
 
+    /// Reports: karatelabs/karate#2974, skyscreamer/JSONassert#107.
     #[test]
-    fn nr_01_differences_are_named() {
+    fn differences_are_named() {
         let table: &[(&str, &str, &[&str])] = &[
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, &[]),
             (r#"{"a":{"b":[1,2]}}"#, r#"{"a":{"b":[1,3]}}"#, &["a.b.1: 2 became 3"]),
             (r#"{"a":1}"#, r#"{"b":1}"#, &["a: 1 is missing", "b: 1 is new"]),
             (r#"{"t":1,"a":[1]}"#, r#"{"t":2,"a":[1,2]}"#, &["a: [1] became [1,2]"]),
             ("x", "y", &["the texts differ"]),
-            // NR-01: all digits count, and no spelling does.
+            // All digits count, and no spelling does (karatelabs/karate#2974, skyscreamer/JSONassert#107).
             (r#"{"n":1.0,"s":"\u0041"}"#, r#"{"s":"A","n":1e0}"#, &[]),
             (
                 r#"{"n":123456789012345678901234567890}"#,

@@ -9,7 +9,7 @@ use crate::connect::{self, Failure};
 use crate::out::Table;
 use crate::{exit, jsonrpc};
 
-/// What a run over several rigs has found so far: each task once, also of a run that was killed
+/// The findings of a run over several rigs so far: each task once, also of a run that was killed
 ///
 /// The exit code is 0 if all tasks passed, 1 if one did not, and 3 if some were not done.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct Results {
     json: bool,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 struct Row {
     task: String,
     /// None of one that was not done.

@@ -64,7 +64,7 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// What calls off those of our own tools that run, by the ids of their calls as JSON.
+    /// Cancels our own tools that run, by the ids of their calls as JSON.
     running: HashMap<String, Box<dyn FnOnce() + Send>>,
     /// The description of a client of the legacy era, and its `initialize`.
     client: Value,

@@ -147,7 +147,7 @@ fn why(trouble: client::Trouble) -> String {
     Refusal::from(trouble).why
 }
 
-/// What agents need to know of a rig.
+/// Facts about a rig for agents.
 fn of_rig(rig: &Value, own: Option<&str>) -> Value {
     let mut told = json!({ "name": rig["name"], "state": rig["state"], "tags": rig["tags"] });
     if let Some(lease) = rig.get("lease").filter(|lease| !lease.is_null()) {

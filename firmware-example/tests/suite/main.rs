@@ -1,0 +1,9 @@
+//! The tests of the rig: a module for each part.
+
+use rigline_test_support as _;
+
+mod alike;
+mod common;
+mod operations;
+mod session;
+mod wires;

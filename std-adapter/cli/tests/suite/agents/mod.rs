@@ -1,0 +1,8 @@
+//! The means of an agent's owner: configuration of clients, tokens and headers, a choice of operations, policies, records.
+
+mod checks;
+mod choice;
+mod credentials;
+mod policy;
+mod presence;
+mod support;
