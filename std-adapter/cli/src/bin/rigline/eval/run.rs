@@ -104,6 +104,7 @@ pub(super) struct Run {
 }
 
 impl Run {
+    #[allow(clippy::too_many_lines, reason = "the steps of a run, in their order")]
     pub(super) fn run(self) -> Result<u8, Failure> {
         self.reports_can_be_written()?;
         let (evals, errors) = wanted(&self.paths)?;
