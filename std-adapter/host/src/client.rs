@@ -70,6 +70,16 @@ pub trait Client: Send {
     /// Cancels a call that was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
 
+    /// Whether a call can be cancelled without the end of the session.
+    fn cancels_calls(&self) -> bool {
+        true
+    }
+
+    /// Leaves a call that was dropped to itself: its answer is dropped when it comes. Returns whether that can be.
+    fn leave(&mut self) -> bool {
+        false
+    }
+
     /// Cancels a call that was dropped, for a caller that ends, too. A program gets time for its safe state.
     fn interrupt(&mut self) -> Pending<'_, ()> {
         self.cancel()

@@ -114,6 +114,14 @@ impl Client for GevalsClient {
         })
     }
 
+    fn cancels_calls(&self) -> bool {
+        false
+    }
+
+    fn leave(&mut self) -> bool {
+        self.host.is_connected()
+    }
+
     fn interrupt(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             // A program may bring about its safe state first. To a device, a closed port or socket says as much.

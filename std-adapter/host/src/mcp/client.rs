@@ -39,6 +39,9 @@ const MAX_PAGES: usize = 1000;
 /// How long a notification may take to be written.
 const NOTICE: Duration = Duration::from_secs(2);
 
+/// The tool of the safe state.
+const ALL_OFF: &str = "all_off";
+
 struct McpClient {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
@@ -339,8 +342,10 @@ impl Client for McpClient {
             let operations: Vec<String> = tools.iter().map(&mut operation).collect();
             self.renamed = renamed;
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
+            // Extensions of rigline's that have a safe state have a tool for it.
+            let has_safe_state = self.is_own() && tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
             let manifest = format!(
-                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}},\"safeState\":{has_safe_state}}}",
                 text(info, "name"),
                 text(info, "version"),
                 text(view(&server), "protocolVersion"),
@@ -420,6 +425,11 @@ impl Client for McpClient {
                 self.hang_up().await;
             }
         })
+    }
+
+    fn leave(&mut self) -> bool {
+        self.open.iter_mut().for_each(|open| open.pending = None);
+        self.open.is_some()
     }
 
     fn interrupt(&mut self) -> Pending<'_, ()> {
