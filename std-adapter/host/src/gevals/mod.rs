@@ -2,11 +2,12 @@
 
 pub mod check;
 mod client;
+pub(crate) mod passing;
 
 use crate::client::{Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
 use crate::traffic::JSON_RPC;
-pub(crate) use client::{client_of, connect_error, kind};
+pub(crate) use client::{client_of, connect_error};
 
 fn configuration(config: &str) -> String {
     let version = rigline::protocol::gevals::VERSION;
