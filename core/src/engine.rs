@@ -180,6 +180,20 @@ impl<'m> Engine<'m> {
         self.peer.session.lost(&self.to)
     }
 
+    /// The end of input was a pause: more comes.
+    #[doc(hidden)]
+    pub fn resume(&mut self) {
+        self.framer.reset();
+        self.scanner.reset();
+        self.finished = false;
+    }
+
+    /// Returns the state of the session with the peer.
+    #[doc(hidden)]
+    pub fn session(&self) -> &Session {
+        &self.peer.session
+    }
+
     /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
     pub fn is_session_open(&self) -> bool {
         self.peer.session.is_open()

@@ -43,6 +43,8 @@
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub mod amplifier;
+#[doc(hidden)]
+pub mod between;
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub mod callers;

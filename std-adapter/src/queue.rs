@@ -20,7 +20,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
+use crate::between::{Between, Renewal};
 use crate::callers::{InCall, Ticket as Caller};
 use crate::clock::TokioClock;
 use crate::log::logs_in;
@@ -205,7 +206,6 @@ pub struct ServerInfo {
 /// The queue, as requests see it.
 #[derive(Debug)]
 pub struct Queue {
-    manifest: &'static Manifest,
     shared: Arc<Shared>,
     /// Memory for what is answered at once.
     scratch: Mutex<Vec<u8>>,
@@ -346,6 +346,10 @@ struct Ticket {
 /// that there are by then.
 struct Shared {
     settings: Settings,
+    /// The extension's manifest, which a renewal makes another one.
+    manifest: Mutex<&'static Manifest>,
+    /// The observer that is told of renewals.
+    between: OnceLock<Arc<dyn Between>>,
     state: Mutex<State>,
     /// The sessions that are known by a name. It is locked before the state.
     sessions: Mutex<VecDeque<(String, Session)>>,
@@ -380,6 +384,8 @@ struct State {
     sessions: usize,
     /// The last of them was lost.
     is_unsafe: bool,
+    /// The extension may have another manifest.
+    is_stale: bool,
     /// The safe state is brought about.
     is_making_safe: bool,
     /// The configuration that one of them has set, as JSON text.
@@ -400,6 +406,8 @@ struct State {
 enum Task {
     Entry(Box<Entry>),
     SafeState,
+    /// To look at the manifest again.
+    Renewal,
 }
 
 /// A request that has no reply yet.
@@ -440,9 +448,10 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The manifest of the [origin](Settings::origin), or else the one that was known at the start.
-    fn manifest(&self, first: &'static Manifest) -> &'static Manifest {
-        self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(first)
+    /// The manifest of the [origin](Settings::origin), or else the one that the extension had when it was served last.
+    fn manifest(&self) -> &'static Manifest {
+        let known = *lock(&self.manifest);
+        self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(known)
     }
 
     /// The server of a session by this protocol, or by the first one.
@@ -517,6 +526,9 @@ impl Shared {
                 if std::mem::take(&mut state.is_unsafe) {
                     state.is_making_safe = true;
                     return Some(Task::SafeState);
+                }
+                if std::mem::take(&mut state.is_stale) {
+                    return Some(Task::Renewal);
                 }
                 let next = state.pop();
                 if next.is_none() && state.is_closed {
@@ -795,12 +807,27 @@ impl Queue {
             let shared = shared.clone();
             carriers.spawn(async move { shared.watch_idle(idle).await });
         }
-        Self { manifest, shared, scratch: Mutex::default(), _carriers: carriers }
+        *lock(&shared.manifest) = manifest;
+        Self { shared, scratch: Mutex::default(), _carriers: carriers }
+    }
+
+    /// Tells somebody when the extension is served anew, and how that is asked for.
+    pub(crate) fn stand_between(&self, between: Arc<dyn Between>) {
+        let shared = Arc::downgrade(&self.shared);
+        let renewal = Renewal::new(false, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.state().is_stale = true;
+                shared.ready.notify_one();
+            }
+        });
+        if self.shared.between.set(between.clone()).is_ok() {
+            between.begin(renewal);
+        }
     }
 
     /// The extension's manifest.
     pub fn manifest(&self) -> &'static Manifest {
-        self.shared.manifest(self.manifest)
+        self.shared.manifest()
     }
 
     /// Whether the extension is there to be asked.
@@ -1121,7 +1148,6 @@ impl Queue {
         self.shared.filled.notify_one();
         Ok(Incoming {
             shared: self.shared.clone(),
-            manifest,
             number,
             lines: receiver,
             ticket,
@@ -1155,17 +1181,20 @@ impl Queue {
         }
     }
 
-    /// Begins a session, and returns its name.
-    pub fn open_session(&self) -> String {
-        let name = Token::random().reveal().to_owned();
+    /// A name for a session, which nobody can guess.
+    pub fn session_name() -> String {
+        Token::random().reveal().to_owned()
+    }
+
+    /// Begins a session of this name.
+    pub fn open_session(&self, name: &str) {
         if let Ok(to) = self.shared.served(self.manifest(), None) {
             let mut sessions = lock(&self.shared.sessions);
             if sessions.len() >= SESSIONS {
                 sessions.pop_front();
             }
-            sessions.push_back((name.clone(), Session::new(&to)));
+            sessions.push_back((name.to_owned(), Session::new(&to)));
         }
-        name
     }
 
     /// The session of this name, which has not been silent now.
@@ -1226,6 +1255,9 @@ impl Queue {
     }
 }
 
+/// Until the extension is made.
+static NO_MANIFEST: Manifest = Manifest::new("none", "0.0.0");
+
 /// The treatment of a message that came while another one of its connection waits or runs.
 #[derive(Debug)]
 pub enum Early {
@@ -1251,6 +1283,8 @@ impl Shared {
         Self {
             state: Mutex::new(State { config: settings.config.clone(), ..State::default() }),
             settings,
+            manifest: Mutex::new(&NO_MANIFEST),
+            between: OnceLock::new(),
             sessions: Mutex::default(),
             filled: Notify::new(),
             ready: Notify::new(),
@@ -1272,7 +1306,6 @@ fn on_one_line(text: &mut [u8]) {
 #[derive(Debug)]
 pub struct Incoming {
     shared: Arc<Shared>,
-    manifest: &'static Manifest,
     number: u64,
     lines: mpsc::UnboundedReceiver<Line>,
     ticket: Arc<Ticket>,
@@ -1346,7 +1379,7 @@ impl Incoming {
         let waited = entry.since.elapsed().as_secs_f64();
         let holder = running.map(|held| format!(": {held}")).unwrap_or_default();
         let why = format!("the time limit passed after {waited:.1} s in the queue{holder}");
-        let to = self.shared.served(self.manifest, Some(entry.session.protocol())).ok()?;
+        let to = self.shared.served(entry.manifest, Some(entry.session.protocol())).ok()?;
         entry.refuse(&to, FailureKind::Timeout, &why)
     }
 }
@@ -1412,11 +1445,19 @@ fn run<E: Extension>(
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
     let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
     while let Some(task) = shared.next().await {
-        let Task::Entry(entry) = task else {
-            extension.safe_state().await;
-            shared.made_safe(&shared.served(extension.manifest(), None)?, None);
-            tokio::time::sleep(FALL).await;
-            continue;
+        let entry = match task {
+            Task::Entry(entry) => entry,
+            Task::SafeState => {
+                extension.safe_state().await;
+                shared.made_safe(&shared.served(extension.manifest(), None)?, None);
+                tokio::time::sleep(FALL).await;
+                continue;
+            }
+            Task::Renewal => {
+                *lock(&shared.manifest) = extension.manifest();
+                shared.between.get().into_iter().for_each(|between| between.renewed());
+                continue;
+            }
         };
         let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } =
             *entry;

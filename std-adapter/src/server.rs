@@ -35,6 +35,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, Pending, pending};
 use std::io;
+use std::pin::pin;
 
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_io_async::{Read, Write};
@@ -62,6 +63,13 @@ pub struct Server<'a, E, S = Pending<()>> {
     send_log: &'a dyn Fn(&[u8]) -> bool,
     keeps_outputs: bool,
     ends_calls: bool,
+    pauses: Option<&'a Pauses<'a>>,
+}
+
+/// Whether the end of input was a pause, in which the safe state is brought about; and where the log goes that says so.
+pub(crate) struct Pauses<'a> {
+    pub(crate) is_pause: &'a dyn Fn() -> bool,
+    pub(crate) tell: &'a dyn Fn(&[u8]),
 }
 
 /// The reason why serving failed.
@@ -91,6 +99,7 @@ impl<'a, E: Extension> Server<'a, E> {
             send_log: &|_| false,
             keeps_outputs: false,
             ends_calls: true,
+            pauses: None,
         }
     }
 }
@@ -140,7 +149,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
     /// Ends serving when `stop` is ready: the call that runs is cancelled, and the safe state is brought about.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, E, N> {
         let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
-        let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, .. } = self;
+        let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, pauses, .. } = self;
         Server {
             extension,
             protocols,
@@ -155,6 +164,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
             send_log,
             keeps_outputs,
             ends_calls,
+            pauses,
         }
     }
 
@@ -168,6 +178,11 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
     /// [default: yes].
     pub fn end_of_input_ends_calls(self, ends: bool) -> Self {
         Self { ends_calls: ends, ..self }
+    }
+
+    /// How the end of input may be a pause [default: never].
+    pub(crate) fn pauses(self, pauses: &'a Pauses<'a>) -> Self {
+        Self { pauses: Some(pauses), ..self }
     }
 
     /// Passes each log line to this function first, so that the line is sent while the handler still runs. Lines for
@@ -211,15 +226,45 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         if let Some(protocol) = self.protocol {
             engine = engine.with_protocol(protocol);
         }
-        let serving = asynch::Server::new(self.extension, &mut engine, &self.clock)
-            .transport(self.transport)
-            .log_buffer(&mut log)
-            .stop(self.stop)
-            .send_log(self.send_log)
-            .keep_outputs(self.keeps_outputs)
-            .end_of_input_ends_calls(self.ends_calls)
-            .serve(&mut reader, &mut writer);
-        self.clock.drive(serving).await.map_err(ServerError::Transport)
+        let mut stop = pin!(self.stop);
+        loop {
+            let serving = asynch::Server::new(&mut *self.extension, &mut engine, &self.clock)
+                .transport(self.transport)
+                .log_buffer(&mut log)
+                .stop(stop.as_mut())
+                .send_log(self.send_log)
+                .keep_outputs(self.keeps_outputs)
+                .end_of_input_ends_calls(self.ends_calls);
+            let Some(pauses) = self.pauses else {
+                let serving = serving.serve(&mut reader, &mut writer);
+                return self.clock.drive(serving).await.map_err(ServerError::Transport);
+            };
+            let end = self.clock.drive(serving.serve_part(&mut reader, &mut writer)).await;
+            match end {
+                Ok(End::Input) if (pauses.is_pause)() => {}
+                Ok(End::Input) => {
+                    if engine.disconnect() && !self.keeps_outputs {
+                        self.clock.drive(self.extension.safe_state()).await;
+                    }
+                    return Ok(End::Input);
+                }
+                end => return end.map_err(ServerError::Transport),
+            }
+            // The session goes on, and hears what was done: at once, and in its next reply.
+            let session = *engine.session();
+            if session.is_touched() && session.protocol().has_safe_end() {
+                self.clock.drive(self.extension.safe_state()).await;
+                engine.was_made_safe();
+                let mut line = vec![0; LEAST_REPLY];
+                let length = session.write_made_safe(&mut line);
+                if self.extension.manifest().has_safe_state && length > 0 {
+                    line.truncate(length);
+                    line.push(b'\n');
+                    (pauses.tell)(&line);
+                }
+            }
+            engine.resume();
+        }
     }
 }
 

@@ -26,6 +26,8 @@
 //! on another thread, when the handler does not await for three seconds. And a program built with `panic = "abort"` exits
 //! from its panic hook.
 //!
+//! An MCP client that has switched something on, and sends nothing for [ten minutes](Stdio::idle), finds it switched off. Its session goes on.
+//!
 //! A line is never cut, unless its reader stops in the middle of it.
 //!
 //! # Handlers
@@ -51,19 +53,20 @@ use tokio::runtime;
 use tokio::sync::watch as watch_channel;
 
 use self::between::Gate;
-#[doc(hidden)]
-pub use self::between::{Between, Passing, Wires};
+use self::idle::{Busy, Idle};
 use self::input_end::Watched;
 use self::output::{Lines, Output};
 use self::single_document::SingleDocument;
 use self::stop::{PANICKED, Stop};
+use crate::between::Between;
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
-use crate::server::{Server, ServerError};
+use crate::server::{Pauses, Server, ServerError};
 use crate::stderr::complain;
 
 mod between;
+mod idle;
 mod input_end;
 mod output;
 mod single_document;
@@ -145,6 +148,7 @@ pub struct Stdio {
     config: Option<String>,
     input_end: Option<watch_channel::Sender<bool>>,
     keeps_outputs: bool,
+    idle: Option<Duration>,
     between: Option<Arc<dyn Between>>,
 }
 
@@ -164,6 +168,7 @@ impl Stdio {
             config: None,
             input_end: None,
             keeps_outputs: false,
+            idle: Some(IDLE),
             between: None,
         }
     }
@@ -223,6 +228,12 @@ impl Stdio {
         Self { keeps_outputs: keep, ..self }
     }
 
+    /// In MCP, the safe state is brought about when no line came for so long and no call runs [default: [`IDLE`]]; never with none. The client
+    /// is told by a log at once, and by its next result.
+    pub fn idle(self, idle: Option<Duration>) -> Self {
+        Self { idle, ..self }
+    }
+
     /// Sends `true` at the end of input, for handlers that end with it, and whose calls are then finished. By default handlers do not see
     /// it, and a call of a session that began with `initialize` is cut off four seconds later; others are finished.
     pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
@@ -248,10 +259,11 @@ impl Stdio {
     /// Serves `extension` until the session ends; see [`serve`].
     pub fn serve<E: Extension>(&self, extension: E) -> ExitCode {
         let panicked = Arc::new(AtomicBool::new(false));
-        let extension = CatchPanics::new(extension, panicked.clone());
+        let idle = self.idle.filter(|_| !self.keeps_outputs && !self.is_single_document).map(Idle::new);
+        let extension = Busy::new(CatchPanics::new(extension, panicked.clone()), idle.clone());
         let code = match self.requires {
-            true => self.run(RequirePath::new(extension), &panicked),
-            false => self.run(extension, &panicked),
+            true => self.run(RequirePath::new(extension), &panicked, idle),
+            false => self.run(extension, &panicked, idle),
         };
         match code {
             Ok(code) => ExitCode::from(code),
@@ -262,7 +274,7 @@ impl Stdio {
         }
     }
 
-    fn run<E: Extension>(&self, mut extension: E, panicked: &AtomicBool) -> io::Result<u8> {
+    fn run<E: Extension>(&self, mut extension: E, panicked: &AtomicBool, idle: Option<Idle>) -> io::Result<u8> {
         let (input, output) = system::take()?;
         let output = Arc::new(Output::new(output, self.limits().1));
         let stop = Arc::new(Stop::new());
@@ -278,7 +290,7 @@ impl Stdio {
             output.close();
             return Ok(BAD_CONFIG);
         }
-        let session = self.session(&mut extension, input, &output, &stop);
+        let session = self.session(&mut extension, input, &output, &stop, idle);
         let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(session)));
         if result.is_err() || panicked.load(Ordering::Acquire) {
             stop.hear();
@@ -337,13 +349,18 @@ impl Stdio {
         input: system::Input,
         output: &Arc<Output>,
         stop: &Arc<Stop>,
+        idle: Option<Idle>,
     ) -> io::Result<()> {
         let (_, line_limit) = self.limits();
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
         let input = Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone());
         let wire = output.clone();
         let own = move |line: &[u8]| wire.send_own(line);
-        let mut input = Gate::new(input, self.between.clone(), own, self.request_limit);
+        let mut input = Gate::new(input, self.between.clone(), own, self.request_limit, idle.clone());
+        let between = input.between();
+        let is_pause = || idle.as_ref().is_some_and(Idle::was_pause);
+        let tell = |line: &[u8]| output.send_own(line);
+        let pauses = Pauses { is_pause: &is_pause, tell: &tell };
         loop {
             let serving = Server::new(&mut *extension)
                 .protocols(self.protocols)
@@ -357,7 +374,8 @@ impl Stdio {
                 .send_log(&send_log)
                 .keep_outputs(self.keeps_outputs)
                 .end_of_input_ends_calls(self.input_end.is_none())
-                .serve(&mut input, Lines::new(output.clone(), stop.clone(), self.between.clone()));
+                .pauses(&pauses)
+                .serve(&mut input, Lines::new(output.clone(), stop.clone(), between.clone()));
             match serving.await {
                 Ok(_) if stop.code().is_none() && input.renews() => {}
                 Ok(_) => return Ok(()),
@@ -401,6 +419,10 @@ impl Default for Stdio {
 
 /// The exit code where the argument `--config` is unusable.
 const BAD_CONFIG: u8 = 2;
+
+/// After how long without a line the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if nothing else
+/// is said: ten minutes.
+pub const IDLE: Duration = Duration::from_secs(600);
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);

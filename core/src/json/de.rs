@@ -79,7 +79,7 @@ pub const MAX_PATH: usize = 3;
 #[doc(hidden)]
 pub const ARGUMENTS: &str = "an object by rigline";
 
-/// What `size_hint` of the members of a struct by `#[derive(Params)]` answers behind a name: whether its value is null. It is the only
+/// The answer of `size_hint` of the members of a struct by `#[derive(Params)]` behind a name: whether its value is null. It is the only
 /// question that serde lets a visitor ask ahead of a value; another decoder has no such answers.
 pub(crate) const NEXT_IS_VALUE: usize = usize::MAX - 1;
 /// The same, where it is.

@@ -45,7 +45,7 @@ impl Names {
         self.names.iter().position(|known| known.as_bytes() == name)
     }
 
-    /// What becomes of a name that is not known.
+    /// The treatment of a name that is not known.
     #[cold]
     fn unknown<E: Error>(&self, name: &[u8], in_arguments: bool) -> Result<usize, E> {
         let name = str::from_utf8(name).unwrap_or_default();

@@ -121,7 +121,26 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     /// # Errors
     /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
     /// was open.
-    pub async fn serve<R: Read, W: Write<Error = R::Error>>(
+    pub fn serve<R: Read, W: Write<Error = R::Error>>(
+        self,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> impl Future<Output = Result<End, ServeError<R::Error>>> {
+        self.run::<false, R, W>(reader, writer)
+    }
+
+    /// As [`serve`](Self::serve), but for the end of input, which is a pause: the session is as it was, and what its end brings about is left
+    /// to the caller, who [disconnects](Engine::disconnect) the engine, or [resumes](Engine::resume) it and serves on.
+    #[doc(hidden)]
+    pub fn serve_part<R: Read, W: Write<Error = R::Error>>(
+        self,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> impl Future<Output = Result<End, ServeError<R::Error>>> {
+        self.run::<true, R, W>(reader, writer)
+    }
+
+    async fn run<const PAUSES: bool, R: Read, W: Write<Error = R::Error>>(
         self,
         reader: &mut R,
         writer: &mut W,
@@ -143,6 +162,9 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
         };
         let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
         let safety = driver.safety.get();
+        if PAUSES && safety == SafeState::Idle && matches!(result, Ok(End::Input)) {
+            return result;
+        }
         let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown)) && !keeps_outputs;
         if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
             apart(pin!(extension.safe_state())).await;

@@ -60,7 +60,7 @@ pub const REPLY: usize = 6144;
 pub const LOGS: usize = 2048;
 /// A frame of the binary link as it comes in, with a request of the greatest length.
 pub const FRAME: usize = link::encoded_size(REQUEST - 1);
-/// What the link keeps of a reply while something runs: what is answered then is written into half of [`LOGS`].
+/// The bytes of a reply that the link keeps while something runs: what is answered then is written into half of [`LOGS`].
 pub const KEPT_REPLY: usize = LOGS / 2;
 /// How long a log line waits for a host that does not read before it is dropped.
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);

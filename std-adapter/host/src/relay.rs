@@ -142,7 +142,7 @@ fn kind_of(error: &ClientError) -> (FailureKind, i32) {
             (FailureKind::Internal, rigline::rpc::INTERNAL_ERROR)
         }
         ClientError::Other { cause: Cause::Usage, .. } => (FailureKind::BadArguments, rigline::rpc::INVALID_PARAMS),
-        _ => (FailureKind::Unreachable, passing::FAILED),
+        _ => (FailureKind::NoAnswer, passing::FAILED),
     }
 }
 
@@ -167,6 +167,8 @@ enum Job {
     Release(oneshot::Sender<()>),
     /// The same, as a loss does, so that the other end brings about its safe state.
     Abandon(oneshot::Sender<()>),
+    /// The same, if a call that nobody waits for any more goes on there.
+    Settle(oneshot::Sender<()>),
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
@@ -256,6 +258,11 @@ impl Remote {
     /// Ends the session as a loss does, so that the other end brings about its safe state.
     pub async fn abandon(&self) {
         self.end(Job::Abandon).await;
+    }
+
+    /// The same, if a call that was given up goes on there.
+    async fn settle(&self) {
+        self.end(Job::Settle).await;
     }
 
     /// Opens the connection, and learns what the other end has.
@@ -424,6 +431,8 @@ impl Relay {
                     may_come: may_come && !is_rig,
                     is_lazy,
                     open: None,
+                    is_left: false,
+                    is_touched: false,
                 };
                 let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
                 if is_rig {
@@ -605,6 +614,12 @@ fn level_of(log: &Log) -> Level {
 }
 
 impl Known {
+    /// Whether an operation says that it changes nothing.
+    fn only_reads(&self, operation: &str) -> bool {
+        let found = self.manifest.operations.iter().find(|known| known.name == operation);
+        found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
+    }
+
     fn present(described: &Described) -> Self {
         Self {
             manifest: lasting(described),
@@ -787,9 +802,10 @@ impl Extension for Relay {
     /// The other end has its own: a call that was cut off was cancelled there, and a session that ends here is lost there.
     async fn safe_state(&mut self) {
         if std::mem::take(&mut self.was_cut_off) {
-            return;
+            self.remote().settle().await;
+        } else {
+            self.remote().abandon().await;
         }
-        self.remote().abandon().await;
     }
 
     async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
@@ -850,6 +866,10 @@ struct OtherEnd {
     /// How long it is waited for.
     wait: Duration,
     open: Option<Box<dyn Client>>,
+    /// A call that nobody waits for any more goes on there.
+    is_left: bool,
+    /// Something may be on there.
+    is_touched: bool,
 }
 
 impl OtherEnd {
@@ -900,10 +920,15 @@ impl OtherEnd {
                     let _ = done.send(());
                 }
                 Some(Job::Abandon(done)) => {
-                    self.forget();
-                    if let Some(upstream) = self.open.take() {
-                        upstream.abandon().await;
+                    self.abandon().await;
+                    let _ = done.send(());
+                }
+                // A call that was cut off was cancelled there, with its safe state.
+                Some(Job::Settle(done)) => {
+                    if self.is_left {
+                        self.abandon().await;
                     }
+                    self.is_touched = false;
                     let _ = done.send(());
                 }
             }
@@ -991,6 +1016,15 @@ impl OtherEnd {
         }
     }
 
+    /// Ends the session as a loss does.
+    async fn abandon(&mut self) {
+        self.forget();
+        (self.is_left, self.is_touched) = (false, false);
+        if let Some(upstream) = self.open.take() {
+            upstream.abandon().await;
+        }
+    }
+
     async fn call(&mut self, request: CallRequest, mut answer: oneshot::Sender<Answer>) {
         // The caller may be gone.
         if answer.is_closed() {
@@ -999,6 +1033,8 @@ impl OtherEnd {
         if self.watch.is_some() && self.open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
             self.open = None;
         }
+        let only_reads = lock(&self.known).only_reads(&request.operation);
+        self.is_touched |= !only_reads;
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
@@ -1006,9 +1042,19 @@ impl OtherEnd {
         };
         match (told, &mut self.open) {
             (Some(told), _) => {
+                self.is_left = false;
                 let _ = answer.send(told);
             }
-            (None, Some(upstream)) => upstream.cancel().await,
+            // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
+            // next one is given up too, it does not come to its end.
+            (None, Some(upstream)) => {
+                let is_safe = !self.is_touched || !lock(&self.known).manifest.has_safe_state;
+                let may_stay = only_reads && !self.is_left && !(is_safe && upstream.cancels_calls());
+                self.is_left = may_stay && upstream.leave();
+                if !self.is_left {
+                    upstream.cancel().await;
+                }
+            }
             (None, None) => {}
         }
     }

@@ -93,6 +93,7 @@ use tokio::time::timeout;
 
 use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
+use crate::between::Between;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
 use crate::queue::{Asker, Client, Line, Queue, Received, Settings};
 use crate::signals::Signals;
@@ -219,6 +220,7 @@ pub struct Options {
     pub(crate) keeps_outputs: bool,
     pub(crate) idle: Option<Duration>,
     guard: Guard,
+    between: Option<Arc<dyn Between>>,
 }
 
 /// After how long without a request the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if
@@ -242,6 +244,7 @@ impl Options {
             keeps_outputs: false,
             idle: Some(IDLE),
             guard: Guard::default(),
+            between: None,
         }
     }
 
@@ -319,6 +322,12 @@ impl Options {
     pub fn token(mut self, token: Token) -> Self {
         self.guard.access.token = Some(token);
         self
+    }
+
+    /// Lets somebody see each message between MCP's clients and the extension.
+    #[doc(hidden)]
+    pub fn between(self, between: Arc<dyn Between>) -> Self {
+        Self { between: Some(between), ..self }
     }
 
     /// Programs of other users of this machine are answered too.
@@ -435,11 +444,14 @@ impl Server {
             origin: None,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
+        if let Some(between) = &options.between {
+            queue.stand_between(between.clone());
+        }
         let (queue, options) = (Arc::new(queue), Arc::new(options));
         let memory = Arc::new(Semaphore::new(options.memory >> 10));
         let services = options.routes.iter().map(|routes| {
             let (queue, options, memory) = (Arc::clone(&queue), Arc::clone(&options), Arc::clone(&memory));
-            Arc::new(Service { manifest: queue.manifest(), routes, memory, queue, options })
+            Arc::new(Service { routes, memory, queue, options })
         });
         let services: Vec<Arc<Service>> = services.collect();
         let front = Front {
@@ -584,7 +596,6 @@ fn check_path(options: &Options) -> io::Result<()> {
 pub(crate) struct Service {
     options: Arc<Options>,
     routes: &'static Routes,
-    manifest: &'static Manifest,
     queue: Arc<Queue>,
     /// The memory that is left for bodies, in KiB.
     memory: Arc<Semaphore>,
@@ -646,6 +657,11 @@ impl Service {
         self.options.reply_limit
     }
 
+    /// Returns the observer between the clients and the extension.
+    pub(crate) fn between(&self) -> Option<&Arc<dyn Between>> {
+        self.options.between.as_ref()
+    }
+
     /// The queue before the extension.
     pub(crate) fn queue(&self) -> &Queue {
         &self.queue
@@ -661,7 +677,7 @@ impl Service {
                 Err(fault) => self.fault(&fault),
             },
             Endpoint::Answer(answer) => match self.body(request).await {
-                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.manifest)),
+                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.queue.manifest())),
                 Err(fault) => self.fault(&fault),
             },
         }

@@ -39,10 +39,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
+use self::course::{Begun, Course};
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 #[cfg(doc)]
 use crate::queue::SESSIONS;
-use crate::queue::{Asker, Client, Incoming, Line, Received, Replies};
+use crate::queue::{Asker, Client, Incoming, Line, Queue, Received, Replies};
+
+mod course;
 
 /// The routes.
 pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
@@ -108,6 +111,11 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
             if is_unknown {
                 return no_session(None);
             }
+            match Course::of_session(&service, &client, session(&headers)).receive(text.as_bytes()) {
+                Begun::Passes => {}
+                Begun::Reply(reply) => return json_response(StatusCode::BAD_REQUEST, reply),
+                _ => return StatusCode::ACCEPTED.into_response(),
+            }
             let (service, headers) = (service.clone(), headers.clone());
             return in_time(Box::pin(async move {
                 let _permit = permit;
@@ -124,41 +132,47 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
                 if !request.is_modern && !begins && is_unknown {
                     return no_session(Some(request.id));
                 }
-                match queue.receive(request.json.as_bytes().to_vec(), &request.asker(&client)) {
-                    Received::Reply(reply) => {
-                        let mut response = reply_response(reply, request.is_modern);
-                        if begins && let Ok(name) = HeaderValue::from_str(&queue.open_session()) {
-                            response.headers_mut().insert(SESSION, name);
+                let (is_modern, takes_events) = (request.is_modern, accepts_events(&headers));
+                let begun = begins.then(Queue::session_name);
+                let mut course = Course::of_request(&service, &request, &client, begun.as_deref(), takes_events);
+                match course.begin(request.json.as_bytes()) {
+                    Begun::Reply(reply) => {
+                        let mut response = reply_response(reply, is_modern);
+                        if let Some(name) = begun
+                            && let Ok(value) = HeaderValue::from_str(&name)
+                        {
+                            queue.open_session(&name);
+                            response.headers_mut().insert(SESSION, value);
                         }
                         response
                     }
-                    Received::StaysOpen(acknowledgement) => {
+                    Begun::StaysOpen(acknowledgement) => {
                         let first = Some(event(&acknowledgement));
                         let listener = request.wants_logs.then(|| queue.listen(None));
-                        events(Events { first, listener, ..Events::silent(client) })
+                        events(Events { first, listener, course: course.between_only(), ..Events::silent(client) })
                     }
-                    Received::Waits(incoming) if accepts_events(&headers) => {
-                        respond(&service, incoming, client, request.is_modern, true).await
-                    }
-                    Received::Waits(incoming) => {
-                        let (service, is_modern) = (service.clone(), request.is_modern);
+                    Begun::Waits if takes_events => respond(&service, course, client, is_modern, true).await,
+                    Begun::Waits => {
+                        let service = service.clone();
                         in_time(Box::pin(async move {
                             let _permit = permit;
-                            respond(&service, incoming, client, is_modern, false).await
+                            respond(&service, course, client, is_modern, false).await
                         }))
                         .await
                     }
-                    Received::Silent => StatusCode::ACCEPTED.into_response(),
-                    Received::Full => service.full(),
-                    Received::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
+                    Begun::Passes | Begun::Silent => StatusCode::ACCEPTED.into_response(),
+                    Begun::Full => service.full(),
+                    Begun::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                 }
             }
             Ok(Message::Cancel(_) | Message::Notification) if is_unknown => no_session(None),
-            Ok(Message::Cancel(id)) => {
-                queue.cancel(id, session(&headers));
+            Ok(message @ (Message::Cancel(_) | Message::Notification)) => {
+                let passed = Course::of_session(&service, &client, session(&headers)).receive(text.as_bytes());
+                if let (Message::Cancel(id), Begun::Passes) = (message, passed) {
+                    queue.cancel(id, session(&headers));
+                }
                 StatusCode::ACCEPTED.into_response()
             }
-            Ok(Message::Notification) => StatusCode::ACCEPTED.into_response(),
             Err(refused) => refused.response(),
         }
     })
@@ -187,13 +201,14 @@ fn is_modern(headers: &HeaderMap) -> bool {
 }
 
 /// Listening for Messages from the Server: a stream for what concerns all clients.
-fn listen(service: &Service, headers: &HeaderMap, client: Client) -> Response {
+fn listen(service: &Arc<Service>, headers: &HeaderMap, client: Client) -> Response {
     match session(headers) {
         _ if is_modern(headers) || !accepts_events(headers) => service.not_allowed(),
         Some(name) if service.queue().session(name).is_none() => no_session(None),
         Some(name) => {
             let listener = Some(service.queue().listen(Some(name)));
-            events(Events { first: Some(Bytes::from_static(COMMENT)), listener, ..Events::silent(client) })
+            let course = Course::of_session(service, &client, Some(name)).listening();
+            events(Events { first: Some(Bytes::from_static(COMMENT)), listener, course, ..Events::silent(client) })
         }
         None => service.not_allowed(),
     }
@@ -203,6 +218,7 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
     match session(headers) {
         Some(name) if !is_modern(headers) => {
             if service.queue().end_session(name) {
+                service.between().into_iter().for_each(|between| between.session_ended(name));
                 StatusCode::NO_CONTENT.into_response()
             } else {
                 no_session(None)
@@ -497,7 +513,7 @@ async fn reply_to(incoming: &mut Incoming, client: &Client) -> Result<Option<Vec
 /// Waits for the first line: a reply is the whole response, a notification begins a stream if the client accepts one.
 async fn respond(
     service: &Service,
-    mut incoming: Incoming,
+    mut course: Course,
     client: Client,
     is_modern: bool,
     takes_events: bool,
@@ -506,14 +522,14 @@ async fn respond(
     let begin = Instant::now() + HEAD;
     loop {
         let line = tokio::select! {
-            line = incoming.line() => line,
+            line = course.line() => line,
             () = tokio::time::sleep_until(begin), if takes_events => {
-                return events(Events { first: Some(Bytes::from_static(COMMENT)), ..Events::new(incoming, client, is_modern) });
+                return events(Events { first: Some(Bytes::from_static(COMMENT)), ..Events::new(course, client, is_modern) });
             }
             _ = watch.tick() => {
                 // Dropping what comes in cancels the request. In the legacy era a call that runs goes on, and one that waits for its turn
                 // is not begun.
-                if (is_modern || incoming.waits()) && client.is_gone() {
+                if (is_modern || course.waits()) && client.is_gone() {
                     return StatusCode::REQUEST_TIMEOUT.into_response();
                 }
                 continue;
@@ -521,7 +537,7 @@ async fn respond(
         };
         return match line {
             Some(Line::Notification(line)) if takes_events => {
-                events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) })
+                events(Events { first: Some(event(&line)), ..Events::new(course, client, is_modern) })
             }
             Some(Line::Notification(_)) => continue,
             Some(Line::Reply(reply)) => reply_response(reply, is_modern),
@@ -613,7 +629,7 @@ const COMMENT: &[u8] = b":\n\n";
 /// A stream of events that ends with the reply, or when the client of a modern request is gone.
 struct Events {
     first: Option<Bytes>,
-    incoming: Option<Incoming>,
+    course: Option<Course>,
     /// Messages for all clients, which follow no request.
     listener: Option<mpsc::UnboundedReceiver<Line>>,
     is_over: bool,
@@ -626,22 +642,13 @@ struct Events {
 }
 
 impl Events {
-    fn new(incoming: Incoming, client: Client, watches: bool) -> Self {
-        Self { incoming: Some(incoming), watches, ..Self::silent(client) }
+    fn new(course: Course, client: Client, watches: bool) -> Self {
+        Self { course: Some(course), watches, ..Self::silent(client) }
     }
 
     fn silent(client: Client) -> Self {
         let spoke = Instant::now();
-        Self {
-            first: None,
-            incoming: None,
-            listener: None,
-            is_over: false,
-            watches: true,
-            client,
-            ticks: ticks(),
-            spoke,
-        }
+        Self { first: None, course: None, listener: None, is_over: false, watches: true, client, ticks: ticks(), spoke }
     }
 }
 
@@ -657,8 +664,8 @@ impl hyper::body::Body for Events {
         if let Some(first) = this.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        if let Some(incoming) = &mut this.incoming
-            && let Poll::Ready(line) = incoming.poll_line(task)
+        if let Some(course) = &mut this.course
+            && let Poll::Ready(line) = course.poll_line(task)
         {
             this.spoke = Instant::now();
             return Poll::Ready(match line {
@@ -683,7 +690,7 @@ impl hyper::body::Body for Events {
         while this.ticks.poll_tick(task).is_ready() {
             if this.watches && this.client.is_gone() {
                 this.is_over = true;
-                this.incoming = None;
+                this.course = None;
                 return Poll::Ready(None);
             }
             if this.spoke.elapsed() >= SILENCE {

@@ -1,55 +1,21 @@
-//! Somebody between the client and the extension, who sees each line, and may keep it or send others.
+//! The input of a process with somebody [between](crate::between) the client and the extension.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use embedded_io_async::{ErrorType, Read};
 use tokio::sync::mpsc;
 
+use super::idle::Idle;
+use crate::between::{Between, Passing, Peer, Renewal, Wire};
+
 /// The bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Somebody between the client and the extension: see [`Stdio::between`](super::Stdio::between).
-pub trait Between: fmt::Debug + Send + Sync {
-    /// The first call, before any line: how lines are sent.
-    fn begin(&self, wires: Wires);
-
-    /// A line of the client, without its end.
-    fn received(&self, line: &[u8]) -> Passing;
-
-    /// A reply for the client, with the end of its line. Logs and reports of progress go to the client as they are.
-    fn sent(&self, line: &[u8]) -> Passing;
-
-    /// Nothing comes from the client any more.
-    fn input_ended(&self) {}
-}
-
-/// The treatment of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Passing {
-    /// The line goes on as it is.
-    On,
-    /// This goes on in its place, without the end of the line.
-    Instead(Vec<u8>),
-    /// The line goes no further.
-    Kept,
-}
-
-/// Sends bytes to the client.
-type Post = dyn Fn(&[u8]) + Send + Sync;
-
 /// How lines are sent that nobody else has sent.
-#[derive(Clone)]
-pub struct Wires {
-    output: Arc<Post>,
+struct Wires<F> {
+    output: F,
     input: mpsc::UnboundedSender<Own>,
-}
-
-impl fmt::Debug for Wires {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wires").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]
@@ -58,27 +24,20 @@ enum Own {
     Renewal,
 }
 
-impl Wires {
-    /// Sends a line, without its end, to the client. A client that is gone gets none.
-    pub fn to_client(&self, line: &[u8]) {
+impl<F: Fn(&[u8]) + Send + Sync> Wire for Wires<F> {
+    fn to_client(&self, line: &[u8]) {
         (self.output)(&[line, b"\n"].concat());
     }
 
-    /// Sends a line, without its end, to the extension, as if the client had sent it.
-    pub fn to_extension(&self, line: Vec<u8>) {
+    fn to_extension(&self, line: Vec<u8>) {
         let _ = self.input.send(Own::Line(line));
-    }
-
-    /// Has the extension served anew, since its manifest is another one. What was begun of its session is to be begun again.
-    pub fn renew(&self) {
-        let _ = self.input.send(Own::Renewal);
     }
 }
 
 /// The input, with what is between.
 pub(super) struct Gate<R> {
     reader: R,
-    between: Option<Arc<dyn Between>>,
+    between: Option<(Arc<dyn Between>, Peer)>,
     own: mpsc::UnboundedReceiver<Own>,
     chunk: Vec<u8>,
     /// The beginning of a line whose end has not come.
@@ -91,6 +50,7 @@ pub(super) struct Gate<R> {
     taken: usize,
     has_ended: bool,
     is_renewing: bool,
+    idle: Option<Idle>,
 }
 
 impl<R> Gate<R> {
@@ -99,11 +59,15 @@ impl<R> Gate<R> {
         between: Option<Arc<dyn Between>>,
         output: impl Fn(&[u8]) + Send + Sync + 'static,
         longest: usize,
+        idle: Option<Idle>,
     ) -> Self {
         let (input, own) = mpsc::unbounded_channel();
-        if let Some(between) = &between {
-            between.begin(Wires { output: Arc::new(output), input });
-        }
+        let renewals = input.clone();
+        let peer = Peer::new(0, None, true, Arc::new(Wires { output, input }));
+        let between = between.map(|between| {
+            between.begin(Renewal::new(true, move || drop(renewals.send(Own::Renewal))));
+            (between, peer)
+        });
         Self {
             reader,
             between,
@@ -116,17 +80,34 @@ impl<R> Gate<R> {
             taken: 0,
             has_ended: false,
             is_renewing: false,
+            idle,
         }
     }
 
-    /// Whether the extension read its end only to be served anew. It is asked once.
+    /// Something was read, which ends with this byte.
+    fn has_read(&self, last: Option<u8>) {
+        if let (Some(idle), Some(last)) = (&self.idle, last) {
+            idle.has_read(last);
+        }
+    }
+
+    /// Whether the extension read its end only to be served anew. It is asked once, and then that is told.
     pub(super) fn renews(&mut self) -> bool {
-        std::mem::take(&mut self.is_renewing)
+        let renews = std::mem::take(&mut self.is_renewing);
+        if let Some((between, _)) = self.between.as_ref().filter(|_| renews) {
+            between.renewed();
+        }
+        renews
+    }
+
+    /// Returns the observer, and its name for the client.
+    pub(super) fn between(&self) -> Option<(Arc<dyn Between>, Peer)> {
+        self.between.clone()
     }
 
     /// Looks at what was read.
     fn look(&mut self, count: usize) {
-        let Some(between) = self.between.clone() else { return };
+        let Some((between, peer)) = self.between.clone() else { return };
         let chunk = std::mem::take(&mut self.chunk);
         for part in chunk.get(..count).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
             if self.is_too_long {
@@ -137,7 +118,7 @@ impl<R> Gate<R> {
             self.begun.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.begun);
-                self.pass(&*between, &line);
+                self.pass(&*between, &peer, &line);
             } else if self.begun.len() > self.longest {
                 self.ready.append(&mut self.begun);
                 self.is_too_long = true;
@@ -146,9 +127,9 @@ impl<R> Gate<R> {
         self.chunk = chunk;
     }
 
-    fn pass(&mut self, between: &dyn Between, line: &[u8]) {
+    fn pass(&mut self, between: &dyn Between, peer: &Peer, line: &[u8]) {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
-        match between.received(text) {
+        match between.received(peer, text) {
             Passing::On => self.ready.extend_from_slice(line),
             Passing::Instead(other) => {
                 self.ready.extend_from_slice(&other);
@@ -160,12 +141,11 @@ impl<R> Gate<R> {
 
     fn end(&mut self) {
         self.has_ended = true;
-        let Some(between) = self.between.clone() else { return };
+        let Some((between, peer)) = self.between.clone() else { return };
         let line = std::mem::take(&mut self.begun);
         if !line.is_empty() {
-            self.pass(&*between, &line);
+            self.pass(&*between, &peer, &line);
         }
-        between.input_ended();
     }
 
     fn take_own(&mut self, own: Own) {
@@ -179,6 +159,14 @@ impl<R> Gate<R> {
     }
 }
 
+/// Waits until a client has been silent for long.
+async fn silence(idle: Option<&Idle>) {
+    match idle {
+        Some(idle) => idle.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl<R: Read> ErrorType for Gate<R> {
     type Error = R::Error;
 }
@@ -187,7 +175,13 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
     /// A read that is dropped has taken nothing: what was read is kept here.
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.between.is_none() {
-            return self.reader.read(buf).await;
+            let count = tokio::select! {
+                biased;
+                count = self.reader.read(buf) => count?,
+                () = silence(self.idle.as_ref()) => return Ok(0),
+            };
+            self.has_read(buf.get(..count).and_then(<[u8]>::last).copied());
+            return Ok(count);
         }
         loop {
             let rest = self.ready.get(self.taken..).unwrap_or_default();
@@ -217,8 +211,13 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
                 Some(own) = self.own.recv() => self.take_own(own),
                 count = self.reader.read(&mut self.chunk) => match count? {
                     0 => self.end(),
-                    count => self.look(count),
+                    count => {
+                        let last = self.chunk.get(..count).and_then(<[u8]>::last).copied();
+                        self.has_read(last);
+                        self.look(count);
+                    }
                 },
+                () = silence(self.idle.as_ref()) => return Ok(0),
             }
         }
     }
@@ -232,9 +231,9 @@ mod tests {
     struct Doubling;
 
     impl Between for Doubling {
-        fn begin(&self, _: Wires) {}
+        fn begin(&self, _: Renewal) {}
 
-        fn received(&self, line: &[u8]) -> Passing {
+        fn received(&self, _: &Peer, line: &[u8]) -> Passing {
             match line {
                 b"drop" => Passing::Kept,
                 b"two" => Passing::Instead(b"2".to_vec()),
@@ -242,9 +241,21 @@ mod tests {
             }
         }
 
-        fn sent(&self, _: &[u8]) -> Passing {
+        fn sent(&self, _: &Peer, _: &[u8]) -> Passing {
             Passing::On
         }
+    }
+
+    struct Nowhere;
+
+    impl Wire for Nowhere {
+        fn to_client(&self, _: &[u8]) {}
+
+        fn to_extension(&self, _: Vec<u8>) {}
+    }
+
+    fn doubling() -> (Arc<dyn Between>, Peer) {
+        (Arc::new(Doubling), Peer::new(0, None, true, Arc::new(Nowhere)))
     }
 
     /// Gives its parts one by one.
@@ -274,7 +285,7 @@ mod tests {
             let (input, own) = mpsc::unbounded_channel();
             let mut gate = Gate {
                 reader: parts,
-                between: Some(Arc::new(Doubling)),
+                between: Some(doubling()),
                 own,
                 chunk: Vec::new(),
                 begun: Vec::new(),
@@ -284,6 +295,7 @@ mod tests {
                 taken: 0,
                 has_ended: false,
                 is_renewing: false,
+                idle: None,
             };
             input.send(Own::Line(b"own".to_vec())).unwrap();
             let read = runtime.block_on(async {
@@ -305,7 +317,7 @@ mod tests {
         let (input, own) = mpsc::unbounded_channel();
         let mut gate = Gate {
             reader: Parts(vec![b"one\n".to_vec()]),
-            between: Some(Arc::new(Doubling)),
+            between: Some(doubling()),
             own,
             chunk: Vec::new(),
             begun: Vec::new(),
@@ -315,6 +327,7 @@ mod tests {
             taken: 0,
             has_ended: false,
             is_renewing: false,
+            idle: None,
         };
         input.send(Own::Renewal).unwrap();
         input.send(Own::Line(b"again".to_vec())).unwrap();

@@ -13,9 +13,9 @@ use std::time::Duration;
 use embedded_io_async::{ErrorType, Write};
 use tokio::sync::Notify;
 
-use super::between::{Between, Passing};
 use super::stop::Stop;
 use super::{HOST_LINE_LIMIT, system};
+use crate::between::{Between, Passing, Peer};
 use crate::stderr::complain;
 use crate::sync::lock;
 
@@ -234,11 +234,11 @@ impl Output {
 pub(super) struct Lines {
     output: Arc<Output>,
     stop: Arc<Stop>,
-    between: Option<Arc<dyn Between>>,
+    between: Option<(Arc<dyn Between>, Peer)>,
 }
 
 impl Lines {
-    pub(super) fn new(output: Arc<Output>, stop: Arc<Stop>, between: Option<Arc<dyn Between>>) -> Self {
+    pub(super) fn new(output: Arc<Output>, stop: Arc<Stop>, between: Option<(Arc<dyn Between>, Peer)>) -> Self {
         Self { output, stop, between }
     }
 }
@@ -251,7 +251,7 @@ impl Write for Lines {
     async fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let length = line.len();
         let instead;
-        let line = match self.between.as_ref().map_or(Passing::On, |between| between.sent(line)) {
+        let line = match self.between.as_ref().map_or(Passing::On, |(between, peer)| between.sent(peer, line)) {
             Passing::On => line,
             Passing::Instead(mut other) => {
                 other.push(b'\n');

@@ -1074,10 +1074,10 @@ fn clients_learn_what_there_is_while_a_call_runs() {
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(http.legacy("initialize", hello).json()["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 11);
+    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 12);
     assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
     let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
-    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 11);
+    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 12);
     for params in [json!({"name": "no_such"}), json!({"name": 5}), json!({})] {
         assert_eq!(http.legacy("tools/call", params.clone()).json()["error"]["code"], -32602, "{params}");
     }

@@ -21,7 +21,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
     configuration: Some(configuration),
     has_manifest: true,
-    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
+    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds, Part::Cancel],
     client: Some(client::connect),
     reading: Some(&JSON_RPC),
     check: Some(&check::SUITE),

@@ -1,12 +1,12 @@
 //! The parts of gevals that a relay passes on.
 
+use rigline::FailureKind;
 use rigline::json::{Json, Text};
 use rigline::protocol::gevals;
 
 use crate::host::{Agent, CallContext, Manifest};
 use crate::lines::on_one_line;
 
-pub(crate) use super::client::kind;
 pub(crate) use rigline::protocol::gevals::{OPERATION_FAILED as FAILED, TIMEOUT};
 
 /// The context of a gevals call, for another end that is told of it.
@@ -38,4 +38,9 @@ pub(crate) fn members(manifest: &Manifest) -> Option<String> {
     let members = json.members().filter(|(name, _)| *name != *"limits");
     let members = members.map(|(name, value)| format!("\"{}\":{}", name.raw(), on_one_line(value.as_str())));
     Some(members.collect::<Vec<_>>().join(","))
+}
+
+/// The kind of a failure with this code.
+pub(crate) fn kind(code: Option<i32>) -> FailureKind {
+    code.and_then(gevals::failure_kind).unwrap_or(FailureKind::Unreachable)
 }

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::protocol::mcp;
+use rigline::protocol::{gevals, mcp};
 use rigline::rpc;
 use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
-    Pending,
+    Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description,
+    Part, Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
@@ -38,6 +38,9 @@ const MAX_PAGES: usize = 1000;
 
 /// How long a notification may take to be written.
 const NOTICE: Duration = Duration::from_secs(2);
+
+/// The tool of the safe state.
+const ALL_OFF: &str = "all_off";
 
 struct McpClient {
     dialer: Box<dyn Connect>,
@@ -339,8 +342,10 @@ impl Client for McpClient {
             let operations: Vec<String> = tools.iter().map(&mut operation).collect();
             self.renamed = renamed;
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
+            // Extensions of rigline's that have a safe state have a tool for it.
+            let has_safe_state = self.is_own() && tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
             let manifest = format!(
-                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}},\"safeState\":{has_safe_state}}}",
                 text(info, "name"),
                 text(info, "version"),
                 text(view(&server), "protocolVersion"),
@@ -422,6 +427,11 @@ impl Client for McpClient {
         })
     }
 
+    fn leave(&mut self) -> bool {
+        self.open.iter_mut().for_each(|open| open.pending = None);
+        self.open.is_some()
+    }
+
     fn interrupt(&mut self) -> Pending<'_, ()> {
         Box::pin(self.hang_up())
     }
@@ -492,16 +502,13 @@ fn answer(result: &str) -> CallOutcome {
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
     let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
     let content = blocks.iter().map(|block| on_one_line(block.as_str()).into_owned()).collect();
-    let meta = |name: &str| Some(result.get("_meta")?.get(name)?.text()?.to_string());
-    let kind = meta(mcp::KIND_NAME).and_then(|name| FailureKind::ALL.into_iter().find(|kind| kind.name() == name));
     let failure = is_error.then(|| {
-        let custom_code = meta(mcp::CODE_NAME);
+        let Beside { kind, own_code: custom_code } = Beside::read(result.get("_meta"));
         CallFailure {
             kind: kind.unwrap_or(FailureKind::Failed),
             code: custom_code.clone().map(Value::from),
             custom_code,
             message: text.clone(),
-            is_invalid: false,
         }
     });
     let message = (!is_error && !text.is_empty()).then_some(text);
@@ -517,13 +524,15 @@ fn is_same(one: &str, other: &str) -> bool {
 
 fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
-    let kind = match code.as_ref().and_then(Value::as_i64) {
-        Some(-32601) => FailureKind::UnknownOperation,
-        Some(-32602) if message_of(error).starts_with("Unknown tool") => FailureKind::UnknownOperation,
-        Some(-32602) => FailureKind::BadArguments,
-        Some(-32603) => FailureKind::Internal,
-        _ => FailureKind::Unreachable,
+    let by_code =
+        code.as_ref().and_then(Value::as_i64).and_then(|code| gevals::failure_kind(i32::try_from(code).ok()?));
+    let kind = match by_code {
+        // Tools, Error Handling: the code is that of wrong parameters.
+        Some(FailureKind::BadArguments) if message_of(error).starts_with("Unknown tool") => {
+            FailureKind::UnknownOperation
+        }
+        by_code => by_code.unwrap_or(FailureKind::Unreachable),
     };
-    let failure = CallFailure { kind, code, custom_code: None, message: message_of(error), is_invalid: false };
+    let failure = CallFailure { kind, code, custom_code: None, message: message_of(error) };
     CallOutcome { outputs: "{}".into(), failure: Some(failure), ..CallOutcome::default() }
 }

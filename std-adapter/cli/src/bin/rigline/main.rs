@@ -30,6 +30,7 @@ mod lock;
 mod monitor;
 mod new;
 mod out;
+mod policy;
 mod ports;
 mod protocol;
 mod protocols;

@@ -1,17 +1,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
+use rigline_std::between::Between;
 use rigline_std::http::{Options, Routes, Server, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
-use rigline_std::{Selected, Selection, TokioClock};
 
 use crate::connect::{self, Failure};
+use crate::policy::Rules;
 use crate::protocol::{self, names};
 
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
@@ -67,8 +70,13 @@ pub(crate) struct HttpArguments {
 }
 
 impl HttpArguments {
-    /// Listens, for hosts of this protocol, or of all that have routes.
-    pub(crate) fn bind(&self, address: &ListenAddress, protocol: Option<&Protocol>) -> Result<Server, Failure> {
+    /// Listens, for hosts of this protocol, or of all that have routes. `between` sees what passes between agents and the extension.
+    pub(crate) fn bind(
+        &self,
+        address: &ListenAddress,
+        protocol: Option<&Protocol>,
+        between: Option<Arc<dyn Between>>,
+    ) -> Result<Server, Failure> {
         let all = served(protocol)?;
         let mut options = all.iter().skip(1).fold(Options::new(all[0]), |options, routes| options.and(routes));
         if all.iter().any(|routes| routes.has_free_path()) {
@@ -83,6 +91,9 @@ impl HttpArguments {
         }
         if self.any_user {
             options = options.any_user();
+        }
+        if let Some(between) = between {
+            options = options.between(between);
         }
         options = options.keep_outputs(self.keep_outputs);
         if let Some(idle) = self.idle {
@@ -131,7 +142,7 @@ pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: Option<&
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if let Some(address) = &self.http.http {
-            return serve_http(&self.http, address, self.protocol, self.seed, &Selection::default());
+            return serve_http(&self.http, address, self.protocol, self.seed, &Rules::default());
         }
         if self.http.token_file.is_some() || self.http.any_user {
             return Err(Failure::usage("--token-file and --any-user go with --http"));
@@ -160,16 +171,16 @@ pub(crate) fn serve_http(
     address: &ListenAddress,
     protocol: Option<&Protocol>,
     seed: u32,
-    selection: &Selection,
+    rules: &Rules,
 ) -> Result<ExitCode, Failure> {
-    let server = http.bind(address, protocol)?;
-    let selection = selection.clone();
-    let rig = move |clock, limits| Selected::new(Rig::new(SimBoard::new(clock, seed), limits), &selection);
+    let server = http.bind(address, protocol, None)?;
+    let rules = rules.clone();
+    let rig = move |clock, limits| rules.over(Rig::new(SimBoard::new(clock, seed), limits), true, true);
     // What cannot be chosen is said before the server is there.
-    rig(TokioClock::new(), (usize::MAX, usize::MAX)).map_err(Failure::usage)?;
+    rig(TokioClock::new(), (usize::MAX, usize::MAX))?;
     announce(&server, http, protocol)?;
     let make =
-        move |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|why| unreachable!("{why}"));
+        move |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|_| unreachable!("it was made"));
     server.run(make).map_err(Failure::failed)?;
     Ok(ExitCode::SUCCESS)
 }

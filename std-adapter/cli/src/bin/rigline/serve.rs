@@ -15,9 +15,12 @@ use rigline_rig::sim::SimBoard;
 use rigline_std::net::ListenAddress;
 use rigline_std::{Selected, TokioClock};
 
-use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
+use crate::credentials::Credentials;
+use crate::policy::limited::Limited;
+use crate::policy::{PolicyArguments, Rules};
 use crate::protocol::{self, names};
+use crate::protocols::mcp::{Offer, Tools, Way};
 use crate::rig::{self, HttpArguments};
 
 /// Serve an extension to hosts: on standard input and output, over TCP, or over HTTP
@@ -58,7 +61,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
-    choice: Choice,
+    tools: Tools,
+    #[command(flatten)]
+    policy: PolicyArguments,
     #[command(flatten)]
     http: HttpArguments,
     /// How many TCP clients are served at the same time
@@ -67,8 +72,33 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
+        let is_of_agents = protocols::of_agents().is_some_and(|agents| agents.name == protocol.name);
+        if let Some(address) = self.http.http.as_ref().filter(|_| is_of_agents || self.protocol.is_none()) {
+            let way = Way::Http(&self.http, address, self.protocol);
+            let credentials = Credentials::default();
+            let offer = Offer {
+                connection: self.connection.clone(),
+                tools: &self.tools,
+                policy: &self.policy,
+                credentials: &credentials,
+            };
+            return offer.serve(&way);
+        }
+        if self.tools.evals.is_some() {
+            return Err(Failure::usage("--evals goes with --http, without --protocol or with --protocol mcp"));
+        }
+        let rules = Rules::read(&self.policy, &self.tools.choice, &self.connection.target)?;
+        self.connection.recorder.clone_from(&rules.recorder);
+        let served = self.serve(protocol, &rules);
+        rules.finish();
+        served
+    }
+
+    fn serve(self, protocol: &'static Protocol, rules: &Rules) -> Result<ExitCode, Failure> {
+        // What is recorded is what comes from a program beside this one.
+        let is_here = self.connection.target == Target::Sim && rules.recorder.is_none();
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
             (Some(_), _, protocol) if protocol.lines.is_none() || protocol.is_single_document => {
                 Err(Failure::usage(format!(
@@ -80,13 +110,13 @@ impl Arguments {
             (Some(_), ..) if self.http.keep_outputs => Err(Failure::usage(
                 "--keep-outputs goes with --http: over TCP, shutdown leaves the outputs as they are",
             )),
-            (Some(address), _, protocol) if self.connection.target == Target::Sim => {
+            (Some(address), _, protocol) if is_here => {
                 let clock = TokioClock::new();
                 let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
-                let rig = Selected::new(rig, &self.choice.selection()).map_err(Failure::usage)?;
+                let rig = rules.over(rig, true, true)?;
                 self.serve_lines(&address, protocol, clock, rig, None)
             }
-            (Some(address), _, protocol) if self.choice.is_all() => {
+            (Some(address), _, protocol) if rules.are_none() => {
                 let options = self.connection.options();
                 wire::ensure_program(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
                 let need = match self.protocol {
@@ -99,39 +129,40 @@ impl Arguments {
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
             (Some(address), _, protocol) => {
-                let relay = self.relay(protocol)?;
+                let relay = self.relay(protocol, rules)?;
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
             }
-            (None, Some(address), _) => self.serve_http(&address),
+            (None, Some(address), _) => self.serve_http(&address, rules),
             (None, None, _) => {
                 Err(Failure::usage("the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT"))
             }
         }
     }
 
-    fn serve_http(self, address: &ListenAddress) -> Result<ExitCode, Failure> {
+    fn serve_http(self, address: &ListenAddress, rules: &Rules) -> Result<ExitCode, Failure> {
         let protocol = self.protocol;
         // It needs no program beside this one.
-        if self.connection.target == Target::Sim && self.connection.config.is_none() {
-            return rig::serve_http(&self.http, address, protocol, 1, &self.choice.selection());
+        let is_here = self.connection.target == Target::Sim && rules.recorder.is_none();
+        if is_here && self.connection.config.is_none() {
+            return rig::serve_http(&self.http, address, protocol, 1, rules);
         }
-        let server = self.http.bind(address, protocol)?;
+        let server = self.http.bind(address, protocol, None)?;
         // For agents, and so for all, results keep their types.
-        let relay = self.relay(protocol.or_else(protocols::of_agents).unwrap_or(protocols::ALL[0]))?;
+        let relay = self.relay(protocol.or_else(protocols::of_agents).unwrap_or(protocols::ALL[0]), rules)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Connects to the target, for clients of this protocol.
-    fn relay(&self, protocol: &'static Protocol) -> Result<Selected<Relay>, Failure> {
+    fn relay(&self, protocol: &'static Protocol, rules: &Rules) -> Result<Limited<Selected<Relay>>, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
         let first =
             Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
         // A part is chosen by what the target says of each operation.
-        let first = if self.choice.is_all() { first } else { protocols::of_agents() };
+        let first = if rules.is_all { first } else { protocols::of_agents() };
         let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
-        Selected::new(relay.map_err(relay_failure)?, &self.choice.selection()).map_err(Failure::usage)
+        rules.over(relay.map_err(relay_failure)?, true, true)
     }
 
     /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.
@@ -151,7 +182,7 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             server = server.token(connect::token(path)?);
         }
-        let is_sim = self.connection.target == Target::Sim;
+        let is_sim = self.connection.target == Target::Sim && self.connection.recorder.is_none();
         // Any other target that was chosen from has got it already.
         if let Some(config) = self.connection.config.as_ref().filter(|_| is_sim || remote.is_some()) {
             server = server.config(config.as_str());

@@ -3,6 +3,10 @@
 mod checks;
 mod choice;
 mod credentials;
+mod http;
+mod idle;
+mod library;
 mod policy;
 mod presence;
+mod shared;
 mod support;

@@ -1,6 +1,7 @@
 //! Shared parts of the tests of this program.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -112,7 +113,22 @@ pub(crate) struct Listening {
 impl Listening {
     /// `mark` is what the address stands behind.
     pub(crate) fn start(words: &[&str], mark: &str) -> Self {
-        let mut child = command(words, &[]).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_with(words, &[], mark)
+    }
+
+    pub(crate) fn start_with(words: &[&str], env: &[(&str, &str)], mark: &str) -> Self {
+        Self::spawn(command(words, env), mark)
+    }
+
+    /// Another program.
+    pub(crate) fn of(program: &str, words: &[&str], mark: &str) -> Self {
+        let mut command = Command::new(program);
+        command.args(words).stdin(Stdio::null());
+        Self::spawn(command, mark)
+    }
+
+    fn spawn(mut command: Command, mark: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit_once(mark).unwrap_or_else(|| panic!("{line:?}")).1.to_owned();
@@ -124,6 +140,143 @@ impl Drop for Listening {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// An MCP client over HTTP.
+pub(crate) struct Agent {
+    address: String,
+    pub(crate) session: Option<String>,
+    /// Of the modern era: what it says of itself, and what it can do.
+    modern: Option<(String, Value)>,
+    next: u64,
+}
+
+/// A response: its messages come one by one.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) session: Option<String>,
+    is_stream: bool,
+    body: BufReader<TcpStream>,
+}
+
+impl Response {
+    /// The next message; none at the end.
+    pub(crate) fn message(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        if !self.is_stream {
+            self.body.read_to_string(&mut line).unwrap();
+            return (!line.trim().is_empty()).then(|| serde_json::from_str(&line).unwrap());
+        }
+        loop {
+            line.clear();
+            if self.body.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+
+    /// The reply, which is the last message.
+    pub(crate) fn reply(mut self) -> Value {
+        let mut last = Value::Null;
+        while let Some(message) = self.message() {
+            last = message;
+        }
+        last
+    }
+}
+
+impl Agent {
+    /// One that has said nothing yet.
+    pub(crate) fn new(url: &str) -> Self {
+        let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+        Self { address, session: None, modern: None, next: 1 }
+    }
+
+    /// One that has begun a session of the legacy era.
+    pub(crate) fn begin(url: &str, name: &str, capabilities: Value) -> Self {
+        let mut agent = Self::new(url);
+        let client = json!({"name": name, "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client});
+        let response = agent.ask("initialize", params);
+        agent.session.clone_from(&response.session);
+        assert!(agent.session.is_some() && response.reply()["result"].is_object());
+        agent
+    }
+
+    /// One of the modern era.
+    pub(crate) fn modern(url: &str, name: &str, capabilities: Value) -> Self {
+        Self { modern: Some((name.to_owned(), capabilities)), ..Self::new(url) }
+    }
+
+    pub(crate) fn send(&self, method: &str, message: &Value, accept: &str) -> Response {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let body = if message.is_null() { String::new() } else { message.to_string() };
+        let mut head = format!("{method} /mcp HTTP/1.0\r\nHost: {}\r\nAccept: {accept}\r\n", self.address);
+        if let Some(session) = &self.session {
+            head += &format!("Mcp-Session-Id: {session}\r\n");
+        }
+        if self.modern.is_some() {
+            let (name, params) = (message["method"].as_str().unwrap(), &message["params"]);
+            head += &format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {name}\r\n");
+            let named = params["name"].as_str().or_else(|| params["uri"].as_str());
+            head += &named.map(|named| format!("Mcp-Name: {named}\r\n")).unwrap_or_default();
+        }
+        head += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        let (mut body, mut line) = (BufReader::new(stream), String::new());
+        body.read_line(&mut line).unwrap();
+        let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+        let (mut session, mut is_stream) = (None, false);
+        loop {
+            line.clear();
+            body.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim().split_once(": ") else { break };
+            match name {
+                "mcp-session-id" => session = Some(value.to_owned()),
+                "content-type" => is_stream = value == "text/event-stream",
+                _ => {}
+            }
+        }
+        Response { status, session, is_stream, body }
+    }
+
+    /// Sends a request.
+    pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> Response {
+        let id = self.next;
+        self.next += 1;
+        if let Some((name, capabilities)) = &self.modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": capabilities,
+                "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
+            });
+        }
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.send("POST", &message, "application/json, text/event-stream")
+    }
+
+    /// Sends what has no reply.
+    pub(crate) fn tell(&self, message: Value) -> u16 {
+        let mut message = message;
+        message["jsonrpc"] = "2.0".into();
+        self.send("POST", &message, "application/json, text/event-stream").status
+    }
+
+    /// The result of a request.
+    pub(crate) fn result(&mut self, method: &str, params: Value) -> Value {
+        let reply = self.ask(method, params).reply();
+        assert!(reply["result"].is_object(), "{method}: {reply}");
+        reply["result"].clone()
+    }
+
+    /// The result of a tool.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.result("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 }
 

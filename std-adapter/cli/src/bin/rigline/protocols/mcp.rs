@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
@@ -11,6 +12,7 @@ use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
 use rigline_host::mcp::config::{Client, Edit, EditError, Header, Name, Server};
+use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::relay::{OnSeen, Relay, Seen};
 use rigline_host::target::Target;
@@ -18,28 +20,25 @@ use rigline_host::wire;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::mcp::{Selected, Selection};
-use rigline_std::stdio::Stdio;
+use rigline_std::between::Between;
+use rigline_std::http::{Server as HttpServer, ServerInfo};
+use rigline_std::net::ListenAddress;
+use rigline_std::stdio::{IDLE, Stdio};
 use tokio::sync::watch;
 
-use self::calls::Calls;
 use self::gate::{Gate, Parts};
 use self::library::Library;
-use self::limited::Limited;
-use self::policy::{Policy, PolicyArguments};
 use super::shim::{anywhere, this};
 use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
 use crate::credentials::Credentials;
-use crate::record::RecordArguments;
-use crate::{jsonrpc, out, serve};
+use crate::policy::{PolicyArguments, Rules};
+use crate::rig::{HttpArguments, announce};
+use crate::{jsonrpc, serve};
 
-mod calls;
 mod gate;
 mod last_seen;
 mod library;
-mod limited;
-mod policy;
 #[cfg(target_os = "linux")]
 mod rigs;
 #[cfg(not(target_os = "linux"))]
@@ -91,89 +90,174 @@ pub(crate) struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
-    /// Leave the outputs on when the client goes. They are switched off by default
+    /// Leave the outputs on when the client goes or is idle. They are switched off by default
     #[arg(long)]
     keep_outputs: bool,
+    /// Switch the outputs off when the client has sent nothing for so long and no call runs, such as 90s or 1h [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, conflicts_with = "keep_outputs")]
+    idle: Option<Duration>,
 }
 
 /// The choice of tools.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Tools {
     #[command(flatten)]
-    choice: Choice,
+    pub(crate) choice: Choice,
     /// Offer tools that list and run the evals in this folder, too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    evals: Option<PathBuf>,
+    pub(crate) evals: Option<PathBuf>,
     /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals", value_hint = ValueHint::DirPath)]
     runs: Option<PathBuf>,
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
-        let mut choice = self.selected.choice.clone();
-        let policy = Arc::new(self.policy.read(&mut choice)?);
-        let recorder = RecordArguments::of(policy.record.as_deref()).begin(&self.connection.target.to_string())?;
-        self.connection.recorder.clone_from(&recorder);
-        let calls = match &policy.record {
-            Some(folder) => {
-                let calls = Calls::create(folder);
-                let fault = |error| Failure::usage(format!("--record {}: {error}", folder.display()));
-                Some(Arc::new(calls.map_err(fault)?))
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let Self { connection, selected, policy, credentials, keep_outputs, idle } = self;
+        let way = Way::Stdio { keep_outputs, idle: idle.unwrap_or(IDLE) };
+        Offer { connection, tools: &selected, policy: &policy, credentials: &credentials }.serve(&way)
+    }
+}
+
+/// A target that agents are given.
+pub(crate) struct Offer<'a> {
+    pub(crate) connection: Connection,
+    pub(crate) tools: &'a Tools,
+    pub(crate) policy: &'a PolicyArguments,
+    pub(crate) credentials: &'a Credentials,
+}
+
+/// How agents reach it.
+pub(crate) enum Way<'a> {
+    Stdio { keep_outputs: bool, idle: Duration },
+    Http(&'a HttpArguments, &'a ListenAddress, Option<&'static Protocol>),
+}
+
+/// A way that is open.
+enum Opened<'a> {
+    Stdio(Stdio),
+    Http(HttpServer, &'a HttpArguments, Option<&'static Protocol>),
+}
+
+impl Way<'_> {
+    fn open(&self, gate: &Arc<Gate>) -> Result<Opened<'_>, Failure> {
+        Ok(match self {
+            Self::Stdio { keep_outputs, idle } => {
+                let stdio = Stdio::new().keep_outputs(*keep_outputs).idle(Some(*idle));
+                Opened::Stdio(stdio.between(Arc::clone(gate) as Arc<dyn Between>))
             }
-            None => None,
+            Self::Http(http, address, protocol) => {
+                let server = http.bind(address, *protocol, Some(Arc::clone(gate) as Arc<dyn Between>))?;
+                Opened::Http(server, http, *protocol)
+            }
+        })
+    }
+}
+
+impl Opened<'_> {
+    /// Serves the built-in rig in this process.
+    fn serve_rig(self, rules: &Rules) -> Result<ExitCode, Failure> {
+        let rules = rules.clone();
+        let rig = move |clock: &TokioClock, limits| {
+            rules.over(Rig::new(SimBoard::new(clock.clone(), 1), limits), true, false)
         };
-        let parts = Parts {
-            policy: Arc::clone(&policy),
-            own: None,
-            calls: calls.clone(),
-            library: Library { calls, evals: None },
-            can_change: true,
-            tells_failures: choice.is_all(),
-        };
-        let served = self.serve(parts, &choice.selection());
-        if let Some(recorder) = recorder
-            && let Err(error) = recorder.finish(0)
-        {
-            out::complain_of_failure(&format!("the recording is not complete: {error}"));
+        match self {
+            Self::Stdio(stdio) => {
+                let clock = TokioClock::new();
+                let stdio = stdio.clock(clock.clone());
+                Ok(stdio.serve(rig(&clock, stdio.limits())?))
+            }
+            Self::Http(server, http, protocol) => {
+                // What is wrong with the rules is said before the server is there.
+                rig(&TokioClock::new(), (usize::MAX, usize::MAX))?;
+                announce(&server, http, protocol)?;
+                let make =
+                    move |info: &ServerInfo| rig(&info.clock, info.limits).unwrap_or_else(|_| unreachable!("checked"));
+                server.run(make).map_err(Failure::failed)?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
+    }
+
+    /// Serves an extension. `end` tells those of its calls that wait for it that no more will come.
+    fn serve<E: Extension + Send + 'static>(
+        self,
+        extension: E,
+        end: Option<watch::Sender<bool>>,
+    ) -> Result<ExitCode, Failure> {
+        match (self, end) {
+            (Self::Stdio(stdio), None) => Ok(stdio.serve(extension)),
+            (Self::Stdio(stdio), Some(end)) => Ok(stdio.input_end(end).serve(extension)),
+            (Self::Http(server, http, protocol), end) => {
+                announce(&server, http, protocol)?;
+                connect::run_alone(async move {
+                    let stop = async {
+                        drop(connect::interrupted().await);
+                        end.iter().for_each(|end| _ = end.send_replace(true));
+                    };
+                    let hurry = async {
+                        drop(connect::interrupted().await);
+                        drop(connect::interrupted().await);
+                    };
+                    tokio::select! {
+                        result = server.run_until(move |_| extension, stop) => result.map_err(Failure::failed)?,
+                        () = hurry => {}
+                    }
+                    Ok(connect::SUCCESS)
+                })
+            }
+        }
+    }
+}
+
+impl Offer<'_> {
+    pub(crate) fn serve(mut self, way: &Way<'_>) -> Result<ExitCode, Failure> {
+        let rules = Rules::read(self.policy, &self.tools.choice, &self.connection.target)?;
+        self.connection.recorder.clone_from(&rules.recorder);
+        let served = self.serve_by(way, &rules);
+        rules.finish();
         served
     }
 
-    fn serve(mut self, mut parts: Parts, selection: &Selection) -> Result<ExitCode, Failure> {
-        let policy = Arc::clone(&parts.policy);
-        if let Some(folder) = self.selected.evals.clone() {
-            self.connection.target = anywhere(&self.connection.target)?;
-            let (input_end, ended) = watch::channel(false);
-            let settings = self.evals(&folder, ended)?;
-            parts.library.evals = Some((settings.root.clone(), settings.store.clone()));
-            let own = self.lab(&mut parts)?;
-            let gate = Gate::new(parts);
-            let relay = self.relay(&gate, own)?;
-            let is_there = relay.absence().is_none();
-            let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
-            let limited = limited(evals, is_there, selection, policy)?;
-            return Ok(self.stdio().input_end(input_end).between(gate).serve(limited));
-        }
+    fn serve_by(mut self, way: &Way<'_>, rules: &Rules) -> Result<ExitCode, Failure> {
+        let mut parts = Parts {
+            own: None,
+            policy: Arc::clone(&rules.policy),
+            calls: rules.calls.clone(),
+            library: Library { calls: rules.calls.clone(), evals: None },
+            can_change: true,
+            tells_failures: rules.is_all,
+        };
+        let (end, ended) = watch::channel(false);
+        let evals = match &self.tools.evals {
+            Some(folder) => {
+                self.connection.target = anywhere(&self.connection.target)?;
+                Some(self.evals(folder, ended)?)
+            }
+            None => None,
+        };
         let is_own = self.connection.target == Target::Sim && self.connection.config.is_none();
-        if is_own && self.connection.recorder.is_none() {
-            let clock = TokioClock::new();
-            let stdio = self.stdio().clock(clock.clone());
-            let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
+        if is_own && evals.is_none() && self.connection.recorder.is_none() {
             parts.can_change = false;
-            let limited = limited(rig, true, selection, policy)?;
-            return Ok(stdio.between(Gate::new(parts)).serve(limited));
+            return way.open(&Gate::new(parts))?.serve_rig(rules);
         }
-        let own = self.lab(&mut parts)?;
+        parts.library.evals = evals.as_ref().map(|evals| (evals.root.clone(), evals.store.clone()));
+        // Agents of several clients share one lease, which the server has.
+        let own = match way {
+            Way::Stdio { .. } => self.lab(&mut parts)?,
+            Way::Http(..) => None,
+        };
         let gate = Gate::new(parts);
+        let opened = way.open(&gate)?;
         let relay = self.relay(&gate, own)?;
         let is_there = relay.absence().is_none();
-        let limited = limited(relay, is_there, selection, policy)?;
-        Ok(self.stdio().between(gate).serve(limited))
-    }
-
-    fn stdio(&self) -> Stdio {
-        Stdio::new().keep_outputs(self.keep_outputs)
+        match evals {
+            Some(settings) => {
+                let evals = Evals::new(relay, settings).map_err(Failure::usage)?;
+                opened.serve(rules.over(evals, is_there, false)?, Some(end))
+            }
+            None => opened.serve(rules.over(relay, is_there, false)?, None),
+        }
     }
 
     /// The lab's tools, for a rig of the lab.
@@ -223,32 +307,16 @@ impl Arguments {
     fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
         let root = Root::new(folder);
         let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
-        let store = jsonrpc::store(self.selected.runs.clone())?;
+        let store = jsonrpc::store(self.tools.runs.clone())?;
         // Of a target that steps cannot be sent to, the user learns at once.
         if !matches!(self.connection.target, Target::Http(_)) {
             wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
         }
-        let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
+        let credentials = self.credentials.read(&self.connection.target)?;
+        let hosts = Hosts { wait: self.connection.wait, credentials, ..Hosts::default() };
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
     }
-}
-
-/// The operations that are chosen, and counted.
-fn limited<E: Extension>(
-    extension: E,
-    is_there: bool,
-    selection: &Selection,
-    policy: Arc<Policy>,
-) -> Result<Limited<Selected<E>>, Failure> {
-    let selected = match is_there {
-        true => {
-            policy.check(extension.manifest()).map_err(Failure::usage)?;
-            Selected::new(extension, selection).map_err(Failure::usage)?
-        }
-        false => Selected::of_what_comes(extension, selection),
-    };
-    Ok(Limited::new(selected, policy, false))
 }
 
 /// Print the configuration of TARGET for an MCP client, or write it into the client's file

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 mod amplifier;
 mod gevals;
 pub(crate) mod install;
-mod mcp;
+pub(crate) mod mcp;
 mod namel3ss;
 pub(crate) mod shim;
 pub(crate) mod spelling;

@@ -1,5 +1,8 @@
-//! A gate between an agent and its tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
+//! A gate between agents and their tools: confirmations, the record of the calls, the reason of the last failure, resources, prompts, and
 //! word of tools that have changed. Everything else passes as it is.
+//!
+//! Standard input and output have one client. Over HTTP there are as many as there are sessions; those that have none are told apart by what they say
+//! of themselves.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -7,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp::MODERN;
-use rigline_std::stdio::{Between, Passing, Wires};
+use rigline_std::between::{Between, Passing, Peer, Renewal};
 use rigline_std::sync::lock;
 use serde_json::{Map, Value, json};
 
-use super::calls::{Calls, Ended};
 use super::library::{Library, Missing};
-use super::policy::{Policy, is_same};
 use crate::out::complain;
+use crate::policy::calls::{Calls, Ended};
+use crate::policy::{Policy, is_same};
 
 /// The tool that tells why the last call failed.
 pub(crate) const LAST_FAILURE: &str = "last_failure";
@@ -24,6 +27,8 @@ const OWN: &str = "rigline-";
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// The most questions that are open at a time.
 const QUESTIONS: usize = 64;
+/// The most clients that are remembered. One more, and the one that was silent for longest is forgotten.
+const CLIENTS: usize = 1000;
 
 /// Gets how it goes: a number and a text.
 pub(crate) type Tell = Box<dyn Fn(u64, &str) + Send + Sync>;
@@ -58,31 +63,43 @@ pub(crate) struct Parts {
 pub(crate) struct Gate {
     this: Weak<Self>,
     parts: Parts,
-    wires: OnceLock<Wires>,
+    renewal: OnceLock<Renewal>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Cancels our own tools that run, by the ids of their calls as JSON.
-    running: HashMap<String, Box<dyn FnOnce() + Send>>,
-    /// The description of a client of the legacy era, and its `initialize`.
-    client: Value,
-    can_ask: bool,
-    initialize: Option<Value>,
-    log_level: Option<Value>,
-    /// Requests that have no reply yet, by their ids as JSON.
-    open: HashMap<String, Open>,
+    /// Own tools that run, by the numbers of their peers and the ids of their calls as JSON, and what calls them off.
+    running: HashMap<(u64, String), (Peer, Box<dyn FnOnce() + Send>)>,
+    /// By session, or by what they say of themselves.
+    clients: HashMap<String, Client>,
+    /// How often a client was heard of.
+    heard: u64,
+    /// Requests that have no reply yet, by the numbers of their peers and their ids as JSON.
+    open: HashMap<(u64, String), (Peer, Open)>,
     /// Calls that wait for a person's word, by the number of the question.
     questions: HashMap<u64, Question>,
     next: u64,
-    /// Subscriptions that want to know of other tools, by the ids of their requests as JSON.
-    subscriptions: Vec<Value>,
-    last_failure: Option<Failure>,
-    /// The tools as they were last listed.
+    /// Subscriptions that want to know of other tools, and the ids of their requests.
+    subscriptions: Vec<(Peer, Value)>,
+    /// Streams of sessions, for what concerns all clients.
+    listeners: Vec<Peer>,
+    /// The tools are others than those that were served last.
     is_stale: bool,
     /// Lists of our own that are on their way: who asked for the manifest.
     manifests: HashMap<String, (Value, bool)>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    /// The description that a client of the legacy era has given of itself.
+    about: Value,
+    can_ask: bool,
+    /// The request that begins its session again, where the session ends when the extension is served anew.
+    beginning: Option<(Peer, Value)>,
+    log_level: Option<Value>,
+    last_failure: Option<Failure>,
+    heard: u64,
 }
 
 impl std::fmt::Debug for State {
@@ -103,6 +120,8 @@ enum Open {
 
 #[derive(Debug)]
 struct OpenCall {
+    /// The name of the client that sent it.
+    owner: String,
     client: Value,
     tool: String,
     arguments: Value,
@@ -111,6 +130,7 @@ struct OpenCall {
 
 #[derive(Debug)]
 struct Question {
+    peer: Peer,
     id: Value,
     call: OpenCall,
     line: Vec<u8>,
@@ -126,50 +146,84 @@ struct Failure {
     when: Instant,
 }
 
+impl State {
+    /// The client of this name.
+    fn client(&mut self, owner: &str) -> &mut Client {
+        self.heard += 1;
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(owner) {
+            let silent = self.clients.iter().min_by_key(|(_, client)| client.heard).map(|(owner, _)| owner.clone());
+            self.clients.remove(&silent.unwrap_or_default());
+        }
+        let client = self.clients.entry(owner.to_owned()).or_default();
+        client.heard = self.heard;
+        client
+    }
+
+    fn open(&mut self, peer: &Peer, id: &Value, open: Open) {
+        self.open.insert((peer.number, id.to_string()), (peer.clone(), open));
+    }
+}
+
+/// Returns the name of a client: its session, or in the modern era, which has none, what it says of itself.
+fn owner(peer: &Peer, meta: &Value, is_modern: bool) -> String {
+    match is_modern {
+        true => format!("client {}", meta["io.modelcontextprotocol/clientInfo"]),
+        false => format!("session {}", peer.session.as_deref().unwrap_or_default()),
+    }
+}
+
 impl Gate {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self { this: this.clone(), parts, wires: OnceLock::new(), state: Mutex::default() })
+        Arc::new_cyclic(|this| Self { this: this.clone(), parts, renewal: OnceLock::new(), state: Mutex::default() })
     }
 
     /// Runs one of our own tools. Its answer comes later.
-    fn run_own(&self, own: &Arc<dyn OwnTools>, state: &mut State, message: &Value, call: OpenCall, is_modern: bool) {
+    fn run_own(
+        &self,
+        own: &Arc<dyn OwnTools>,
+        state: &mut State,
+        peer: &Peer,
+        message: &Value,
+        call: OpenCall,
+        is_modern: bool,
+    ) {
         let id = message["id"].clone();
         let token = message["params"]["_meta"]["progressToken"].clone();
         let (this, tool, arguments) = (self.this.clone(), call.tool.clone(), call.arguments.clone());
-        let wires = self.wires.get().cloned();
-        let told = std::sync::atomic::AtomicU64::new(0);
+        let (told, hears) = (std::sync::atomic::AtomicU64::new(0), peer.clone());
         let tell: Tell = Box::new(move |place, why| {
-            if let (Some(wires), false) = (&wires, token.is_null()) {
+            if !token.is_null() {
                 // Progress counts up, and the place in the queue does not.
                 let progress = told.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
                 let text = format!("place {place} in the queue: {why}");
                 let params = json!({ "progressToken": token, "progress": progress, "message": text });
-                send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }));
+                send(&hears, &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }));
             }
         });
-        let key = id.to_string();
+        let (key, asker) = ((peer.number, id.to_string()), peer.clone());
+        let own_key = key.clone();
         let done: ToolDone = Box::new(move |outcome| {
             let Some(gate) = this.upgrade() else { return };
             let mut state = lock(&gate.state);
             // One that was called off has no answer.
-            if state.running.remove(&id.to_string()).is_none() {
+            if state.running.remove(&own_key).is_none() {
                 return;
             }
             match outcome {
                 Ok((text, structured)) => {
                     let result = json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured, "isError": false });
                     gate.record(&call, "ok", &result);
-                    gate.answer(&id, result, is_modern);
+                    answer(&asker, &id, result, is_modern);
                 }
-                Err(why) => gate.fail(&mut state, &id, call, "failed", &why, is_modern),
+                Err(why) => gate.fail(&mut state, &asker, &id, call, "failed", &why, is_modern),
             }
         });
         // The lock is held until it is known how it is called off.
         let call_off = Arc::clone(own).run(&tool, &arguments, tell, done);
-        state.running.insert(key, call_off);
+        state.running.insert(key, (peer.clone(), call_off));
     }
 
-    /// The tools are others: the client is told, once no call is under way.
+    /// The tools are others: clients are told. Where that ends the session, no call may be under way.
     pub(crate) fn changed(&self) {
         let mut state = lock(&self.state);
         state.is_stale = true;
@@ -177,59 +231,31 @@ impl Gate {
     }
 
     fn renew(&self, state: &mut State) {
-        let Some(wires) = self.wires.get() else { return };
-        if !state.is_stale || !state.open.is_empty() || !state.manifests.is_empty() {
-            return;
-        }
-        state.is_stale = false;
-        wires.renew();
-        // The session of the legacy era goes on.
-        for message in state.initialize.iter().chain(&state.log_level) {
-            let mut message = message.clone();
-            let id = format!("{OWN}{}", state.next);
-            state.next += 1;
-            message["id"] = Value::from(id);
-            wires.to_extension(message.to_string().into_bytes());
-        }
-        if state.initialize.is_some() {
-            send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
-        }
-        for id in &state.subscriptions {
-            let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
-            send(
-                wires,
-                &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": { "_meta": meta } }),
-            );
-        }
-    }
-
-    fn answer(&self, id: &Value, result: Value, is_modern: bool) {
-        let mut result = result;
-        if is_modern && result.get("resultType").is_none() {
-            result["resultType"] = "complete".into();
-        }
-        if let Some(wires) = self.wires.get() {
-            send(wires, &json!({ "jsonrpc": "2.0", "id": id, "result": result }));
-        }
-    }
-
-    fn refuse(&self, id: &Value, code: i32, message: &str, data: Value) {
-        let mut error = json!({ "code": code, "message": message });
-        if !data.is_null() {
-            error["data"] = data;
-        }
-        if let Some(wires) = self.wires.get() {
-            send(wires, &json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        let Some(renewal) = self.renewal.get().filter(|_| state.is_stale) else { return };
+        if !renewal.ends_session || (state.open.is_empty() && state.manifests.is_empty()) {
+            state.is_stale = false;
+            renewal.ask();
         }
     }
 
     /// A tool's failure that the gate itself has found.
-    fn fail(&self, state: &mut State, id: &Value, call: OpenCall, outcome: &str, why: &str, is_modern: bool) {
+    #[allow(clippy::too_many_arguments, reason = "they are what is known of the request")]
+    fn fail(
+        &self,
+        state: &mut State,
+        peer: &Peer,
+        id: &Value,
+        call: OpenCall,
+        outcome: &str,
+        why: &str,
+        is_modern: bool,
+    ) {
         let result = json!({ "content": [{ "type": "text", "text": why }], "isError": true });
         self.record(&call, outcome, &result);
-        state.last_failure =
-            Some(Failure { tool: call.tool, arguments: call.arguments, reason: why.to_owned(), when: Instant::now() });
-        self.answer(id, result, is_modern);
+        let OpenCall { owner, tool, arguments, .. } = call;
+        let failure = Failure { tool, arguments, reason: why.to_owned(), when: Instant::now() };
+        state.client(&owner).last_failure = Some(failure);
+        answer(peer, id, result, is_modern);
     }
 
     fn record(&self, call: &OpenCall, outcome: &str, result: &Value) {
@@ -248,7 +274,7 @@ impl Gate {
     }
 
     /// A request of the client.
-    fn request(&self, message: &Value, line: &[u8]) -> Passing {
+    fn request(&self, peer: &Peer, message: &Value, line: &[u8]) -> Passing {
         let method = message["method"].as_str().unwrap_or_default();
         let (id, params) = (&message["id"], &message["params"]);
         let meta = &params["_meta"];
@@ -258,65 +284,66 @@ impl Gate {
         let is_fit = !is_modern
             || (meta["io.modelcontextprotocol/protocolVersion"] == MODERN
                 && meta["io.modelcontextprotocol/clientCapabilities"].is_object());
+        let owner = owner(peer, meta, is_modern);
         let mut state = lock(&self.state);
-        let key = id.to_string();
         match method {
             "initialize" => {
-                state.client = params["clientInfo"].clone();
-                state.can_ask = can_ask(&params["capabilities"]);
-                state.initialize = Some(message.clone());
-                state.open.insert(key, Open::Greeting);
+                let ends_session = self.renewal.get().is_some_and(|renewal| renewal.ends_session);
+                let client = state.client(&owner);
+                client.about = params["clientInfo"].clone();
+                client.can_ask = can_ask(&params["capabilities"]);
+                client.beginning = ends_session.then(|| (peer.clone(), message.clone()));
+                state.open(peer, id, Open::Greeting);
             }
-            "server/discover" => drop(state.open.insert(key, Open::Greeting)),
+            "server/discover" => state.open(peer, id, Open::Greeting),
             "logging/setLevel" => {
-                state.log_level = Some(message.clone());
-                state.open.insert(key, Open::Other);
+                state.client(&owner).log_level = Some(message.clone());
+                state.open(peer, id, Open::Other);
             }
-            "tools/list" => drop(state.open.insert(key, Open::List)),
+            "tools/list" => state.open(peer, id, Open::List),
             "subscriptions/listen"
                 if is_fit && self.parts.can_change && params["notifications"]["toolsListChanged"] == true =>
             {
-                state.open.insert(key, Open::Listening(id.clone()));
+                state.open(peer, id, Open::Listening(id.clone()));
             }
             "tools/call" if is_fit => {
-                let client = match is_modern {
-                    true => meta["io.modelcontextprotocol/clientInfo"].clone(),
-                    false => state.client.clone(),
-                };
-                let can_ask = match is_modern {
-                    true => can_ask(&meta["io.modelcontextprotocol/clientCapabilities"]),
-                    false => state.can_ask,
+                let client = state.client(&owner);
+                let (about, can_ask) = match is_modern {
+                    true => {
+                        let about = meta["io.modelcontextprotocol/clientInfo"].clone();
+                        (about, can_ask(&meta["io.modelcontextprotocol/clientCapabilities"]))
+                    }
+                    false => (client.about.clone(), client.can_ask && peer.hears_requests),
                 };
                 let tool = params["name"].as_str().unwrap_or_default().to_owned();
-                let call = OpenCall { client, tool, arguments: params["arguments"].clone(), began: Instant::now() };
-                if self.parts.tells_failures && call.tool == LAST_FAILURE {
-                    let result = told(state.last_failure.as_ref());
-                    drop(state);
-                    self.answer(id, result, is_modern);
+                if self.parts.tells_failures && tool == LAST_FAILURE {
+                    answer(peer, id, told(client.last_failure.as_ref()), is_modern);
                     return Passing::Kept;
                 }
+                let arguments = params["arguments"].clone();
+                let call = OpenCall { owner, client: about, tool, arguments, began: Instant::now() };
                 if let Some(own) = &self.parts.own
                     && own.tools().iter().any(|tool| tool["name"] == call.tool.as_str())
                 {
-                    self.run_own(own, &mut state, message, call, is_modern);
+                    self.run_own(own, &mut state, peer, message, call, is_modern);
                     return Passing::Kept;
                 }
                 if self.parts.policy.wants_confirmation(&call.tool) {
-                    return self.confirm(&mut state, message, call, line, is_modern, can_ask);
+                    return self.confirm(&mut state, peer, message, call, line, is_modern, can_ask);
                 }
-                state.open.insert(key, Open::Call(Box::new(call)));
+                state.open(peer, id, Open::Call(Box::new(call)));
             }
             "resources/list" | "resources/templates/list" | "resources/read" | "prompts/list" | "prompts/get"
                 if is_fit =>
             {
-                return self.library(&mut state, method, message, is_modern);
+                return self.library(&mut state, peer, method, message, is_modern);
             }
             _ => {}
         }
         Passing::On
     }
 
-    fn library(&self, state: &mut State, method: &str, message: &Value, is_modern: bool) -> Passing {
+    fn library(&self, state: &mut State, peer: &Peer, method: &str, message: &Value, is_modern: bool) -> Passing {
         let (id, params) = (&message["id"], &message["params"]);
         let library = &self.parts.library;
         let page = |name: &str, list: Vec<Value>| {
@@ -337,7 +364,7 @@ impl Gate {
                 Ok(prompt) => prompt,
                 Err(_) => {
                     let text = format!("Unknown prompt: {}", params["name"].as_str().unwrap_or_default());
-                    self.refuse(id, -32602, &text, Value::Null);
+                    refuse(peer, id, -32602, &text, Value::Null);
                     return Passing::Kept;
                 }
             },
@@ -363,25 +390,27 @@ impl Gate {
                     Ok((kind, text)) => contents(uri, kind, &text, is_modern),
                     Err(Missing::Unknown) => {
                         let code = if is_modern { -32602 } else { -32002 };
-                        self.refuse(id, code, "Resource not found", json!({ "uri": uri }));
+                        refuse(peer, id, code, "Resource not found", json!({ "uri": uri }));
                         return Passing::Kept;
                     }
                     Err(Missing::Unreadable(why)) => {
-                        self.refuse(id, -32603, &format!("{uri}: {why}"), Value::Null);
+                        refuse(peer, id, -32603, &format!("{uri}: {why}"), Value::Null);
                         return Passing::Kept;
                     }
                 }
             }
             _ => return Passing::On,
         };
-        self.answer(id, result, is_modern);
+        answer(peer, id, result, is_modern);
         Passing::Kept
     }
 
     /// Has a person confirm a call. It goes on when the word is given.
+    #[allow(clippy::too_many_arguments, reason = "they are what is known of the request")]
     fn confirm(
         &self,
         state: &mut State,
+        peer: &Peer,
         message: &Value,
         call: OpenCall,
         line: &[u8],
@@ -394,30 +423,33 @@ impl Gate {
                 "{} needs the confirmation of a person, and this client cannot ask for it: it has no elicitation of forms",
                 call.tool
             );
-            self.fail(state, id, call, "refused", &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         if is_modern && let Some(state_text) = params["requestState"].as_str() {
             let number = state_text.strip_prefix(OWN).and_then(|number| number.parse().ok());
             let asked = number.and_then(|number: u64| state.questions.remove(&number));
-            let is_this = asked
-                .is_some_and(|question| question.call.tool == call.tool && question.call.arguments == call.arguments);
+            let is_this = asked.is_some_and(|question| {
+                let asked = &question.call;
+                question.is_modern
+                    && (&asked.owner, &asked.tool, &asked.arguments) == (&call.owner, &call.tool, &call.arguments)
+            });
             let word = &params["inputResponses"]["confirm"];
             let why = match (is_this, word["action"].as_str()) {
                 (true, Some("accept")) => {
-                    state.open.insert(id.to_string(), Open::Call(Box::new(call)));
+                    state.open(peer, id, Open::Call(Box::new(call)));
                     return Passing::On;
                 }
                 (true, _) => format!("a person has declined the call of {}", call.tool),
                 (false, _) => format!("the confirmation of {} is of another call, or too old", call.tool),
             };
-            self.fail(state, id, call, "refused", &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         state.questions.retain(|_, question| question.call.began.elapsed() < PATIENCE);
         if state.questions.len() >= QUESTIONS {
             let why = format!("{QUESTIONS} calls wait for the confirmation of a person already");
-            self.fail(state, id, call, "refused", &why, is_modern);
+            self.fail(state, peer, id, call, "refused", &why, is_modern);
             return Passing::Kept;
         }
         let number = state.next;
@@ -429,70 +461,91 @@ impl Gate {
         if is_modern {
             let params = json!({ "mode": "form", "message": text, "requestedSchema": schema });
             let asked = json!({ "confirm": { "method": "elicitation/create", "params": params } });
-            self.answer(
-                id,
-                json!({ "resultType": "input_required", "inputRequests": asked, "requestState": name }),
-                true,
-            );
-        } else if let Some(wires) = self.wires.get() {
+            let result = json!({ "resultType": "input_required", "inputRequests": asked, "requestState": name });
+            answer(peer, id, result, true);
+        } else {
             let params = json!({ "message": text, "requestedSchema": schema });
-            send(wires, &json!({ "jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": params }));
+            send(peer, &json!({ "jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": params }));
         }
-        state.questions.insert(number, Question { id: id.clone(), call, line: line.to_vec(), is_modern });
+        let (peer, id, line) = (peer.clone(), id.clone(), line.to_vec());
+        state.questions.insert(number, Question { peer, id, call, line, is_modern });
         Passing::Kept
     }
 
-    /// The answer to a question of ours.
-    fn word(&self, message: &Value) -> Passing {
+    /// The answer to a question of ours. Only the session that was asked can give it.
+    fn word(&self, from: &Peer, message: &Value) -> Passing {
         let number = message["id"].as_str().and_then(|id| id.strip_prefix(OWN)).and_then(|number| number.parse().ok());
         let Some(number) = number else { return Passing::On };
         let mut state = lock(&self.state);
-        let is_asked = |question: &Question| !question.is_modern;
+        let is_asked = |question: &Question| !question.is_modern && question.peer.session == from.session;
         if !state.questions.get(&number).is_some_and(is_asked) {
             return Passing::Kept;
         }
-        let Some(Question { id, mut call, line, .. }) = state.questions.remove(&number) else { return Passing::Kept };
+        let Some(Question { peer, id, mut call, line, .. }) = state.questions.remove(&number) else {
+            return Passing::Kept;
+        };
         if message["result"]["action"] == "accept" {
             call.began = Instant::now();
-            state.open.insert(id.to_string(), Open::Call(Box::new(call)));
-            return Passing::Instead(line);
+            state.open(&peer, &id, Open::Call(Box::new(call)));
+            peer.to_extension(line);
+            return Passing::Kept;
         }
         let why = match message["error"]["message"].as_str() {
             Some(why) => format!("the client could not ask a person to confirm the call of {}: {why}", call.tool),
             None => format!("a person has declined the call of {}", call.tool),
         };
-        self.fail(&mut state, &id, call, "refused", &why, false);
+        self.fail(&mut state, &peer, &id, call, "refused", &why, false);
         Passing::Kept
     }
 
-    fn notification(&self, message: &Value) -> Passing {
+    fn notification(&self, from: &Peer, message: &Value) -> Passing {
         if message["method"] != "notifications/cancelled" {
             return Passing::On;
         }
         let cancelled = &message["params"]["requestId"];
         let mut state = lock(&self.state);
-        state.subscriptions.retain(|id| id != cancelled);
-        if let Some(call_off) = state.running.remove(&cancelled.to_string()) {
+        state.subscriptions.retain(|(peer, id)| peer.session != from.session || id != cancelled);
+        let is_meant = |peer: &Peer| peer.session == from.session;
+        let key = cancelled.to_string();
+        let running = state.running.iter().filter(|((_, id), (peer, _))| is_meant(peer) && *id == key);
+        if let Some(key) = only(running.map(|(key, _)| key.clone()))
+            && let Some((peer, call_off)) = state.running.remove(&key)
+        {
             call_off();
+            peer.end();
             return Passing::Kept;
         }
-        let asked = state.questions.iter().find(|(_, question)| question.id == *cancelled).map(|(number, _)| *number);
-        if let Some(question) = asked.and_then(|number| state.questions.remove(&number)) {
-            self.record(&question.call, "cancelled", &Value::Null);
-            if let (Some(number), Some(wires)) = (asked, self.wires.get())
-                && !question.is_modern
-            {
-                let params = json!({ "requestId": format!("{OWN}{number}"), "reason": "the call was cancelled" });
-                send(wires, &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
-            }
+        let asked =
+            state.questions.iter().filter(|(_, question)| is_meant(&question.peer) && question.id == *cancelled);
+        if let Some(number) = only(asked.map(|(number, _)| *number)) {
+            self.take_back(&mut state, number);
             return Passing::Kept;
         }
-        if let Some(Open::Call(call)) = state.open.remove(&cancelled.to_string()) {
+        let open = state.open.iter().filter(|((_, id), (peer, _))| is_meant(peer) && *id == key);
+        if let Some(key) = only(open.map(|(key, _)| key.clone()))
+            && let Some((_, Open::Call(call))) = state.open.remove(&key)
+        {
             self.record(&call, "cancelled", &Value::Null);
         }
         self.renew(&mut state);
         Passing::On
     }
+
+    /// Nobody waits for the call any more that a question is about.
+    fn take_back(&self, state: &mut State, number: u64) {
+        let Some(question) = state.questions.remove(&number) else { return };
+        self.record(&question.call, "cancelled", &Value::Null);
+        if !question.is_modern {
+            let params = json!({ "requestId": format!("{OWN}{number}"), "reason": "the call was cancelled" });
+            send(&question.peer, &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+            question.peer.end();
+        }
+    }
+}
+
+/// The only one there is.
+fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// The message with a resource's text.
@@ -549,8 +602,27 @@ fn can_ask(capabilities: &Value) -> bool {
     elicitation.as_object().is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"))
 }
 
-fn send(wires: &Wires, message: &Value) {
-    wires.to_client(message.to_string().as_bytes());
+fn send(peer: &Peer, message: &Value) {
+    peer.to_client(message.to_string().as_bytes());
+}
+
+fn answered(id: &Value, mut result: Value, is_modern: bool) -> Value {
+    if is_modern && result.get("resultType").is_none() {
+        result["resultType"] = "complete".into();
+    }
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn answer(peer: &Peer, id: &Value, result: Value, is_modern: bool) {
+    send(peer, &answered(id, result, is_modern));
+}
+
+fn refuse(peer: &Peer, id: &Value, code: i32, message: &str, data: Value) {
+    let mut error = json!({ "code": code, "message": message });
+    if !data.is_null() {
+        error["data"] = data;
+    }
+    send(peer, &json!({ "jsonrpc": "2.0", "id": id, "error": error }));
 }
 
 /// The first text of a tool's result.
@@ -560,22 +632,21 @@ fn text_of(result: &Value) -> String {
 }
 
 impl Between for Gate {
-    fn begin(&self, wires: Wires) {
-        let _ = self.wires.set(wires);
+    fn begin(&self, renewal: Renewal) {
         let mut state = lock(&self.state);
         state.next = 1;
-        // What has changed before anybody asked is nothing new.
-        state.is_stale = false;
+        // What has changed before anybody asked is nothing new, unless the extension is served already.
+        state.is_stale &= !renewal.ends_session;
+        let _ = self.renewal.set(renewal);
+        self.renew(&mut state);
     }
 
-    fn received(&self, line: &[u8]) -> Passing {
+    fn received(&self, from: &Peer, line: &[u8]) -> Passing {
         let Ok(json) = Json::parse(line) else { return Passing::On };
         if json.kind() == Kind::Array && !self.parts.policy.is_empty() {
             // Of the first revision, and no client sends any: nothing passes by it.
-            let error = json!({ "code": -32600, "message": "batches are not accepted where calls are limited, confirmed or recorded" });
-            if let Some(wires) = self.wires.get() {
-                send(wires, &json!({ "jsonrpc": "2.0", "id": null, "error": error }));
-            }
+            let text = "batches are not accepted where calls are limited, confirmed or recorded";
+            refuse(from, &Value::Null, -32600, text, Value::Null);
             return Passing::Kept;
         }
         if json.kind() != Kind::Object {
@@ -584,18 +655,18 @@ impl Between for Gate {
         let (has_method, id) = (json.get("method").is_some(), json.get("id"));
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return Passing::On };
         match (has_method, id.map(|id| id.kind())) {
-            (true, Some(Kind::String | Kind::Number)) => self.request(&message, line),
-            (true, None) => self.notification(&message),
-            (false, Some(Kind::String)) => self.word(&message),
+            (true, Some(Kind::String | Kind::Number)) => self.request(from, &message, line),
+            (true, None) => self.notification(from, &message),
+            (false, Some(Kind::String)) => self.word(from, &message),
             _ => Passing::On,
         }
     }
 
-    fn sent(&self, line: &[u8]) -> Passing {
+    fn sent(&self, to: &Peer, line: &[u8]) -> Passing {
         let Some(json) = Json::parse(line.trim_ascii()).ok().filter(|json| json.kind() == Kind::Object) else {
             return Passing::On;
         };
-        let Some(id) = json.get("id") else { return self.sent_notification(json, line) };
+        let Some(id) = json.get("id") else { return self.sent_notification(to, json, line) };
         if json.get("method").is_some() {
             return Passing::On;
         }
@@ -605,11 +676,11 @@ impl Between for Gate {
             let Some((asker, is_modern)) = state.manifests.remove(&key) else { return Passing::Kept };
             let reply: Value = serde_json::from_slice(line).unwrap_or_default();
             let text = format!("{:#}", json!({ "tools": reply["result"]["tools"] }));
-            self.answer(&asker, contents("rigline://manifest", "application/json", &text, is_modern), is_modern);
+            let result = contents("rigline://manifest", "application/json", &text, is_modern);
             self.renew(&mut state);
-            return Passing::Kept;
+            return Passing::Instead(answered(&asker, result, is_modern).to_string().into_bytes());
         }
-        let passing = match state.open.remove(&key) {
+        let passing = match state.open.remove(&(to.number, key)).map(|(_, open)| open) {
             None | Some(Open::Other | Open::Listening(_)) => Passing::On,
             Some(Open::Call(call)) => {
                 let is_error = json.get("error").is_some()
@@ -625,6 +696,76 @@ impl Between for Gate {
         self.renew(&mut state);
         passing
     }
+
+    fn renewed(&self) {
+        let mut state = lock(&self.state);
+        // Sessions of the legacy era that have ended with it go on.
+        let mut peers = Vec::new();
+        let mut next = state.next;
+        for client in state.clients.values() {
+            let Some((peer, initialize)) = &client.beginning else { continue };
+            for message in [Some(initialize), client.log_level.as_ref()].into_iter().flatten() {
+                let mut message = message.clone();
+                message["id"] = Value::from(format!("{OWN}{next}"));
+                next += 1;
+                peer.to_extension(message.to_string().into_bytes());
+            }
+            peers.push(peer.clone());
+        }
+        state.next = next;
+        // Of several streams of a session, the last one.
+        for peer in state.listeners.iter().rev() {
+            if !peers.iter().any(|known| known.session == peer.session) {
+                peers.push(peer.clone());
+            }
+        }
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+        peers.iter().for_each(|peer| send(peer, &message));
+        for (peer, id) in &state.subscriptions {
+            let mut message = message.clone();
+            message["params"] = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": id } });
+            send(peer, &message);
+        }
+    }
+
+    fn listens(&self, peer: &Peer) {
+        lock(&self.state).listeners.push(peer.clone());
+    }
+
+    fn gone(&self, peer: &Peer, is_cancelled: bool) {
+        let mut state = lock(&self.state);
+        let is_other = |known: &Peer| known.number != peer.number;
+        state.subscriptions.retain(|(known, _)| is_other(known));
+        state.listeners.retain(is_other);
+        let asked = state.questions.iter().filter(|(_, question)| !question.is_modern && !is_other(&question.peer));
+        for number in asked.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.take_back(&mut state, number);
+        }
+        let running: Vec<_> = state.running.keys().filter(|(number, _)| *number == peer.number).cloned().collect();
+        for key in running {
+            if let Some((_, call_off)) = state.running.remove(&key) {
+                call_off();
+            }
+        }
+        let keys: Vec<_> = state.open.keys().filter(|(number, _)| *number == peer.number).cloned().collect();
+        for key in keys {
+            if let Some((_, Open::Call(call))) = state.open.remove(&key) {
+                self.record(&call, if is_cancelled { "cancelled" } else { "unheard" }, &Value::Null);
+            }
+        }
+        self.renew(&mut state);
+    }
+
+    fn session_ended(&self, name: &str) {
+        let mut state = lock(&self.state);
+        state.clients.remove(&format!("session {name}"));
+        let is_of = |peer: &Peer| peer.session.as_deref() == Some(name);
+        let asked = state.questions.iter().filter(|(_, question)| is_of(&question.peer));
+        for number in asked.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.take_back(&mut state, number);
+        }
+        state.listeners.retain(|peer| !is_of(peer));
+    }
 }
 
 impl Gate {
@@ -637,8 +778,9 @@ impl Gate {
                 Some(message) => message.to_owned(),
                 None => text_of(&result),
             };
-            let OpenCall { tool, arguments, .. } = call;
-            state.last_failure = Some(Failure { tool, arguments, reason, when: Instant::now() });
+            let OpenCall { owner, tool, arguments, .. } = call;
+            let failure = Failure { tool, arguments, reason, when: Instant::now() };
+            state.client(&owner).last_failure = Some(failure);
         }
     }
 
@@ -690,7 +832,7 @@ impl Gate {
     }
 
     /// A subscription is acknowledged: it is told what it will get.
-    fn sent_notification(&self, json: Json<'_>, line: &[u8]) -> Passing {
+    fn sent_notification(&self, to: &Peer, json: Json<'_>, line: &[u8]) -> Passing {
         let is_acknowledgement = json
             .get("method")
             .and_then(|method| method.text())
@@ -701,9 +843,9 @@ impl Gate {
         let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return Passing::On };
         let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
         let mut state = lock(&self.state);
-        match state.open.remove(&id.to_string()) {
-            Some(Open::Listening(id)) => {
-                state.subscriptions.push(id);
+        match state.open.remove(&(to.number, id.to_string())) {
+            Some((_, Open::Listening(id))) => {
+                state.subscriptions.push((to.clone(), id));
                 message["params"]["notifications"] = json!({ "toolsListChanged": true });
                 Passing::Instead(message.to_string().into_bytes())
             }

@@ -8,7 +8,7 @@ use rigline_eval::list::list;
 use rigline_eval::store::Store;
 use serde_json::{Value, json};
 
-use super::calls::Calls;
+use crate::policy::calls::Calls;
 
 const MANIFEST: &str = "rigline://manifest";
 const CALLS: &str = "rigline://calls";

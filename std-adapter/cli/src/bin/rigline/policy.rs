@@ -4,17 +4,26 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ValueHint;
-use rigline::Manifest;
+use rigline::{Extension, Manifest};
+use rigline_host::record::Recorder;
+use rigline_host::target::Target;
 use rigline_std::sync::lock;
+use rigline_std::{Selected, Selection};
 use serde::Deserialize;
 
+use self::calls::Calls;
+use self::limited::Limited;
 use crate::choice::Choice;
 use crate::connect::Failure;
-use crate::files;
+use crate::record::RecordArguments;
+use crate::{files, out};
+
+pub(crate) mod calls;
+pub(crate) mod limited;
 
 /// The options of an owner.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -172,6 +181,69 @@ impl PolicyArguments {
             words.extend(self.confirm.iter().cloned());
         }
         Ok(words)
+    }
+}
+
+/// Rules for a target that is served: the operations that are offered, how often, and the record of their calls.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules {
+    pub(crate) selection: Selection,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) calls: Option<Arc<Calls>>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
+    /// Whether all operations are offered.
+    pub(crate) is_all: bool,
+}
+
+impl Rules {
+    /// Reads them, and begins the recording if there is to be one.
+    pub(crate) fn read(arguments: &PolicyArguments, choice: &Choice, target: &Target) -> Result<Self, Failure> {
+        let mut choice = choice.clone();
+        let policy = arguments.read(&mut choice)?;
+        let recorder = RecordArguments::of(policy.record.as_deref()).begin(&target.to_string())?;
+        let calls = match &policy.record {
+            Some(folder) => {
+                let calls = Calls::create(folder);
+                let fault = |error| Failure::usage(format!("--record {}: {error}", folder.display()));
+                Some(Arc::new(calls.map_err(fault)?))
+            }
+            None => None,
+        };
+        let (selection, is_all) = (choice.selection(), choice.is_all());
+        Ok(Self { selection, policy: Arc::new(policy), calls, recorder, is_all })
+    }
+
+    /// Whether everything is allowed, and nothing kept.
+    pub(crate) fn are_none(&self) -> bool {
+        self.is_all && self.policy.is_empty()
+    }
+
+    /// An extension with the operations that are offered, whose calls are counted. `is_there` says whether it is known what it has.
+    /// With `is_direct`, nobody stands between it and its agents, who asks a person and keeps the calls. Between it and clients of other protocols
+    /// nobody stands anyway.
+    pub(crate) fn over<E: Extension>(
+        &self,
+        extension: E,
+        is_there: bool,
+        is_direct: bool,
+    ) -> Result<Limited<Selected<E>>, Failure> {
+        let selected = match is_there {
+            true => {
+                self.policy.check(extension.manifest()).map_err(Failure::usage)?;
+                Selected::new(extension, &self.selection).map_err(Failure::usage)?
+            }
+            false => Selected::of_what_comes(extension, &self.selection),
+        };
+        Ok(Limited::new(selected, Arc::clone(&self.policy), self.calls.clone(), is_direct))
+    }
+
+    /// Ends the recording.
+    pub(crate) fn finish(&self) {
+        if let Some(recorder) = &self.recorder
+            && let Err(error) = recorder.finish(0)
+        {
+            out::complain_of_failure(&format!("the recording is not complete: {error}"));
+        }
     }
 }
 

@@ -1,0 +1,53 @@
+//! A client that is silent for long leaves nothing on.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::agents::support::{RIGLINE, Server, says};
+
+#[test]
+fn an_idle_client_on_standard_input_leaves_nothing_on() {
+    for target in ["sim", &format!("exec:{RIGLINE} rig")] {
+        let mut agent = Server::start(&["mcp", target, "--idle", "700ms"]);
+        agent.initialize(json!({}));
+        agent.ask("logging/setLevel", json!({"level": "warning"}));
+        assert_ne!(agent.call("power", json!({"rail": "3V3", "on": true}))["isError"], true);
+        // It hears so at once, and its next result says so.
+        let told = agent.line();
+        assert_eq!(told["method"], "notifications/message", "{told}");
+        assert_eq!(told["params"]["level"], "warning", "{told}");
+        let state = agent.call("state", json!({}));
+        assert_eq!(state["structuredContent"]["rails_on"], json!([]), "{target}: {state}");
+        assert!(state["structuredContent"].get("outputs_switched_off").is_some(), "{state}");
+        // Its session goes on: what it has set still holds, and it is told once.
+        let quiet = agent.ask_seeing("tools/call", json!({"name": "self_test", "arguments": {}}), |_, line| {
+            assert_ne!(line["params"]["level"], "info", "{line}");
+        });
+        assert!(quiet["result"]["structuredContent"].get("outputs_switched_off").is_none(), "{quiet}");
+        // A call that takes longer is not cut off.
+        let wait = json!({"channel": "AUX", "min": 9, "max": 10, "within_ms": 2000});
+        assert!(says(&agent.call("wait_for", wait), "not from 9.000 to 10.000 V"));
+    }
+}
+
+#[test]
+fn nothing_is_switched_off_where_nothing_was_switched_on_or_the_owner_wants_it_to_stay() {
+    let mut agent = Server::start(&["mcp", "sim", "--idle", "200ms"]);
+    agent.initialize(json!({}));
+    agent.call("measure", json!({"channel": "3V3"}));
+    thread::sleep(Duration::from_millis(900));
+    let next = agent.ask_seeing("tools/call", json!({"name": "state", "arguments": {}}), |_, line| panic!("{line}"));
+    assert!(next["result"]["structuredContent"].get("outputs_switched_off").is_none(), "{next}");
+    let mut agent = Server::start(&["mcp", "sim", "--keep-outputs"]);
+    agent.call("power", json!({"rail": "3V3", "on": true}));
+    assert_eq!(agent.call("state", json!({}))["structuredContent"]["rails_on"], json!(["3V3"]));
+    // Half a line does not become a whole one.
+    let mut agent = Server::start(&["mcp", "sim", "--idle", "200ms"]);
+    use std::io::Write as _;
+    agent.stdin.as_mut().unwrap().write_all(b"{\"jsonrpc\":\"2.0\",\"id\":\"half\",").unwrap();
+    thread::sleep(Duration::from_millis(900));
+    agent.stdin.as_mut().unwrap().write_all(b"\"method\":\"ping\"}\n").unwrap();
+    assert_eq!(agent.line(), json!({"jsonrpc": "2.0", "id": "half", "result": {}}));
+}
