@@ -377,9 +377,9 @@ fn phase(received: &Received<'_>) -> Phase {
 /// Writes the reply to `initialize` behind its head: the manifest.
 fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
     let Facts { manifest, limits, .. } = *facts;
-    if cfg!(feature = "std") && !manifest.gevals_members.is_empty() {
+    if cfg!(feature = "std") && !manifest.own_members.is_empty() {
         out.raw(b",\"result\":{");
-        out.raw(manifest.gevals_members.as_bytes());
+        out.raw(manifest.own_members.as_bytes());
         return write_limits(out, limits);
     }
     out.raw(b",\"result\":{\"name\":");

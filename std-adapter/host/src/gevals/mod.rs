@@ -2,6 +2,7 @@
 
 pub mod check;
 mod client;
+pub(crate) mod passing;
 
 use crate::client::{Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
