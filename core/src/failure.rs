@@ -70,11 +70,13 @@ pub enum FailureKind {
     TooLarge,
     /// A fault in the extension itself: gevals -32603.
     Internal,
+    /// What was to carry it out gave no usable answer, so that its outcome is not known: of what passes calls on. gevals -32000.
+    NoAnswer,
 }
 
 impl FailureKind {
     /// All kinds of failures.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Failed,
         Self::UnknownOperation,
         Self::BadArguments,
@@ -84,6 +86,7 @@ impl FailureKind {
         Self::Forbidden,
         Self::TooLarge,
         Self::Internal,
+        Self::NoAnswer,
     ];
 
     /// The name of the failure kind, in small letters with underlines: `bad_arguments`.
@@ -98,6 +101,7 @@ impl FailureKind {
             Self::Forbidden => "forbidden",
             Self::TooLarge => "too_large",
             Self::Internal => "internal",
+            Self::NoAnswer => "no_answer",
         }
     }
 }
@@ -141,8 +145,8 @@ impl Failure {
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
     pub(crate) const CANCELLED: Self = Self::new(FailureKind::Unreachable, "the call was cancelled");
 
-    /// With a code of the extension's own, for the protocols that have words as codes: Amplifier `error.code`, namel3ss
-    /// `error.type`. gevals has none.
+    /// With a code of the extension's own: Amplifier `error.code`, namel3ss `error.type`. The other protocols have no place for it, and get it
+    /// as [`CODE_NAME`](crate::protocol::CODE_NAME).
     pub const fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self

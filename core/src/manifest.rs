@@ -48,7 +48,7 @@ pub struct Manifest {
     /// The members of its gevals manifest but for `limits`, as JSON text without the braces around them, in place of those that are made
     /// from the other fields. It is empty but for the extension of another server, whose manifest is passed on.
     #[doc(hidden)]
-    pub gevals_members: &'static str,
+    pub own_members: &'static str,
 }
 
 impl Manifest {
@@ -106,7 +106,7 @@ impl Manifest {
             secrets: &[],
             has_safe_state: false,
             is_elsewhere: false,
-            gevals_members: "",
+            own_members: "",
         })
     }
 
@@ -150,7 +150,7 @@ impl Manifest {
     /// With operations.
     #[must_use]
     pub const fn operations(self, operations: &'static [Operation]) -> Self {
-        Self { operations, gevals_members: "", ..self }
+        Self { operations, own_members: "", ..self }
     }
 
     /// The manifest as it is, if no two of its operations have the same [identifier](Operation::identifier).

@@ -111,6 +111,34 @@ pub struct Closing<'c> {
     pub has_message: bool,
 }
 
+/// What a failed call's reply says of its [kind](FailureKind::name) where the protocol has no word for it: a member beside the protocol's code, in
+/// gevals of `data`, in MCP of `_meta`.
+pub const KIND_NAME: &str = "rigline/kind";
+/// What it says of the operation's [own code](crate::Failure::with_code) where the protocol has no place for it.
+pub const CODE_NAME: &str = "rigline/code";
+
+/// Writes [`KIND_NAME`] and [`CODE_NAME`], those that there are, between `before` and `after`. Without either it writes nothing.
+pub fn write_fault(
+    out: &mut Writer<'_>,
+    before: &[u8],
+    kind: Option<FailureKind>,
+    code: Option<&'static str>,
+    after: &[u8],
+) {
+    let mut before = before;
+    for (name, value) in [(KIND_NAME, kind.map(FailureKind::name)), (CODE_NAME, code)] {
+        let Some(value) = value else { continue };
+        out.raw(before);
+        out.str(name);
+        out.byte(b':');
+        out.str(value);
+        before = b",";
+    }
+    if kind.is_some() || code.is_some() {
+        out.raw(after);
+    }
+}
+
 /// Writes `}}`, which closes a result or an error, and the reply.
 pub fn close_two(out: &mut Writer<'_>, _: &Closing<'_>) {
     out.raw(b"}}");

@@ -22,6 +22,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -52,9 +53,11 @@ const (
 	UnknownOperation Kind = "unknown-operation"
 	BadArguments     Kind = "bad-arguments"
 	Unreachable      Kind = "unreachable"
+	Forbidden        Kind = "forbidden"
 	Timeout          Kind = "timeout"
 	Requirement      Kind = "requirement"
 	Internal         Kind = "internal"
+	TooLarge         Kind = "too-large"
 	Refused          Kind = "refused"
 	Invalid          Kind = "invalid"
 	Lost             Kind = "lost"
@@ -80,6 +83,17 @@ func (e *Error) Error() string {
 		return e.Operation + ": " + e.Message
 	}
 	return e.Message
+}
+
+// OwnCode is the code that the operation itself has chosen, of an extension that is served by rigline; empty if there is none.
+func (e *Error) OwnCode() string { return said(e.Data, "rigline/code") }
+
+// said is what rigline's own servers say of a failure in its data.
+func said(data json.RawMessage, name string) (text string) {
+	if len(data) > 0 && data[0] == '{' {
+		_ = json.Unmarshal(membersOf(data).get(name), &text)
+	}
+	return text
 }
 
 // Unwrap gives the cause, for errors.Is.
@@ -113,6 +127,100 @@ func (r *Result) Output(name string) string {
 		}
 	}
 	return ""
+}
+
+// Number is the output of that name as a number, as evals read it: JSON's, and what instruments write, such as +3.30E+00 and 007. The error
+// says what is none, such as inf, 0x10 and 1_000. A float may have less digits than the output: see Within.
+func (r *Result) Number(name string) (float64, error) {
+	text := r.Output(name)
+	if _, is := decimalOf(text); !is {
+		shown := strconv.Quote(text)
+		if len(shown) > 80 {
+			shown = shown[:80] + "..."
+		}
+		return 0, &Error{Kind: Invalid, Message: fmt.Sprintf("the output %s is not a number: %s", name, shown)}
+	}
+	// What is beyond floats is infinite, and no error: the text is a number.
+	number, _ := strconv.ParseFloat(strings.Trim(text, blank), 64)
+	return number, nil
+}
+
+// Within says whether a text is a number from low to high, its limits included, with all its digits. An empty limit is none. What is no
+// number is within no limits; a limit that is none is an error.
+func Within(text, low, high string) (bool, error) {
+	found, is := decimalOf(text)
+	for _, limit := range []struct {
+		name, text string
+		wrong      int
+	}{{"low", low, -1}, {"high", high, 1}} {
+		if limit.text == "" {
+			continue
+		}
+		bound, isNumber := decimalOf(limit.text)
+		if !isNumber {
+			return false, &Error{Kind: BadArguments, Message: fmt.Sprintf("%s must be a number, not %q", limit.name, limit.text)}
+		}
+		is = is && found.order(bound) != limit.wrong
+	}
+	return is, nil
+}
+
+const (
+	// digitLimit is the length of the longest number that is compared as one, in bytes.
+	digitLimit = 10_000
+	// blank is JSON's white space.
+	blank = " \t\r\n"
+)
+
+var decimals = regexp.MustCompile(`^([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,17}))?$`)
+
+// decimal is a decimal number: its sign, its digits without zeros at their ends, and the power of ten that 0.DIGITS is multiplied by.
+type decimal struct {
+	sign   int
+	digits string
+	power  int64
+}
+
+// decimalOf is the number that a text is, if it is one.
+func decimalOf(text string) (decimal, bool) {
+	text = strings.Trim(text, blank)
+	if len(text) > digitLimit {
+		return decimal{}, false
+	}
+	found := decimals.FindStringSubmatch(text)
+	if found == nil {
+		return decimal{}, false
+	}
+	whole, fraction, _ := strings.Cut(found[2], ".")
+	significant := strings.TrimLeft(whole+fraction, "0")
+	digits := strings.TrimRight(significant, "0")
+	if digits == "" {
+		return decimal{}, true
+	}
+	exponent, _ := strconv.ParseInt(found[3], 10, 64)
+	zeros := len(whole) + len(fraction) - len(significant)
+	sign := 1
+	if found[1] == "-" {
+		sign = -1
+	}
+	return decimal{sign, digits, exponent + int64(len(whole)-zeros)}, true
+}
+
+// order is -1, 0 or 1, as a number is below another, equal to it or above.
+func (d decimal) order(other decimal) int {
+	switch {
+	case d.sign != other.sign:
+		if d.sign < other.sign {
+			return -1
+		}
+		return 1
+	case d.power != other.power:
+		if d.power < other.power {
+			return -d.sign
+		}
+		return d.sign
+	}
+	return d.sign * strings.Compare(d.digits, other.digits)
 }
 
 // Operation is an operation of an extension.
@@ -805,6 +913,12 @@ func ofError(failure []byte) answer {
 		if kind, known := kinds[value]; known {
 			got.kind = kind
 		}
+		switch said(got.data, "rigline/kind") {
+		case "forbidden":
+			got.kind = Forbidden
+		case "too_large":
+			got.kind = TooLarge
+		}
 	}
 	for _, text := range []string{message, plain(got.data), plain(failure)} {
 		if text != "" {
@@ -833,7 +947,7 @@ func ofResult(result []byte) answer {
 	default:
 		return answer{kind: Invalid, text: "the result's success is not a boolean"}
 	}
-	got.kind = Failed
+	got.kind, got.data = Failed, parts.alike("data")
 	for _, text := range []string{plain(parts.alike("error")), got.Message, "the operation failed without a reason"} {
 		if text != "" {
 			got.text = text

@@ -123,6 +123,99 @@ func value(t *testing.T, from any) (into any) {
 	return into
 }
 
+func TestANumberIsJudgedAsTheVectorsSay(t *testing.T) {
+	var cases []struct {
+		Text, Less, More string
+		Number           *string
+	}
+	vectors(t, "numbers.json", &cases)
+	if len(cases) < 50 {
+		t.Fatal("there are too few cases")
+	}
+	for _, one := range cases {
+		result := Result{Outputs: []Output{{"x", one.Text}}}
+		number, err := result.Number("x")
+		if one.Number == nil {
+			var known *Error
+			if !errors.As(err, &known) || known.Kind != Invalid {
+				t.Errorf("%q is read as %v", one.Text, number)
+			}
+			if is, err := Within(one.Text, "", ""); is || err != nil {
+				t.Errorf("%q is within limits", one.Text)
+			}
+			if _, err := Within("1", one.Text, ""); err == nil && one.Text != "" {
+				t.Errorf("%q is a limit", one.Text)
+			}
+			continue
+		}
+		if wanted, _ := strconv.ParseFloat(*one.Number, 64); err != nil || number != wanted {
+			t.Errorf("%q is %v (%v), not %v", one.Text, number, err, wanted)
+		}
+		for _, check := range []struct {
+			low, high string
+			is        bool
+		}{
+			{"", "", true}, {*one.Number, *one.Number, true}, {one.Less, one.More, true}, {one.More, "", false}, {"", one.Less, false},
+		} {
+			if is, err := Within(one.Text, check.low, check.high); err != nil || is != check.is {
+				t.Errorf("%q from %s to %s: %v %v", one.Text, check.low, check.high, is, err)
+			}
+		}
+	}
+}
+
+func TestAFailureHasTheKindThatTheVectorsSay(t *testing.T) {
+	var rows []struct {
+		Kind   string
+		Gevals *int
+		Beside []string
+		Client Kind
+		Reads  struct{ Gevals string }
+	}
+	vectors(t, "failures.json", &rows)
+	if len(rows) < 10 {
+		t.Fatal("there are too few rows")
+	}
+	for _, row := range rows {
+		for _, own := range []string{"", "E_OWN"} {
+			data := map[string]any{}
+			isTold := own != "" || len(row.Beside) > 0 && row.Beside[0] == "gevals"
+			if isTold {
+				data["rigline/kind"] = row.Kind
+			}
+			if own != "" {
+				data["rigline/code"] = own
+			}
+			wanted := row.Client
+			for _, other := range rows {
+				if !isTold && other.Kind == row.Reads.Gevals {
+					wanted = other.Client
+				}
+			}
+			reply := map[string]any{"result": map[string]any{"success": false, "error": "why", "data": data}}
+			if row.Gevals != nil {
+				reply = map[string]any{"error": map[string]any{"code": *row.Gevals, "message": "why", "data": data}}
+			}
+			reply["jsonrpc"], reply["id"] = "2.0", "$ID"
+			text, _ := json.Marshal(reply)
+			line, _ := json.Marshal(strings.ReplaceAll(string(text), `"$ID"`, "$ID"))
+			target, done := peer(t, []json.RawMessage{line})
+			ctx := context.Background()
+			rig, err := Connect(ctx, target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = rig.Call(ctx, "op", nil, nil)
+			var known *Error
+			if !errors.As(err, &known) || known.Kind != wanted || known.OwnCode() != own {
+				t.Errorf("%s: %#v", row.Kind, err)
+			}
+			rig.Close()
+			<-done
+		}
+	}
+}
+
 func TestACallGivesWhatTheVectorsSay(t *testing.T) {
 	var cases []struct {
 		Name  string

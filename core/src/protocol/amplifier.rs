@@ -14,7 +14,7 @@ use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind as JsonKind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::Kind;
-use crate::phrases::{Failed, Logs, MessagePlace, Outputs, Phrases, close_two};
+use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases, write_fault};
 use crate::received::{Code, Envelope, Received, Refusal};
 use crate::rpc::MAX_ID;
 
@@ -51,10 +51,21 @@ static PHRASES: Phrases = Phrases {
     },
     error_end: |out, _| out.byte(b'"'),
     parse_error: b"\"ok\":false,\"error\":{\"code\":\"bad_request\",\"message\":\"",
-    close: close_two,
+    close,
     logs: Logs::OutOfBand,
     progress: None,
 };
+
+/// Closes a result or an error, with what the code of a failure does not say: `internal` is read as a failure of the operation's own logic.
+fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+    let is_said = |kind: &FailureKind| match kind {
+        FailureKind::Failed => true,
+        FailureKind::RequirementNotMet | FailureKind::Internal | FailureKind::NoAnswer => false,
+        _ => closing.code.is_none(),
+    };
+    write_fault(out, b",", closing.error.filter(|kind| !is_said(kind)), None, b"");
+    out.raw(b"}}");
+}
 
 const ERROR: &[u8] = b"\"ok\":false,\"error\":{\"code\":\"";
 
@@ -239,12 +250,27 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) 
     out.raw(b"}}");
 }
 
+/// What a reserved code (§4) says of the kind of failure. Other codes are the operation's own.
+pub fn failure_kind(code: &str) -> Option<FailureKind> {
+    Some(match code {
+        "unsupported_op" => FailureKind::UnknownOperation,
+        "bad_request" => FailureKind::BadArguments,
+        "unreachable" => FailureKind::Unreachable,
+        "timeout" => FailureKind::Timeout,
+        "forbidden" => FailureKind::Forbidden,
+        "oom" => FailureKind::TooLarge,
+        // The module's own failure or the operation's. Callers can use the second.
+        "internal" => FailureKind::Failed,
+        _ => return None,
+    })
+}
+
 /// The reserved code (§4) for a failure.
 fn code(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::UnknownOperation => "unsupported_op",
         FailureKind::BadArguments => "bad_request",
-        FailureKind::Unreachable | FailureKind::RequirementNotMet => "unreachable",
+        FailureKind::Unreachable | FailureKind::RequirementNotMet | FailureKind::NoAnswer => "unreachable",
         FailureKind::Timeout => "timeout",
         FailureKind::Forbidden => "forbidden",
         FailureKind::TooLarge => "oom",

@@ -27,7 +27,7 @@
 //! next result as the output `outputs_switched_off`.
 //!
 //! What only other protocols have goes in `_meta`, under names of rigline's own: [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and
-//! [`CONTEXT_NAME`] in calls, [`KIND_NAME`] and [`CODE_NAME`] in results.
+//! [`CONTEXT_NAME`] in calls, [`KIND_NAME`](super::KIND_NAME) and [`CODE_NAME`](super::CODE_NAME) in results.
 //!
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
@@ -43,7 +43,7 @@ use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
+use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, write_fault};
 use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
 use crate::schema::Schema;
@@ -118,10 +118,6 @@ pub const TIMEOUT_NAME: &str = "rigline/timeoutMs";
 pub const CONTEXT_NAME: &str = "rigline/context";
 /// In `_meta` of the answer to `initialize`: whether what the members above say reaches the extension.
 pub const CARRIES_NAME: &str = "rigline/carries";
-/// In `_meta` of the result of a call that failed: the [kind](crate::FailureKind::name) of the failure.
-pub const KIND_NAME: &str = "rigline/kind";
-/// Beside it, if the operation has chosen one: its [own code](crate::Failure::with_code).
-pub const CODE_NAME: &str = "rigline/code";
 
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -612,17 +608,8 @@ fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cach
         write_server(out, manifest);
     }
     if let Some((kind, code)) = fault {
-        out.raw(if is_modern { b",\"" } else { b",\"_meta\":{\"" });
-        out.raw(KIND_NAME.as_bytes());
-        out.raw(b"\":\"");
-        out.raw(kind.name().as_bytes());
-        out.byte(b'"');
-        if let Some(code) = code {
-            out.raw(b",\"");
-            out.raw(CODE_NAME.as_bytes());
-            out.raw(b"\":");
-            out.str(code);
-        }
+        let before: &[u8] = if is_modern { b"," } else { b",\"_meta\":{" };
+        write_fault(out, before, Some(kind), code, b"");
     }
     if is_modern || fault.is_some() {
         out.byte(b'}');

@@ -72,6 +72,13 @@
 //! | `Forbidden` | -32000 | `forbidden` | `CapabilityViolation`, `reason_code: guarantee_blocked` |
 //! | `TooLarge`: does not fit a buffer | -32603, with the size needed | `oom` | `MemoryError` |
 //! | `Internal` | -32603 | `internal` | `InternalError` |
+//! | `NoAnswer`: what was to carry it out did not answer | -32000 | `unreachable` | `OperationFailed` |
+//!
+//! The handler's own code takes the place of Amplifier's and namel3ss's, whatever the kind. Where a code does not say the kind, or the protocol
+//! has no place for the own code, the reply says it in a member of rigline's own: [`KIND_NAME`], [`CODE_NAME`]. In gevals they are in `data`,
+//! beside the other members of an `error` or a `result`; in Amplifier and namel3ss among the members of `error`; in MCP in the result's `_meta`.
+//! Three kinds are told by their code alone unless the handler has its own code: gevals' `Forbidden` and `TooLarge`, and namel3ss's `BadArguments`.
+//! Each protocol's `failure_kind` reads codes back. `tests/vectors/failures.json` has all of it as data.
 
 pub mod amplifier;
 pub mod gevals;
@@ -87,7 +94,8 @@ pub use namel3ss::NAMEL3SS;
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
 pub use crate::json::check::{Member, Members, SLOTS, Span};
 pub use crate::phrases::{
-    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two,
+    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, Outputs, Phrases, Progress,
+    close_two, write_fault,
 };
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 

@@ -17,7 +17,7 @@ use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
-use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases};
+use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases, write_fault};
 use crate::received::{Code, Quoted, Received, Refusal};
 
 /// namel3ss tool protocol 1.
@@ -51,9 +51,16 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-/// With an empty list of capability checks where the request has something to check, as its own tools do.
+/// With what the type of a failure does not say, and an empty list of capability checks where the request has something to check, as its own tools do.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let wants_checks = closing.received.is_some_and(|received| wants_checks(&received));
+    let is_said = |kind: &FailureKind| match kind {
+        FailureKind::Failed => true,
+        FailureKind::Unreachable | FailureKind::NoAnswer => false,
+        // Of bad arguments the specification has the whole error, without a further member.
+        _ => closing.code.is_none(),
+    };
+    write_fault(out, b",", closing.error.filter(|kind| !is_said(kind)), None, b"");
     out.raw(if wants_checks { b"},\"capability_checks\":[]}" } else { b"}}" });
 }
 
@@ -276,10 +283,26 @@ fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts
     out.raw(b"\"}]}");
 }
 
+/// What the type of an error says of the kind of failure. Other types are the tool's own.
+pub fn failure_kind(error_type: &str) -> Option<FailureKind> {
+    Some(match error_type {
+        "UnknownTool" => FailureKind::UnknownOperation,
+        "ProtocolError" => FailureKind::BadArguments,
+        "TimeoutError" => FailureKind::Timeout,
+        "RequirementNotMet" => FailureKind::RequirementNotMet,
+        "CapabilityViolation" => FailureKind::Forbidden,
+        "MemoryError" => FailureKind::TooLarge,
+        "InternalError" => FailureKind::Internal,
+        // A ValueError may be the tool's own: it ran.
+        "OperationFailed" | "ValueError" | "ToolError" => FailureKind::Failed,
+        _ => return None,
+    })
+}
+
 /// The error type for a failure: Python's names where it has them.
 fn error_type(kind: FailureKind) -> &'static str {
     match kind {
-        FailureKind::Failed | FailureKind::Unreachable => "OperationFailed",
+        FailureKind::Failed | FailureKind::Unreachable | FailureKind::NoAnswer => "OperationFailed",
         FailureKind::UnknownOperation => "UnknownTool",
         FailureKind::BadArguments => "ValueError",
         FailureKind::Timeout => "TimeoutError",

@@ -12,6 +12,7 @@ mod client;
 mod deadlines;
 mod errors;
 mod exchange;
+mod failures;
 mod field_cases;
 mod json_rpc;
 mod json_test_suite;

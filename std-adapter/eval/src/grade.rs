@@ -504,9 +504,10 @@ fn substitute_text(text: &str, steps: &[StepRecord]) -> Result<String, String> {
 fn not_comparable(output: &str) -> String {
     match Json::parse(output.trim().as_bytes()) {
         Ok(json) if json.kind() == Kind::Number => format!(
-            "{} is not compared: a number may have {} bytes, and 18 digits in its exponent",
+            "{} is not compared: a number may have {} bytes, and {} digits in its exponent",
             shown(output),
-            number::DIGIT_LIMIT
+            number::DIGIT_LIMIT,
+            number::EXPONENT_DIGITS
         ),
         _ => format!("{} is not a number", shown(output)),
     }

@@ -22,7 +22,7 @@ use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::wire;
-use rigline_host::{Agent, CallContext, EventKind, HostError, JsonObject, Listener, Manifest, Options};
+use rigline_host::{Agent, CallContext, Credentials, EventKind, HostError, JsonObject, Listener, Manifest, Options};
 
 /// A future on the heap.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -138,6 +138,8 @@ pub struct Hosts {
     pub wait: Duration,
     /// Records what passes, and what each rig says of itself.
     pub recorder: Option<Arc<Recorder>>,
+    /// What an HTTP server is sent with each request.
+    pub credentials: Credentials,
 }
 
 impl Connect for Hosts {
@@ -164,6 +166,7 @@ impl Connect for Hosts {
             options.is_alone = true;
             options.working_dir = folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned);
             options.sim_program.clone_from(&self.sim_program);
+            options.credentials.clone_from(&self.credentials);
             if self.recorder.is_some() && matches!(target, Target::Http(_)) {
                 return Err(SessionError::new("what passes over HTTP is not recorded"));
             }
@@ -175,8 +178,15 @@ impl Connect for Hosts {
 }
 
 /// Opens a session with a target, without a folder and a recording.
-pub async fn open(target: &Target, settings: Option<JsonObject>, log: OnLog) -> Result<Box<dyn Session>, ClientError> {
-    let options = ClientOptions::new(session_options(settings, log));
+pub async fn open(
+    target: &Target,
+    settings: Option<JsonObject>,
+    credentials: Credentials,
+    log: OnLog,
+) -> Result<Box<dyn Session>, ClientError> {
+    let mut options = session_options(settings, log);
+    options.credentials = credentials;
+    let options = ClientOptions::new(options);
     let asked = choose::connect(target, options, None, Need::Context).await?;
     Ok(Box::new(Open::new(asked, target, None).await?))
 }
@@ -283,7 +293,6 @@ fn serial_number(target: &Target) -> Option<String> {
 /// The cause of an operation's failure: the board, the rig or the eval.
 fn cause(failure: &CallFailure, is_described: bool) -> Cause {
     match failure.kind {
-        _ if failure.is_invalid => Cause::Rig,
         // An operation's own time limit: what it waited for did not come.
         FailureKind::Failed | FailureKind::Timeout => Cause::Board,
         FailureKind::BadArguments => Cause::Eval,

@@ -529,6 +529,8 @@ fn lacking(spec: &Spec, executor: Executor, lacks: impl Fn(Part) -> Option<&'sta
         // The agent's command has them, too.
         (Part::Env, !config.env.is_empty(), is_for_calls),
         (Part::Context, has_phases() || spec.tasks.iter().any(|task| task.prompt.is_some()), false),
+        // The runner keeps those of its own accord, too.
+        (Part::TimeLimit, spec.tasks.iter().flat_map(|task| &task.steps).any(|step| step.timeout.is_some()), false),
     ];
     let (mut faults, mut doubts) = (Vec::new(), Vec::new());
     for (part, _, is_asked_for) in needs.into_iter().filter(|(_, is_there, _)| *is_there) {

@@ -49,7 +49,8 @@ pub struct Chosen {
 impl Chosen {
     /// Whether calls and sessions carry this: known once the target has been described.
     pub fn carries(&self, part: Part) -> bool {
-        self.protocol.carries(part) || self.client.carries_more().contains(&part)
+        (self.protocol.carries(part) || self.client.carries_more().contains(&part))
+            && !self.client.carries_less().contains(&part)
     }
 }
 
@@ -93,7 +94,7 @@ async fn by(protocol: &'static Protocol, target: &Target, options: ClientOptions
 /// A client by Amplifier's protocol, if the target answers that. If something keeps it from answering, what is tried next reports it, and
 /// waits for what can be waited for.
 async fn try_amplifier(dialer: Box<dyn Connect>, target: &Target, options: &ClientOptions) -> Option<Box<dyn Client>> {
-    let mut client = amplifier::client_of(dialer, target, options).ok()?;
+    let mut client = amplifier::client_of(dialer, target, options, None).ok()?;
     let limit = DESCRIBE.min(options.host.start_timeout);
     // A board may be booting when the first line comes.
     let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
@@ -168,9 +169,15 @@ pub async fn over(
             Ok(Chosen { client, protocol: &mcp::PROTOCOL })
         }
         Err(Unknown::Other(error)) => {
-            // It reads another protocol, and what is on the way would be taken for replies of that.
-            host::hang_up(connection).await;
-            let mut client = amplifier::client_of(dialer, target, &options)?;
+            // It reads another protocol. All that it was asked has been refused, so that nothing is on the way that would be taken for a reply
+            // of that; on a port that others use, too, there may be.
+            let open = if connection.is_shared() {
+                host::hang_up(connection).await;
+                None
+            } else {
+                Some(connection)
+            };
+            let mut client = amplifier::client_of(dialer, target, &options, open)?;
             let limit = DESCRIBE.min(options.host.start_timeout);
             match (client.describe(None, limit).await, error) {
                 (Ok(_), _) => Ok(Chosen { client, protocol: &amplifier::PROTOCOL }),

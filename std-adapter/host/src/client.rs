@@ -15,6 +15,7 @@ use std::time::Duration;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
 use rigline::manifest::Kind as ModuleKind;
+use rigline::protocol::{CODE_NAME, KIND_NAME};
 use serde_json::Value;
 
 use crate::files;
@@ -43,6 +44,11 @@ pub trait Client: Send {
 
     /// Parts that the other end carries in addition to its protocol. They are known once it has been described.
     fn carries_more(&self) -> &'static [Part] {
+        &[]
+    }
+
+    /// What does not get through over the connection that there is, though the protocol carries it.
+    fn carries_less(&self) -> &'static [Part] {
         &[]
     }
 
@@ -145,11 +151,13 @@ pub enum Part {
     FailureKinds,
     /// Failure codes of an operation's own.
     OwnCodes,
+    /// That a call that runs is given up.
+    Cancel,
 }
 
 impl Part {
     /// All parts of calls and results.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Context,
         Self::Env,
@@ -160,6 +168,7 @@ impl Part {
         Self::Logs,
         Self::FailureKinds,
         Self::OwnCodes,
+        Self::Cancel,
     ];
 
     /// The words for it.
@@ -175,6 +184,7 @@ impl Part {
             Self::Logs => "logs",
             Self::FailureKinds => "kinds of failures",
             Self::OwnCodes => "codes of an operation's own",
+            Self::Cancel => "that a call is given up",
         }
     }
 }
@@ -305,16 +315,34 @@ pub struct CallFailure {
     pub custom_code: Option<String>,
     /// The error.
     pub message: String,
-    /// Whether the reply is not a valid one, so that the outcome of the operation is not known.
-    pub is_invalid: bool,
+}
+
+/// What a server of rigline's own says of a failure where its protocol has no word for it.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) kind: Option<FailureKind>,
+    pub(crate) own_code: Option<String>,
+}
+
+impl Beside {
+    /// Reads the members [`KIND_NAME`] and [`CODE_NAME`] of an object, if there is one.
+    pub(crate) fn read(object: Option<Json<'_>>) -> Self {
+        let text = |name| Some(object?.get(name)?.text()?.to_string());
+        Self { kind: text(KIND_NAME).as_deref().and_then(kind_named), own_code: text(CODE_NAME) }
+    }
+}
+
+/// The kind of failure of that name.
+pub(crate) fn kind_named(name: &str) -> Option<FailureKind> {
+    FailureKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.code {
-            // A number is part of the message already.
             Some(Value::String(code)) => write!(f, "{code}: {}", self.message),
-            _ => f.write_str(&self.message),
+            Some(code) => write!(f, "{} ({code})", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }

@@ -7,10 +7,14 @@ use bigdecimal::BigDecimal;
 /// The longest number that is compared as one, in bytes.
 pub const DIGIT_LIMIT: usize = 10_000;
 
-/// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`. Returns `None` for what is not a number, and for one that has over
-/// [`DIGIT_LIMIT`] bytes or an exponent of more than 18 digits.
+/// The most digits that the exponent of a compared number has.
+pub const EXPONENT_DIGITS: usize = 17;
+
+/// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`, with JSON's white space at its ends. Returns `None` for what is not a
+/// number, and for one that has over [`DIGIT_LIMIT`] bytes or an exponent of more than [`EXPONENT_DIGITS`]. The clients in Python, JavaScript and
+/// Go read the same texts as numbers: `tests/vectors/numbers.json`.
 pub fn decimal(text: &str) -> Option<BigDecimal> {
-    let text = text.trim();
+    let text = text.trim_matches([' ', '\t', '\r', '\n']);
     if text.len() > DIGIT_LIMIT {
         return None;
     }
@@ -24,7 +28,7 @@ pub fn decimal(text: &str) -> Option<BigDecimal> {
     let is_number = is_digits(whole)
         && is_digits(fraction)
         && !(whole.is_empty() && fraction.is_empty())
-        && exponent.is_none_or(|exponent| (1..=18).contains(&exponent.len()) && is_digits(exponent));
+        && exponent.is_none_or(|exponent| (1..=EXPONENT_DIGITS).contains(&exponent.len()) && is_digits(exponent));
     if !is_number {
         return None;
     }

@@ -2,6 +2,7 @@
 //!
 //! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line in [`ALL`].
 
+pub(crate) use crate::gevals::passing;
 use crate::protocol::Protocol;
 
 /// All protocols, the default one first.

@@ -44,7 +44,6 @@ use std::time::{Duration, SystemTime};
 use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::manifest::Effects;
-use rigline::protocol::gevals;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
@@ -56,10 +55,10 @@ use crate::by_schema::Schemas;
 use crate::choose::{self, Need};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
 use crate::host::wire::Connect;
-use crate::host::{Agent, CallContext, Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
+use crate::host::{Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::on_one_line;
 use crate::protocol::Protocol;
-use crate::protocols;
+use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
 use rigline_std::queue::{Absence, Origin, Reaching};
@@ -121,7 +120,7 @@ impl RelayError {
     fn absence(&self) -> Absence {
         let (kind, code) = match self {
             Self::Client(ClientError::Host(HostError::Refused { error, .. })) => {
-                (crate::gevals::kind(error.code), error.code.unwrap_or(gevals::OPERATION_FAILED))
+                (passing::kind(error.code), error.code.unwrap_or(passing::FAILED))
             }
             Self::Client(error) => kind_of(error),
             Self::Start(_) => (FailureKind::Internal, rigline::rpc::INTERNAL_ERROR),
@@ -138,12 +137,12 @@ impl RelayError {
 /// The kind of a failure to get an answer, and its code in JSON-RPC.
 fn kind_of(error: &ClientError) -> (FailureKind, i32) {
     match error {
-        _ if error.is_timeout() => (FailureKind::Timeout, gevals::TIMEOUT),
+        _ if error.is_timeout() => (FailureKind::Timeout, passing::TIMEOUT),
         ClientError::Host(HostError::BadReply { .. } | HostError::LineTooLong { .. }) => {
             (FailureKind::Internal, rigline::rpc::INTERNAL_ERROR)
         }
         ClientError::Other { cause: Cause::Usage, .. } => (FailureKind::BadArguments, rigline::rpc::INVALID_PARAMS),
-        _ => (FailureKind::Unreachable, gevals::OPERATION_FAILED),
+        _ => (FailureKind::NoAnswer, passing::FAILED),
     }
 }
 
@@ -319,7 +318,7 @@ impl Origin for Remote {
 
 /// The relay is not there any more.
 fn ended() -> Absence {
-    let (kind, code) = (FailureKind::Unreachable, gevals::OPERATION_FAILED);
+    let (kind, code) = (FailureKind::Unreachable, passing::FAILED);
     Absence { kind, code, message: "the relay has ended".to_owned() }
 }
 
@@ -721,7 +720,7 @@ impl Extension for Relay {
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
-            context: context_of(&call),
+            context: passing::context(&call.context),
         };
         // They are about a call that was given up.
         self.logs.clear();
@@ -1129,30 +1128,6 @@ async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, optio
     }
 }
 
-/// The context of a gevals call, for another end that is told of it.
-fn context_of(call: &Call<'_>) -> Option<Box<CallContext>> {
-    let context = &call.context;
-    let task = gevals::TaskContext::of(context);
-    let text = |text: Option<rigline::json::Text<'_>>| text.map(|text| text.to_string());
-    let is_told = context.protocol() == rigline::protocol::GEVALS
-        || task.workdir.is_some()
-        || task.agent.is_some()
-        || task.phase != rigline::Phase::default()
-        || task.env().next().is_some();
-    is_told.then(|| {
-        Box::new(CallContext {
-            workdir: text(task.workdir),
-            phase: task.phase,
-            env: task.env().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-            timeout: None,
-            agent: task.agent.map(|agent| Agent {
-                prompt: text(agent.prompt).unwrap_or_default(),
-                output: text(agent.output).unwrap_or_default(),
-            }),
-        })
-    })
-}
-
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
     match client.describe(None, limit).await? {
         Description::Manifest(described) => Ok(*described),
@@ -1231,18 +1206,10 @@ fn lasting(described: &Described) -> &'static Manifest {
     lasting.is_elsewhere = true;
     lasting.has_safe_state = manifest.raw["safeState"] == true;
     let mut lasting = lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations));
-    if manifest.protocol_version == gevals::VERSION {
-        lasting.gevals_members = leak(members_but_limits(&manifest.text));
+    if let Some(members) = passing::members(manifest) {
+        lasting.own_members = leak(members);
     }
     Box::leak(Box::new(lasting))
-}
-
-/// The members of a gevals manifest, but for its limits, as they came.
-fn members_but_limits(manifest: &str) -> String {
-    let json = Json::parse(manifest.as_bytes()).unwrap_or(Json::NULL);
-    let members = json.members().filter(|(name, _)| *name != *"limits");
-    let members = members.map(|(name, value)| format!("\"{}\":{}", name.raw(), on_one_line(value.as_str())));
-    members.collect::<Vec<_>>().join(",")
 }
 
 fn leak(text: String) -> &'static str {

@@ -3,6 +3,7 @@
 
 import { defaults, endOfObject, idOf, isObject, members, must, ofError, ofLog, ofResult, topLevel } from './rig.js';
 
+export { number, within } from './number.js';
 export { LINE_LIMIT, Rig, RiglineError, duration, must, ofError, ofLog, ofResult, toJson } from './rig.js';
 
 /** How many places of a damaged line are tried as the beginning of a message. */

@@ -16,6 +16,7 @@ export class RiglineError extends Error {
     this.kind = kind;
     this.text = message;
     Object.assign(this, { operation: null, code: null, data: null, result: null }, details);
+    this.ownCode = isObject(this.data) && typeof this.data[CODE_NAME] === 'string' ? this.data[CODE_NAME] : null;
   }
 }
 
@@ -32,6 +33,14 @@ const KINDS = new Map([
   [-32000, 'unreachable'],
   [-32001, 'timeout'],
   [-32002, 'requirement'],
+]);
+
+/** What rigline's own servers say of a failure in its data. */
+const KIND_NAME = 'rigline/kind';
+const CODE_NAME = 'rigline/code';
+const OWN_KINDS = new Map([
+  ['forbidden', 'forbidden'],
+  ['too_large', 'too-large'],
 ]);
 
 /** What makes the host's half of a session where no other is given: index.js and rigline-web have one each. */
@@ -111,7 +120,7 @@ export class Rig {
       }
       const result = { message: answer.message ?? '', outputs: answer.outputs ?? new Map(), logs };
       if (answer.kind === 'success') return result;
-      if (answer.kind === 'failed') throw new RiglineError('failed', answer.error, { operation, result });
+      if (answer.kind === 'failed') throw new RiglineError('failed', answer.error, { operation, result, data: answer.data ?? null });
       if (answer.kind === 'refused') throw refusal(answer, operation);
       throw new RiglineError('invalid', answer.error, { operation });
     });
@@ -250,7 +259,8 @@ function spelled(name, operations) {
 }
 
 function refusal(answer, operation = null) {
-  return new RiglineError(KINDS.get(answer.code) ?? 'refused', answer.error, { operation, code: answer.code, data: answer.data });
+  const said = isObject(answer.data) ? OWN_KINDS.get(answer.data[KIND_NAME]) : undefined;
+  return new RiglineError(said ?? KINDS.get(answer.code) ?? 'refused', answer.error, { operation, code: answer.code, data: answer.data });
 }
 
 export function isObject(value) {
@@ -302,7 +312,8 @@ export function ofResult(result, text) {
   }
   const outputs = isObject(member(result, 'outputs')) ? outputsOf(text) : new Map();
   if (success) return { kind: 'success', message, outputs };
-  return { kind: 'failed', message, outputs, error: error || message || 'the operation failed without a reason' };
+  const data = member(result, 'data') ?? null;
+  return { kind: 'failed', message, outputs, data, error: error || message || 'the operation failed without a reason' };
 }
 
 /** The outputs by name, in their order: strings as they are, and other values as their JSON text, exactly as it came. */

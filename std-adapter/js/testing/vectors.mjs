@@ -69,6 +69,27 @@ export function testVectors(session = () => undefined) {
     });
   }
 
+  for (const { kind, gevals: code, beside, reads } of vectors('failures.json')) {
+    test(`a failure: ${kind}`, async () => {
+      for (const own of [undefined, 'E_OWN']) {
+        const isTold = beside.includes('gevals') || own !== undefined;
+        const read = isTold ? kind : (reads.gevals ?? kind);
+        const { client } = vectors('failures.json').find((row) => row.kind === read);
+        const data = { 'rigline/kind': isTold ? kind : undefined, 'rigline/code': own };
+        const reply = code === null ? { result: { success: false, error: 'why', data } } : { error: { code, message: 'why', data } };
+        const line = JSON.stringify({ jsonrpc: '2.0', id: '$ID', ...reply }).replace('"$ID"', '$ID');
+        const { target, done } = await peer([line], 'op');
+        const rig = await connect(target, { session: session() });
+        await assert.rejects(rig.call('op'), (error) => {
+          assert.deepEqual([error.kind, error.ownCode], [client, own ?? null]);
+          return true;
+        });
+        await rig.close();
+        await done;
+      }
+    });
+  }
+
   for (const { name, call, params } of vectors('requests.json')) {
     test(`a request: ${name}`, async () => {
       const { target, done } = await peer(['{"jsonrpc":"2.0","id":$ID,"result":{"success":true}}'], call.operation);

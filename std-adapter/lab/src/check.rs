@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rigline_host::ports::Roots;
 use rigline_host::target::{Port, Target};
-use rigline_host::{Host, HostError, Options, wire};
+use rigline_host::{CallContext, Host, HostError, Options, wire};
 use rustix::process::{Pid, Signal};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
@@ -23,6 +24,8 @@ const KEEPER: Duration = Duration::from_millis(2500);
 const SEEN: Duration = Duration::from_secs(1);
 /// How long the recovery of a rig may take.
 const RECOVERY: Duration = Duration::from_secs(10);
+/// What switches everything off, in the manifest of an extension that has a safe state.
+const ALL_OFF: &str = "all-off";
 /// How long processes that are left have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -113,7 +116,8 @@ async fn end_processes(lease: &Lease) -> Result<(), Fault> {
         let _ = keeper.ended(Duration::from_secs(1)).await;
     }
     // The keeper may have been killed, and its command not.
-    match processes::end(|| processes::of_lease(&lease.id, lease.holder.uid), GRACE).await.first() {
+    let (id, uid) = (lease.id.clone(), lease.holder.uid);
+    match processes::end(move || processes::of_lease(&id, uid), GRACE).await.first() {
         None => Ok(()),
         Some(process) => Err(Fault::Bad(format!("process {} of the last lease cannot be ended", process.pid))),
     }
@@ -167,6 +171,13 @@ async fn ask(target: &Target, roots: &Roots) -> Result<String, HostError> {
     // A program is started anew for each session, and ends with it.
     if matches!(target, Target::Serial(_)) {
         host.cancel().await?;
+    }
+    // A board whose DTR line is not connected, or is a pseudo-terminal's, has not noticed that.
+    if !matches!(target, Target::Exec(_) | Target::Sim) && host.describe().operation(ALL_OFF).is_some() {
+        let made = host.call(ALL_OFF, &json!({}), CallContext::default()).await?;
+        if let Some(why) = made.failure() {
+            return Err(HostError::Unsupported(format!("its operation {ALL_OFF} has failed: {why}")));
+        }
     }
     let manifest = host.describe();
     let manifest = format!("{} {}", manifest.name, manifest.version);

@@ -183,11 +183,11 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let grace = if matches!(over, Over::Signalled) { POLITE } else { SOON };
     // An agent that was started from within the command lives longer than it.
     let agent = Connection::to_running(&keeper.place.folders).await.ok().flatten().map(|connection| connection.agent);
-    let this = std::process::id();
+    let (this, lease) = (std::process::id(), keeper.lease.clone());
     let left = processes::end(
-        || {
+        move || {
             let mut found = processes::descendants(this, agent);
-            found.extend(processes::of_lease(&keeper.lease, rustix::process::getuid().as_raw()));
+            found.extend(processes::of_lease(&lease, rustix::process::getuid().as_raw()));
             found
         },
         grace,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -12,6 +13,7 @@ import pytest
 
 import rigline
 from rigline import _duration, _json
+from rigline._measure import Measurement
 
 VECTORS = Path(__file__).resolve().parents[3] / "tests" / "vectors"
 
@@ -105,6 +107,51 @@ def test_a_request_is_what_the_vectors_say(case: Any) -> None:
         rig.call(wanted["operation"], wanted["args"], timeout=wanted["timeout"], context=context)
     peer.finish()
     assert peer.call["params"] == case["params"]
+
+
+@pytest.mark.parametrize("case", vectors("numbers.json"), ids=lambda case: ascii(case["text"]))
+def test_a_number_is_judged_as_the_vectors_say(case: Any) -> None:
+    result = rigline.Result("op", "", {"x": case["text"]})
+    if case["number"] is None:
+        for read in (result.number, result.decimal, result.integer):
+            with pytest.raises(ValueError, match="is not a"):
+                read("x")
+        return
+    wanted, less, more = (Decimal(case[name]) for name in ("number", "less", "more"))
+    number = result.number("x")
+    assert result.decimal("x") == wanted
+    assert (number, number.text) == (float(wanted), case["text"].strip(" \t\r\n"))  # type: ignore[attr-defined]
+    for low, high, passed in [
+        (None, None, True),
+        (wanted, wanted, True),
+        (less, more, True),
+        (more, None, False),
+        (None, less, False),
+    ]:
+        assert Measurement("x", number, "", low, high).passed is passed, (low, high)
+
+
+@pytest.mark.parametrize("row", vectors("failures.json"), ids=lambda row: row["kind"])
+@pytest.mark.parametrize("own_code", [None, "E_OWN"])
+def test_a_failure_has_the_class_that_the_vectors_say(row: Any, own_code: str) -> None:
+    is_told = "gevals" in row["beside"] or own_code
+    data = {"rigline/kind": row["kind"]} if is_told else {}
+    if own_code:
+        data["rigline/code"] = own_code
+    reply: Dict[str, Any] = {"jsonrpc": "2.0", "id": "$ID"}
+    if row["gevals"] is None:
+        reply["result"] = {"success": False, "error": "why", "data": data}
+    else:
+        reply["error"] = {"code": row["gevals"], "message": "why", "data": data}
+    peer = Peer([json.dumps(reply).replace('"$ID"', "$ID")], "op")
+    with rigline.connect(peer.target) as rig, pytest.raises(rigline.RiglineError) as raised:
+        rig.op()
+    peer.finish()
+    read = row["kind"] if is_told else row["reads"].get("gevals", row["kind"])
+    assert [type(raised.value).__name__] == [other["python"] for other in vectors("failures.json") if other["kind"] == read]
+    assert raised.value.own_code == own_code
+    # Only the operation's own failure is one of the board.
+    assert isinstance(raised.value, AssertionError) is (row["kind"] == "failed")
 
 
 @pytest.mark.parametrize("seconds, text", vectors("durations.json"))

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rigline_tests::emulator::Emulator;
@@ -85,6 +85,47 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
+struct Port {
+    folder: TempDir,
+    is_over: Arc<AtomicBool>,
+    keeping: Option<JoinHandle<()>>,
+}
+
+impl Port {
+    fn of(board: &Emulator) -> Self {
+        let pty = Pty::in_front_of(board.usb_port()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (link, new) = (folder.path().join("port"), folder.path().join("new"));
+        symlink(pty.path(), &link).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let keeping = thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                if fs::read_link(&link).unwrap() != Path::new(&pty.path()) {
+                    symlink(pty.path(), &new).unwrap();
+                    fs::rename(&new, &link).unwrap();
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self { folder, is_over, keeping: Some(keeping) }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("port")
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(keeping) = self.keeping.take() {
+            let _ = keeping.join();
+        }
+    }
+}
+
 /// All that a board has said since it was asked last.
 fn heard(board: &Emulator) -> String {
     let packets = board.control(&json!({ "cmd": "packets", "last": 1024, "clear": true }));
@@ -103,8 +144,8 @@ fn samples(log: &str) -> Vec<u32> {
 /// How many holders each find the board switched off, switch it on, and measure twice, one after the other.
 fn in_turn(holders: u32) {
     let Some(board) = Emulator::start("rig") else { return };
-    let pty = Pty::in_front_of(board.usb_port()).unwrap();
-    let target = format!("serial:{}", pty.path());
+    let port = Port::of(&board);
+    let target = format!("serial:{}", port.path().display());
     let lab = Lab::new(&format!("[[rig]]\nname = 'board'\ntarget = '{target}'\ntags = {{ board = 'rp2040' }}\n"), None);
     let call = "$RIGLINE call rig:board --start-timeout 40s";
     let first = format!(
@@ -172,7 +213,7 @@ impl Machine {
         machine
     }
 
-    fn plug(&self, node: &str, place: &str, serial: &str, pty: &Pty) {
+    fn plug(&self, node: &str, place: &str, serial: &str, port: &Port) {
         let root = self.0.path();
         let device = root.join("sys/devices").join(place);
         let interface = device.join(format!("{place}:1.0"));
@@ -185,7 +226,7 @@ impl Machine {
         let class = root.join("sys/class/tty").join(node);
         fs::create_dir_all(&class).unwrap();
         symlink(&interface, class.join("device")).unwrap();
-        symlink(pty.path(), root.join("dev").join(node)).unwrap();
+        symlink(port.path(), root.join("dev").join(node)).unwrap();
     }
 
     fn unplug(&self, node: &str) {
@@ -199,9 +240,9 @@ impl Machine {
 fn a_board_is_the_same_rig_on_another_port_and_another_board_on_its_port_hears_nothing() {
     // zephyrproject-rtos/zephyr#53252, serialport/node-serialport#329
     let (Some(one), Some(two)) = (Emulator::start("rig"), Emulator::start("rig")) else { return };
-    let (pty_one, pty_two) = (Pty::in_front_of(one.usb_port()).unwrap(), Pty::in_front_of(two.usb_port()).unwrap());
+    let (port_one, port_two) = (Port::of(&one), Port::of(&two));
     let machine = Machine::new();
-    machine.plug("ttyACM0", "1-1", "ONE", &pty_one);
+    machine.plug("ttyACM0", "1-1", "ONE", &port_one);
     let node = machine.0.path().join("dev/ttyACM0");
     let rigs = format!(
         "[[rig]]\nname = 'one'\ntarget = 'serial:auto/ONE'\n[[rig]]\nname = 'node'\ntarget = 'serial:{}'\n",
@@ -224,8 +265,8 @@ fn a_board_is_the_same_rig_on_another_port_and_another_board_on_its_port_hears_n
     until("the board is free", || lab.status()["rigs"].as_array().unwrap().iter().all(|rig| rig["state"] == "free"));
     // Renumbered: another board has its node now.
     machine.unplug("ttyACM0");
-    machine.plug("ttyACM0", "1-2", "TWO", &pty_two);
-    machine.plug("ttyACM1", "1-1", "ONE", &pty_one);
+    machine.plug("ttyACM0", "1-2", "TWO", &port_two);
+    machine.plug("ttyACM1", "1-1", "ONE", &port_one);
     heard(&two);
     heard(&one);
     let before = two.stats()["usb"]["outPackets"].clone();
@@ -273,9 +314,10 @@ fn many(sims: usize, board: Option<&Emulator>, clients: usize, leases: usize, ki
             )
         })
         .collect();
-    let pty = board.map(|board| Pty::in_front_of(board.usb_port()).unwrap());
-    if let Some(pty) = &pty {
-        rigs += &format!("[[rig]]\nname = 'board'\ntarget = 'serial:{}'\ntags = {{ kind = 'any' }}\n", pty.path());
+    let port = board.map(Port::of);
+    if let Some(port) = &port {
+        let path = port.path();
+        rigs += &format!("[[rig]]\nname = 'board'\ntarget = 'serial:{}'\ntags = {{ kind = 'any' }}\n", path.display());
         board.map(heard);
     }
     fs::write(lab.path("rigs.toml"), rigs).unwrap();

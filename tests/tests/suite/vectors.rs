@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rigline::{GoDuration, Phase};
+use rigline_host::number;
 use rigline_host::{CallContext, EventKind, Host, HostError, Options, Outcome};
 use serde_json::{Map, Value, json};
 
@@ -145,5 +146,22 @@ fn a_duration_is_written_as_the_vectors_say() {
     for case in vectors("durations.json") {
         let seconds = Duration::from_secs_f64(case[0].as_f64().unwrap());
         assert_eq!(GoDuration::try_from(seconds).unwrap().to_string(), case[1].as_str().unwrap());
+    }
+}
+
+#[test]
+fn a_number_is_read_as_the_vectors_say() {
+    let cases = vectors("numbers.json");
+    assert!(cases.len() > 50);
+    for case in cases {
+        let of = |name: &str| case[name].as_str().map(|text| (text, number::decimal(text)));
+        let found = of("text").unwrap().1;
+        match of("number") {
+            None => assert_eq!(found, None, "{case}"),
+            Some((_, wanted)) => {
+                assert!(wanted.is_some() && found == wanted, "{case}: {found:?}");
+                assert!(of("less").unwrap().1 < found && found < of("more").unwrap().1, "{case}");
+            }
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::json::check::{Member, Members};
 use crate::json::view::{self, Json, Kind, Text, has_escapes};
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
-use crate::phrases::{Failed, Log, Logs, MessagePlace, Outputs, Phrases, close_two};
+use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, write_fault};
 use crate::received::{Code, Received, Refusal};
 use crate::rpc;
 use crate::schema::escaped_len;
@@ -120,10 +120,22 @@ static PHRASES: Phrases = Phrases {
     error: |out, kind, _| rpc::begin_error(out, code(kind)),
     error_end: |out, _| out.byte(b'"'),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
-    close: close_two,
+    close,
     logs: Logs::Line(write_log),
     progress: None,
 };
+
+/// Closes a result or an error, with what the specification has no place for: an operation's own code, and with it the kind that the code does not
+/// tell; that there was no answer.
+fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+    let is_told = |kind: &FailureKind| match kind {
+        FailureKind::NoAnswer => true,
+        FailureKind::Forbidden | FailureKind::TooLarge => closing.code.is_some(),
+        _ => false,
+    };
+    write_fault(out, b",\"data\":{", closing.error.filter(is_told), closing.code, b"}");
+    out.raw(b"}}");
+}
 
 const AFTER_SHUTDOWN: &Refusal = &Refusal::new(
     Code::Number(rpc::INVALID_REQUEST),
@@ -365,9 +377,9 @@ fn phase(received: &Received<'_>) -> Phase {
 /// Writes the reply to `initialize` behind its head: the manifest.
 fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
     let Facts { manifest, limits, .. } = *facts;
-    if cfg!(feature = "std") && !manifest.gevals_members.is_empty() {
+    if cfg!(feature = "std") && !manifest.own_members.is_empty() {
         out.raw(b",\"result\":{");
-        out.raw(manifest.gevals_members.as_bytes());
+        out.raw(manifest.own_members.as_bytes());
         return write_limits(out, limits);
     }
     out.raw(b",\"result\":{\"name\":");
@@ -472,12 +484,27 @@ fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     out.raw(b"}}");
 }
 
+/// What the code of an error says of the kind of failure, if it is one of the protocol's.
+pub const fn failure_kind(code: i32) -> Option<FailureKind> {
+    Some(match code {
+        rpc::METHOD_NOT_FOUND => FailureKind::UnknownOperation,
+        rpc::INVALID_PARAMS => FailureKind::BadArguments,
+        OPERATION_FAILED => FailureKind::Unreachable,
+        TIMEOUT => FailureKind::Timeout,
+        REQUIREMENT_NOT_MET => FailureKind::RequirementNotMet,
+        rpc::INTERNAL_ERROR => FailureKind::Internal,
+        _ => return None,
+    })
+}
+
 /// The code of a failure that is answered with an error.
 fn code(kind: FailureKind) -> i32 {
     match kind {
         FailureKind::UnknownOperation => rpc::METHOD_NOT_FOUND,
         FailureKind::BadArguments => rpc::INVALID_PARAMS,
-        FailureKind::Failed | FailureKind::Unreachable | FailureKind::Forbidden => OPERATION_FAILED,
+        FailureKind::Failed | FailureKind::Unreachable | FailureKind::Forbidden | FailureKind::NoAnswer => {
+            OPERATION_FAILED
+        }
         FailureKind::Timeout => TIMEOUT,
         FailureKind::RequirementNotMet => REQUIREMENT_NOT_MET,
         FailureKind::TooLarge | FailureKind::Internal => rpc::INTERNAL_ERROR,

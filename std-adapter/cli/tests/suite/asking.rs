@@ -177,22 +177,21 @@ fn run_eval(folder: &Path, target: &str, more: &[&str]) -> (Option<i32>, Value, 
 
 #[test]
 fn call_and_describe_find_out_which_protocol_a_program_speaks_and_start_it_once() {
-    for (program, name, starts, volts) in [
-        (GEVALS, "gevals-only", 1, "\"3.30000000000000000001\""),
-        (MCP, "mcp-only", 1, "3.30000000000000000001"),
-        (&format!("{LENIENT}{MCP}"), "mcp-only", 1, "3.30000000000000000001"),
-        // A connection on which something else was asked is not used for a protocol without ids.
-        (AMPLIFIER, "amplifier-only", 2, "3.30000000000000000001"),
+    for (program, name, volts) in [
+        (GEVALS, "gevals-only", "\"3.30000000000000000001\""),
+        (MCP, "mcp-only", "3.30000000000000000001"),
+        (&format!("{LENIENT}{MCP}"), "mcp-only", "3.30000000000000000001"),
+        (AMPLIFIER, "amplifier-only", "3.30000000000000000001"),
     ] {
         let peer = Peer::new(program);
         let (code, described, errors) = rigline(&["describe", &peer.target()]);
         assert_eq!(code, Some(0), "{name}: {errors}");
         assert!(described.contains(name) && described.contains("measure"), "{name}: {described}");
-        assert_eq!(peer.starts(), starts, "{name}");
+        assert_eq!(peer.starts(), 1, "{name}");
         let (code, called, errors) = rigline(&["call", &peer.target(), "measure", "--json"]);
         assert_eq!(code, Some(0), "{name}: {called}{errors}");
         assert!(called.contains(&format!("\"volts\": {volts}")), "{name}: {called}");
-        assert_eq!(peer.starts(), 2 * starts, "{name}");
+        assert_eq!(peer.starts(), 2, "{name}");
         let (code, failed, _) = rigline(&["call", &peer.target(), "fail", "--json"]);
         assert_eq!(code, Some(1), "{name}: {failed}");
         assert!(failed.contains("no board"), "{name}: {failed}");
@@ -513,4 +512,111 @@ fn one_address_serves_the_hosts_of_every_protocol_over_http() {
             assert!(lost.to_string().contains(path), "{path}: {lost}");
         }
     }
+}
+
+/// What the table says of a protocol, each command says when it is asked for it: a usage error, or a warning where this end does it in its place.
+#[test]
+fn what_a_protocol_does_not_carry_is_said_by_each_command() {
+    use rigline_host::client::Part;
+    use rigline_host::protocols;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, program) in [("gevals", GEVALS), ("mcp", MCP), ("amplifier", AMPLIFIER)] {
+        let peer = Peer::new(program);
+        let (protocol, target) = (protocols::named(name).unwrap(), peer.target());
+        for part in Part::ALL {
+            let is_carried = protocol.carries(part);
+            let said = |errors: &str| errors.contains(&format!("does not carry {}", part.name()));
+            let what = format!("{name}: {}", part.name());
+            // How `call` asks for it, and whether this end can do it instead.
+            let asked = match part {
+                Part::Config => Some((&["--config", "{}"][..], false)),
+                Part::Context => Some((&["--phase", "setup"][..], false)),
+                Part::Env => Some((&["--env", "A=b"][..], false)),
+                Part::Session => Some((&["--session", "s-1"][..], false)),
+                Part::TimeLimit => Some((&["--timeout", "20s"][..], true)),
+                Part::Logs => Some((&["--verbose"][..], true)),
+                // What comes back is shown as it is.
+                _ => None,
+            };
+            if let Some((option, has_substitute)) = asked {
+                let call = [&["call", &target, "measure", "--protocol", name][..], option].concat();
+                let before = peer.log().len();
+                let (code, _, errors) = rigline(&call);
+                let is_refused = !is_carried && !has_substitute;
+                assert_eq!(code, Some(if is_refused { 2 } else { 0 }), "call, {what}: {errors}");
+                assert_eq!(
+                    said(&errors),
+                    !is_carried && (has_substitute || part == Part::Config),
+                    "call, {what}: {errors}"
+                );
+                if is_refused && part != Part::Config {
+                    assert!(errors.contains("goes with --protocol"), "call, {what}: {errors}");
+                }
+                let log = peer.log().split_off(before);
+                assert_eq!(log.iter().any(|line| line.starts_with("call")), !is_refused, "call, {what}: {log:?}");
+            }
+            if part == Part::Config {
+                let (code, _, errors) = rigline(&["describe", &peer.target(), "--protocol", name, "--config", "{}"]);
+                assert_eq!(
+                    (code, said(&errors)),
+                    (Some(if is_carried { 0 } else { 2 }), !is_carried),
+                    "describe, {what}: {errors}"
+                );
+            }
+            // How an eval asks for it, and whether it runs all the same.
+            let asked = match part {
+                Part::Config => Some(("settings: { port: 7 }", "", false)),
+                Part::Env => Some(("env: { RAIL: 3V3 }", "", false)),
+                Part::Context => Some(("executor: extension", "phase: setup, ", true)),
+                Part::TimeLimit => Some(("executor: extension", "timeout: 20s, ", true)),
+                _ => None,
+            };
+            // A program of gevals alone refuses a configuration that is not for it by itself.
+            if let Some((config, step, runs)) = asked.filter(|_| !(name == "mcp" && part == Part::Config)) {
+                write_eval(
+                    folder.path(),
+                    if name == "amplifier" { "executor: extension, model: amplifier" } else { config },
+                );
+                let path = folder.path().join("eval.yaml");
+                let text = fs::read_to_string(&path).unwrap();
+                let text =
+                    text.replace("executor: extension, model: amplifier", &format!("{config}, model: amplifier"));
+                fs::write(&path, text.replace("operation: measure", &format!("{step}operation: measure"))).unwrap();
+                let (code, report, errors) = run_eval(folder.path(), &peer.target(), &[]);
+                let is_run = is_carried || runs;
+                assert_eq!(code, Some(if is_run { 0 } else { 2 }), "eval, {what}: {report:#}{errors}");
+                assert_eq!(said(&format!("{errors}{report}")), !is_carried, "eval, {what}: {report:#}{errors}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_eval_sends_the_token_of_an_http_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let token = token.to_str().unwrap();
+    #[cfg(unix)]
+    fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let peer = Peer::new(MCP);
+    let server = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp", "--token-file", token]);
+    write_eval(folder.path(), "executor: extension");
+    let (code, report, errors) = run_eval(folder.path(), &server.address, &[]);
+    assert_eq!(code, Some(3), "{report:#}{errors}");
+    let (code, report, errors) = run_eval(folder.path(), &server.address, &["--token-file", token]);
+    assert_eq!(code, Some(0), "{report:#}{errors}");
+    let header = format!("Authorization: Bearer {}", fs::read_to_string(token).unwrap().trim());
+    let (code, report, errors) = run_eval(folder.path(), &server.address, &["--header", &header]);
+    assert_eq!(code, Some(0), "{report:#}{errors}");
+    let eval = folder.path().join("eval.yaml");
+    let validate = ["eval", "validate", eval.to_str().unwrap(), "--target", &server.address];
+    assert_ne!(rigline(&validate).0, Some(0));
+    let (code, text, errors) = rigline(&[&validate[..], &["--token-file", token]].concat());
+    assert_eq!(code, Some(0), "{text}{errors}");
+    // It is for HTTP.
+    let (code, report, errors) =
+        run_eval(folder.path(), &peer.target().replace("exec:", "serial:"), &["--token-file", token]);
+    assert_eq!(code, Some(2), "{report:#}{errors}");
+    assert!(format!("{errors}{report}").contains("--token-file"), "{report:#}{errors}");
 }

@@ -784,12 +784,13 @@ fn several_rigs_are_taken_all_or_none_and_those_of_a_lock_are_joined() {
     fs::write(lab.path("go"), "").unwrap();
     assert_eq!((ended(holder).0, ended(waits).0), (0, 0));
     // Within a lock that has two rigs, its rigs are used.
-    let inner =
-        "$RIGLINE eval run $FOLDER/eval.yaml --runs $FOLDER/runs --rig board=sh --shards 2 --json > $FOLDER/report";
+    let inner = "echo $RIGLINE_RIGS > $FOLDER/mine; $RIGLINE eval run $FOLDER/eval.yaml --runs $FOLDER/runs --rig board=sh --shards 2 --json > $FOLDER/report";
     let (code, text) = lab.said(&["lock", "rig:board=sh", "--count", "2", "--wait", "20s", "--", "sh", "-c", inner]);
     assert_eq!(code, 0, "{text}");
     let report: Value = serde_json::from_str(&fs::read_to_string(lab.path("report")).unwrap()).unwrap();
-    assert!(spread(&report).iter().all(|(_, shard, _)| shard != "rig:r3"), "{report:#}");
+    let mine = fs::read_to_string(lab.path("mine")).unwrap();
+    let is_mine = |shard: &str| mine.split_whitespace().any(|rig| shard == format!("rig:{rig}"));
+    assert!(spread(&report).iter().all(|(_, shard, _)| is_mine(shard)), "{mine}: {report:#}");
     lab.is_in_order();
 }
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use rigline::FailureKind;
 use rigline::json::Json;
+use rigline::protocol::amplifier;
 use serde_json::{Value, json};
 
-use super::{CallError, EventLog, Host, HttpError, ModuleError};
+use super::{CallError, EventLog, Host, HttpError, ModuleError, Place};
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
-    Record,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
+    Pending, Record, kind_named,
 };
 use crate::host::wire::Connect;
-use crate::host::{Manifest, NO_LIMIT};
+use crate::host::{Connection, Manifest, NO_LIMIT};
 use crate::target::Target;
 
 struct AmplifierClient {
@@ -25,13 +26,21 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
     Box::pin(async move { client(Host::new(target, &options.host)?, &options) })
 }
 
-/// A client over what `dialer` opens, which leads to `target`.
+/// A client over what `dialer` opens, which leads to `target`; with a connection that is open, if all that was asked on it has been answered.
 pub(crate) fn client_of(
     dialer: Box<dyn Connect>,
     target: &Target,
     options: &ClientOptions,
+    open: Option<Connection>,
 ) -> Result<Box<dyn Client>, ClientError> {
-    client(Host::over(dialer, target, &options.host), options)
+    let host = Host::over(dialer, target, &options.host);
+    client(
+        match open {
+            Some(connection) => host.on(connection),
+            None => host,
+        },
+        options,
+    )
 }
 
 fn client(mut host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
@@ -93,6 +102,14 @@ impl Client for AmplifierClient {
         })
     }
 
+    fn carries_less(&self) -> &'static [Part] {
+        match self.host.place() {
+            // A server finishes what it has begun.
+            Place::Http { .. } => &[Part::Cancel],
+            Place::Lines(_) => &[],
+        }
+    }
+
     fn record_fault(&mut self) -> Option<String> {
         self.events.as_ref().and_then(Record::fault)
     }
@@ -110,20 +127,11 @@ impl Client for AmplifierClient {
 }
 
 fn failure(error: ModuleError) -> CallOutcome {
-    let kind = match error.code.as_str() {
-        "timeout" => FailureKind::Timeout,
-        "oom" => FailureKind::TooLarge,
-        "unreachable" => FailureKind::Unreachable,
-        "bad_request" => FailureKind::BadArguments,
-        "forbidden" => FailureKind::Forbidden,
-        "unsupported_op" => FailureKind::UnknownOperation,
-        // `internal` is the module's own failure or the operation's. Callers can use the second.
-        _ => FailureKind::Failed,
-    };
+    let said = error.kind.as_deref().and_then(kind_named);
+    let kind = said.or_else(|| amplifier::failure_kind(&error.code)).unwrap_or(FailureKind::Failed);
     let custom_code = (!error.is_reserved()).then(|| error.code.clone());
     let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
-    let failure =
-        CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message, is_invalid: false };
+    let failure = CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message };
     CallOutcome { outputs, is_message_output: true, failure: Some(failure), ..CallOutcome::default() }
 }
 

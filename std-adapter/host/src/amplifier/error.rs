@@ -32,6 +32,9 @@ pub struct ModuleError {
     /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
+    /// The kind of failure, where a module of rigline's own says it beside a code that does not.
+    #[serde(default, rename = "rigline/kind", skip_serializing)]
+    pub kind: Option<String>,
 }
 
 impl ModuleError {

@@ -105,6 +105,14 @@ impl Host {
         Self { is_device, ..Self::at(Place::Lines(Lines::new(dialer).with_options(options))) }
     }
 
+    /// The same, with a connection to it that is open. All that was asked on it has been answered.
+    pub(crate) fn on(self, connection: rigline_host::Connection) -> Self {
+        match self.place {
+            Place::Lines(lines) => Self { place: Place::Lines(lines.on(connection)), ..self },
+            Place::Http { .. } => self,
+        }
+    }
+
     /// A host of the module at a place.
     pub fn at(place: Place) -> Self {
         Self {
@@ -248,6 +256,7 @@ impl Host {
                 .into(),
                 message: error.to_string(),
                 details: None,
+                kind: None,
             }),
         };
         let data = |name: &str| Some([(name.to_owned(), Value::from(op))].into_iter().collect());
@@ -323,5 +332,5 @@ fn failure(error: Json<'_>) -> ModuleError {
         false => member("message").unwrap_or_else(|| plain(error)),
     };
     let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());
-    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details }
+    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details, kind: None }
 }

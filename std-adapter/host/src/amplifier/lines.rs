@@ -10,25 +10,17 @@
 //! - A request of the host's own that comes back, since the line echoes, is none either.
 //! - Other lines, such as logs in JSON, do not have the form of the reply that is waited for.
 
-use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use rigline::frame::LineEnds;
 use rigline::json::{Json, Kind};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
-use crate::host::wire::{self, Connect, Control, Reader, Writer};
+use crate::host::wire::Connect;
 use crate::host::{
-    Child, DTR_LOW, Event, EventKind, Listener, Options, SHOWN_SKIPPED, TERMINATION, also_open, deadline, random, shown,
+    self, Connection, DTR_LOW, End, NO_LIMIT, Options, RawLine, TERMINATION, also_open, deadline, random,
 };
-use rigline_std::sync::lock;
-
-/// How much of standard error is kept, from its end.
-const STDERR_KEPT: usize = 16 << 10;
 
 /// The number of lines other than replies that are skipped before a call fails.
 const NOISE: usize = 1000;
@@ -150,76 +142,13 @@ impl Request<'_> {
 }
 
 struct Open {
-    reader: BufReader<Reader>,
-    writer: Writer,
-    control: Option<Arc<dyn Control>>,
-    child: Option<Child>,
-    stderr: Option<JoinHandle<()>>,
+    connection: Connection,
     /// Others' half lines and replies may be on it.
     is_shared: bool,
     /// Nothing that was asked before this connection can be answered on it any more.
     is_settled: bool,
-    ends: LineEnds,
-    /// The part of a line that was read.
-    line: Vec<u8>,
-    /// How much of that was there before the request was sent.
-    old: usize,
     /// The first line in the exchange that was not a reply.
     odd: Option<String>,
-    said: Arc<std::sync::Mutex<Vec<u8>>>,
-    teller: Teller,
-}
-
-/// Tells the listener what is skipped, a bounded number of lines between two replies, and what is written to standard error.
-#[derive(Clone)]
-struct Teller {
-    listener: Option<Listener>,
-    name: Arc<str>,
-    budget: u32,
-    more: u64,
-}
-
-impl Teller {
-    fn tell(&self, kind: EventKind) {
-        if let Some(listener) = &self.listener {
-            listener(&Event { time: SystemTime::now(), extension: Arc::clone(&self.name), kind });
-        }
-    }
-
-    fn skip(&mut self, line: &[u8]) {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            return;
-        }
-        let Some(budget) = self.budget.checked_sub(1) else {
-            self.more += 1;
-            return;
-        };
-        self.budget = budget;
-        let why = match Json::parse(line) {
-            Ok(json) if json.kind() == Kind::Object => "not a reply that is waited for".to_owned(),
-            Ok(_) => "JSON, but not an object".to_owned(),
-            Err(error) => format!("not JSON: {error}"),
-        };
-        self.tell(EventKind::Skipped { text: shown(line), why });
-    }
-
-    /// There was a reply: what follows is counted anew.
-    fn replied(&mut self) {
-        self.budget = SHOWN_SKIPPED;
-        let more = std::mem::take(&mut self.more);
-        if more > 0 {
-            self.tell(EventKind::MoreSkipped(more));
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if let Some(task) = &self.stderr {
-            task.abort();
-        }
-    }
 }
 
 impl Lines {
@@ -234,6 +163,14 @@ impl Lines {
     #[must_use]
     pub fn with_options(self, options: &Options) -> Self {
         Self { options: Arc::new(options.clone()), ..self }
+    }
+
+    /// The same, over a connection that is open. All that was asked on it has been answered.
+    pub(crate) fn on(mut self, connection: Connection) -> Self {
+        connection.take_lines();
+        let is_shared = connection.is_shared();
+        self.open = Some(Box::new(Open { connection, is_shared, is_settled: !is_shared, odd: None }));
+        self
     }
 
     pub(super) fn name(&self) -> String {
@@ -252,7 +189,7 @@ impl Lines {
         most: usize,
     ) -> Result<String, CallError> {
         // A program that has ended since is started again, and so is one whose request was given up.
-        let child = self.open.as_ref().and_then(|open| open.child.as_ref());
+        let child = self.open.as_ref().and_then(|open| open.connection.child());
         if self.is_asked || child.is_some_and(|child| child.exit().is_some()) {
             self.end().await;
         }
@@ -271,11 +208,12 @@ impl Lines {
             Ok(result) => result,
             Err(_) => {
                 let is_owed = self.owed.len() > 1;
-                let others = self.open.as_ref().and_then(|open| open.control.as_ref()).map(|control| control.others());
+                let others =
+                    self.open.as_ref().and_then(|open| open.connection.control()).map(|control| control.others());
                 let hint = others.as_deref().and_then(also_open);
                 let hint = hint.or_else(|| is_owed.then(|| "it has not answered the request before".to_owned()));
                 let (odd, stderr) = match &mut self.open {
-                    Some(open) => (open.odd.take(), open.stderr()),
+                    Some(open) => (open.odd.take(), open.connection.last_errors()),
                     None => (None, String::new()),
                 };
                 Err(late(odd, stderr, hint))
@@ -292,33 +230,16 @@ impl Lines {
     }
 
     async fn dial(&mut self) -> Result<(), crate::host::HostError> {
-        let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
-        let said = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let name = self.dialer.name().into();
-        let teller = Teller { listener: self.options.listener.clone(), name, budget: SHOWN_SKIPPED, more: 0 };
-        let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone(), teller.clone())));
-        let is_shared = wire.traits.shared;
+        let connection = host::dial(&*self.dialer, &self.options).await?;
+        connection.take_lines();
+        let is_shared = connection.is_shared();
         if !is_shared {
             self.owed.clear();
         } else if self.owed.is_empty() {
             // Another process may have given out low ones, and not have waited.
             self.next = random() & 0x3FFF_FFFF;
         }
-        self.open = Some(Box::new(Open {
-            reader: BufReader::new(wire.reader),
-            writer: wire.writer,
-            control: wire.control,
-            child: wire.child,
-            stderr,
-            is_shared,
-            is_settled: !is_shared,
-            ends: wire.traits.ends,
-            line: Vec::new(),
-            old: 0,
-            odd: None,
-            said,
-            teller,
-        }));
+        self.open = Some(Box::new(Open { connection, is_shared, is_settled: !is_shared, odd: None }));
         Ok(())
     }
 
@@ -338,7 +259,7 @@ impl Lines {
                 return Ok(described);
             }
         }
-        self.send(request, most).await?;
+        self.send(request).await?;
         for _ in 0..NOISE {
             match self.line(most).await? {
                 Line::Objects(replies) => {
@@ -360,7 +281,7 @@ impl Lines {
     async fn settle(&mut self, most: usize) -> Result<Option<String>, CallError> {
         let mut silences = 0;
         loop {
-            self.send(&Request::Describe, most).await?;
+            self.send(&Request::Describe).await?;
             let asked = Instant::now();
             let (mut refused, mut is_silent) = (None, true);
             let described = loop {
@@ -404,12 +325,12 @@ impl Lines {
         self.owed.iter().all(|owed| owed.form == Form::Describe)
     }
 
-    async fn send(&mut self, request: &Request<'_>, most: usize) -> Result<(), CallError> {
+    async fn send(&mut self, request: &Request<'_>) -> Result<(), CallError> {
         let id = self.next;
         self.next = self.next.wrapping_add(1) & 0x7FFF_FFFF;
         let line = request.line(id);
         let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
-        open.drain(most).await?;
+        open.drain()?;
         open.odd = None;
         // A shared wire may hold half a line of another process.
         let first = if open.is_settled { "" } else { "\n" };
@@ -418,11 +339,12 @@ impl Lines {
         }
         let is_raw = matches!(request, Request::Raw(_));
         self.owed.push(Owed { form: request.form(), id: (!is_raw).then_some(id), line: line.trim().to_owned() });
-        let sent = async {
-            open.writer.write_all(format!("{first}{line}\n").as_bytes()).await?;
-            open.writer.flush().await
-        };
-        match sent.await {
+        // Whoever waits for the reply limits this, too.
+        match open
+            .connection
+            .send_raw(format!("{first}{line}\n").into_bytes(), deadline(Instant::now(), NO_LIMIT))
+            .await
+        {
             Ok(()) => Ok(()),
             Err(_) => Err(open.gone().await),
         }
@@ -439,7 +361,7 @@ impl Lines {
             return None;
         };
         if let Some(open) = &mut self.open {
-            open.teller.replied();
+            open.connection.replied();
         }
         let is_last = at + 1 == self.owed.len();
         let form = self.owed.drain(..=at).next_back()?.form;
@@ -506,25 +428,24 @@ impl Lines {
 
     async fn hang_up(&mut self) {
         self.is_asked = false;
-        let Some(mut open) = self.open.take() else { return };
+        let Some(open) = self.open.take() else { return };
         open.reset().await;
-        if let Some(child) = &open.child {
+        if let Some(child) = open.connection.child() {
             child.end(TERMINATION).await;
-            child.kill();
         }
+        open.connection.close(End::ShutDown);
     }
 
     pub(super) async fn close(mut self) {
-        let Some(mut open) = self.open.take() else { return };
-        // A module on stdio ends at the end of its input.
-        let _ = timeout(TERMINATION, open.writer.shutdown()).await;
-        open.writer = Box::new(tokio::io::sink());
-        if let Some(child) = &open.child
-            && timeout(Duration::from_secs(2), child.ended()).await.is_err()
-        {
-            child.end(TERMINATION).await;
-            child.kill();
+        let Some(open) = self.open.take() else { return };
+        if let Some(child) = open.connection.child() {
+            // A module on stdio ends at the end of its input.
+            open.connection.close_input().await;
+            if timeout(Duration::from_secs(2), child.ended()).await.is_err() {
+                child.end(TERMINATION).await;
+            }
         }
+        open.connection.close(End::ShutDown);
     }
 }
 
@@ -579,8 +500,8 @@ fn objects(line: &[u8], old: usize) -> Vec<String> {
 
 impl Open {
     /// When DTR drops, boards end their session and the running call.
-    async fn reset(&mut self) {
-        let Some(control) = &self.control else { return };
+    async fn reset(&self) {
+        let Some(control) = self.connection.control() else { return };
         if control.set_dtr(false).is_ok() {
             sleep(DTR_LOW).await;
             let _ = control.set_dtr(true);
@@ -589,7 +510,7 @@ impl Open {
 
     /// Keeps the most informative of the lines that are not replies.
     fn note(&mut self, line: &[u8]) {
-        self.teller.skip(line);
+        self.connection.skip(line);
         // Most likely the beginning of a reply on several lines, if one is an opening brace.
         let has_brace = |odd: &String| odd.starts_with('{');
         let is_telling = self.odd.is_none() || line.starts_with(b"{") && !self.odd.as_ref().is_some_and(has_brace);
@@ -599,91 +520,28 @@ impl Open {
     }
 
     /// Passes over what is there already.
-    async fn drain(&mut self, most: usize) -> Result<(), CallError> {
-        for _ in 0..NOISE {
-            match timeout(Duration::ZERO, self.line(most)).await {
-                Ok(Ok(Some((line, _)))) => self.teller.skip(&line),
-                Ok(Ok(None)) => return Err(self.gone().await),
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {
-                    self.old = self.line.len();
-                    return Ok(());
-                }
+    fn drain(&self) -> Result<(), CallError> {
+        let lines = self.connection.mark(NOISE);
+        for line in &lines {
+            if let RawLine::Line(line, _) = line {
+                self.connection.skip(line);
             }
         }
-        Err(bad("only lines that are not replies", ""))
+        if lines.len() < NOISE { Ok(()) } else { Err(bad("only lines that are not replies", "")) }
     }
 
-    /// The next line, and how much of it is old; none at the end. What it has read so far is kept when it is dropped.
-    async fn line(&mut self, most: usize) -> Result<Option<(Vec<u8>, usize)>, CallError> {
-        loop {
-            let piece = self.reader.fill_buf().await?;
-            if piece.is_empty() {
-                let line = std::mem::take(&mut self.line);
-                return Ok((!line.is_empty()).then(|| (line, std::mem::take(&mut self.old))));
-            }
-            let is_end = |byte: &u8| *byte == b'\n' || (self.ends == LineEnds::Serial && *byte == b'\r');
-            let end = piece.iter().position(is_end);
-            let part = piece.get(..end.unwrap_or(piece.len())).unwrap_or_default();
-            if self.line.len() + part.len() > most {
-                return Err(CallError::TooLong { limit: most });
-            }
-            self.line.extend_from_slice(part);
-            let used = part.len() + usize::from(end.is_some());
-            self.reader.consume(used);
-            if end.is_some() {
-                return Ok(Some((std::mem::take(&mut self.line), std::mem::take(&mut self.old))));
-            }
+    /// The next line, and how much of it is old; none at the end.
+    async fn line(&self, most: usize) -> Result<Option<(Vec<u8>, usize)>, CallError> {
+        match self.connection.next_line().await {
+            Some(RawLine::Line(line, old)) if line.len() <= most => Ok(Some((line, old))),
+            Some(_) => Err(CallError::TooLong { limit: most }),
+            None => Ok(None),
         }
     }
 
     async fn gone(&mut self) -> CallError {
-        let exit = match &self.child {
-            Some(child) => match timeout(Duration::from_millis(500), child.ended()).await {
-                Ok(exit) => exit.to_string(),
-                Err(_) => "it closed its output, and still runs".to_owned(),
-            },
-            None => "the connection was closed".to_owned(),
-        };
-        if let Some(task) = &mut self.stderr {
-            let _ = timeout(Duration::from_millis(200), task).await;
-        }
-        CallError::Gone { exit: Some(exit), odd: self.odd.take(), stderr: self.stderr() }
-    }
-
-    fn stderr(&self) -> String {
-        let said = lock(&self.said);
-        String::from_utf8_lossy(&said).into_owned()
-    }
-}
-
-async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>, teller: Teller) {
-    let mut piece = vec![0; 4096];
-    let mut line = Vec::new();
-    loop {
-        let count = match stderr.read(&mut piece).await {
-            Ok(count @ 1..) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            _ => break,
-        };
-        let piece = piece.get(..count).unwrap_or_default();
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            // What is longer is cut where it is shown.
-            line.extend_from_slice(
-                part.get(..STDERR_KEPT.saturating_sub(line.len()).min(part.len())).unwrap_or_default(),
-            );
-            if part.ends_with(b"\n") {
-                teller.tell(EventKind::Stderr(shown(line.trim_ascii_end())));
-                line.clear();
-            }
-        }
-        let mut said = lock(&said);
-        said.extend_from_slice(piece);
-        let over = said.len().saturating_sub(STDERR_KEPT);
-        said.drain(..over);
-    }
-    if !line.is_empty() {
-        teller.tell(EventKind::Stderr(shown(line.trim_ascii_end())));
+        let exit = Some(self.connection.how_it_ended().await);
+        CallError::Gone { exit, odd: self.odd.take(), stderr: self.connection.last_errors() }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::AMPLIFIER),
     session_id: Some(|call| rigline::protocol::amplifier::session_id(call).map(|id| id.to_string())),
     has_manifest: true,
-    carries: &[Part::Session, Part::Types, Part::FailureKinds, Part::OwnCodes],
+    carries: &[Part::Session, Part::Types, Part::FailureKinds, Part::OwnCodes, Part::Cancel],
     client: Some(client::connect),
     reading: Some(&traffic::READING),
     http: Some(&rigline_std::amplifier::ROUTES),

@@ -84,9 +84,9 @@ impl Schema {
         };
         let mut checked = Checked::default();
         let mut given_up = instance.beyond().map(|number| {
-            let digits = number::DIGIT_LIMIT;
+            let (digits, exponent) = (number::DIGIT_LIMIT, number::EXPONENT_DIGITS);
             format!(
-                "a number of {} bytes is not compared; the longest has {digits}, and 18 in its exponent",
+                "a number of {} bytes is not compared; the longest has {digits}, and {exponent} in its exponent",
                 number.len()
             )
         });
@@ -364,7 +364,7 @@ fn listed(values: &[&str]) -> String {
     }
 }
 
-/// Whether a number is a multiple of another. Exponents may have 18 digits: a power of ten of that size is never written out.
+/// Whether a number is a multiple of another. Exponents may have 17 digits: a power of ten of that size is never written out.
 fn is_multiple(number: &BigDecimal, of: &BigDecimal) -> bool {
     let ((digits, scale), (divisor, divisor_scale)) = (number.as_bigint_and_exponent(), of.as_bigint_and_exponent());
     if digits.is_zero() {

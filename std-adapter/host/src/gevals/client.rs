@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use rigline::json::Json;
+use rigline::protocol::gevals;
 use rigline::{FailureKind, Phase};
 use serde_json::{Map, Value, json};
 
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description, OptionValues,
-    Pending,
+    Beside, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description,
+    OptionValues, Pending,
 };
 use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
 use crate::target::Target;
@@ -169,29 +171,26 @@ fn unclean(end: &Shutdown) -> String {
 }
 
 fn answer(result: CallResult) -> CallOutcome {
-    let failure = result.failure().map(|message| {
+    let failure = result.failure().map(|text| {
+        // The code is a member of its own.
+        let message = match &result.outcome {
+            Outcome::Refused(refused) if !refused.message.is_empty() => refused.message.clone(),
+            _ => text,
+        };
+        let Beside { kind, own_code: custom_code } =
+            Beside::read(Json::parse(result.raw.as_bytes()).ok().and_then(|raw| raw.get("data")));
         let (kind, code) = match &result.outcome {
-            Outcome::Refused(refused) => (kind(refused.code), refused.code.map(Value::from)),
-            Outcome::Invalid(_) => (FailureKind::Internal, None),
+            Outcome::Refused(refused) => {
+                let by_code = refused.code.and_then(gevals::failure_kind);
+                (kind.or(by_code).unwrap_or(FailureKind::Unreachable), refused.code.map(Value::from))
+            }
+            Outcome::Invalid(_) => (FailureKind::NoAnswer, None),
             _ => (FailureKind::Failed, None),
         };
-        let is_invalid = matches!(result.outcome, Outcome::Invalid(_));
-        CallFailure { kind, code, custom_code: None, message, is_invalid }
+        CallFailure { kind, code, custom_code, message }
     });
     let outputs: Map<String, Value> =
         result.outputs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
     let outputs = Value::Object(outputs).to_string();
     CallOutcome { message: result.message, outputs, failure, ..CallOutcome::default() }
-}
-
-/// gevals "Standard Error Codes".
-pub(crate) fn kind(code: Option<i32>) -> FailureKind {
-    match code {
-        Some(-32601) => FailureKind::UnknownOperation,
-        Some(-32602) => FailureKind::BadArguments,
-        Some(-32001) => FailureKind::Timeout,
-        Some(-32002) => FailureKind::RequirementNotMet,
-        Some(-32603) => FailureKind::Internal,
-        _ => FailureKind::Unreachable,
-    }
 }

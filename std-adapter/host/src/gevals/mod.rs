@@ -2,11 +2,12 @@
 
 pub mod check;
 mod client;
+pub(crate) mod passing;
 
 use crate::client::{Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
 use crate::traffic::JSON_RPC;
-pub(crate) use client::{client_of, connect_error, kind};
+pub(crate) use client::{client_of, connect_error};
 
 fn configuration(config: &str) -> String {
     let version = rigline::protocol::gevals::VERSION;
@@ -20,7 +21,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
     configuration: Some(configuration),
     has_manifest: true,
-    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds],
+    carries: &[Part::Config, Part::Context, Part::Env, Part::TimeLimit, Part::Logs, Part::FailureKinds, Part::Cancel],
     client: Some(client::connect),
     reading: Some(&JSON_RPC),
     check: Some(&check::SUITE),

@@ -1,5 +1,6 @@
 //! A connection at work: lines out, lines in, and what ends it.
 
+mod raw;
 mod receive;
 mod refusals;
 mod send;
@@ -18,7 +19,9 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(crate) use self::receive::SHOWN_SKIPPED;
+use self::raw::Raw;
+pub(crate) use self::raw::RawLine;
+use self::receive::SHOWN_SKIPPED;
 use self::refusals::{Refusal, write_refusals};
 use self::send::watch_deadlines;
 use self::streams::{read_errors, read_output, watch_child};
@@ -63,6 +66,8 @@ struct Shared {
     refusals_waiting: watch::Sender<usize>,
     /// A request is out that is due before [`State::next_due`].
     sooner: Notify,
+    /// Lines for a reader of their own.
+    raw: Raw,
 }
 
 struct State {
@@ -174,6 +179,7 @@ impl Connection {
             refusals,
             refusals_waiting: watch::channel(0).0,
             sooner: Notify::new(),
+            raw: Raw::default(),
         });
         let output = read_output(Arc::clone(&shared), wire.reader, wire.traits.ends, wire.child.clone());
         let reading = Arc::new(Reading::new(output));
@@ -193,6 +199,11 @@ impl Connection {
 
     pub(crate) fn child(&self) -> Option<&Child> {
         self.child.as_ref()
+    }
+
+    /// Whether other processes may write to it and read from it, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.traits.shared
     }
 
     pub(crate) fn ended(&self) -> Option<End> {
@@ -524,6 +535,7 @@ impl Shared {
             self.release();
         }
         self.ended.send_replace(true);
+        self.raw.end();
     }
 
     /// Releases a port at once, so that it can be opened again, and the kernel can assign its name to the next device.

@@ -105,7 +105,7 @@ pub use crate::record::Direction;
 use crate::http_client::Credentials;
 use crate::record::Recorder;
 use crate::target::Target;
-pub(crate) use connection::{Completion, Connection, End, RequestError, SHOWN_SKIPPED};
+pub(crate) use connection::{Completion, Connection, End, RawLine, RequestError};
 use ports::Roots;
 pub(crate) use result::Answer;
 use rigline_std::sync::lock;

@@ -100,17 +100,22 @@ impl Reading {
                     if let Poll::Ready(reply) = reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                         return Poll::Ready(reply);
                     }
-                    match self.future.try_lock() {
-                        Ok(future) => drop(self.read(future)),
-                        Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
-                        // The caller that reads looks for what came meanwhile.
-                        Err(TryLockError::WouldBlock) => {}
-                    }
+                    // If another one reads, it looks for what came meanwhile.
+                    self.look();
                 }
             }
             reply.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// Reads what there is, without waiting. Nothing happens if another one is reading.
+    pub(super) fn look(&self) {
+        match self.future.try_lock() {
+            Ok(future) => drop(self.read(future)),
+            Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
 
     /// Releases what is read from. A caller that is reading releases it when it is done.

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::protocol::mcp;
+use rigline::protocol::{gevals, mcp};
 use rigline::rpc;
 use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
-    Pending,
+    Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description,
+    Part, Pending,
 };
 use crate::host::wire::{self, Connect};
 use crate::host::{
@@ -502,16 +502,13 @@ fn answer(result: &str) -> CallOutcome {
     let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
     let outputs = structured.map_or("{}", |structured| structured.as_str()).to_owned();
     let content = blocks.iter().map(|block| on_one_line(block.as_str()).into_owned()).collect();
-    let meta = |name: &str| Some(result.get("_meta")?.get(name)?.text()?.to_string());
-    let kind = meta(mcp::KIND_NAME).and_then(|name| FailureKind::ALL.into_iter().find(|kind| kind.name() == name));
     let failure = is_error.then(|| {
-        let custom_code = meta(mcp::CODE_NAME);
+        let Beside { kind, own_code: custom_code } = Beside::read(result.get("_meta"));
         CallFailure {
             kind: kind.unwrap_or(FailureKind::Failed),
             code: custom_code.clone().map(Value::from),
             custom_code,
             message: text.clone(),
-            is_invalid: false,
         }
     });
     let message = (!is_error && !text.is_empty()).then_some(text);
@@ -527,13 +524,15 @@ fn is_same(one: &str, other: &str) -> bool {
 
 fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
-    let kind = match code.as_ref().and_then(Value::as_i64) {
-        Some(-32601) => FailureKind::UnknownOperation,
-        Some(-32602) if message_of(error).starts_with("Unknown tool") => FailureKind::UnknownOperation,
-        Some(-32602) => FailureKind::BadArguments,
-        Some(-32603) => FailureKind::Internal,
-        _ => FailureKind::Unreachable,
+    let by_code =
+        code.as_ref().and_then(Value::as_i64).and_then(|code| gevals::failure_kind(i32::try_from(code).ok()?));
+    let kind = match by_code {
+        // Tools, Error Handling: the code is that of wrong parameters.
+        Some(FailureKind::BadArguments) if message_of(error).starts_with("Unknown tool") => {
+            FailureKind::UnknownOperation
+        }
+        by_code => by_code.unwrap_or(FailureKind::Unreachable),
     };
-    let failure = CallFailure { kind, code, custom_code: None, message: message_of(error), is_invalid: false };
+    let failure = CallFailure { kind, code, custom_code: None, message: message_of(error) };
     CallOutcome { outputs: "{}".into(), failure: Some(failure), ..CallOutcome::default() }
 }

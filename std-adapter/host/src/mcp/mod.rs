@@ -13,7 +13,7 @@ pub(crate) use client::{client_of, describes_server, initialize, with_logs};
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::MCP),
     has_manifest: true,
-    carries: &[Part::Types, Part::Blocks, Part::Logs],
+    carries: &[Part::Types, Part::Blocks, Part::Logs, Part::Cancel],
     client: Some(client::connect),
     reading: Some(&crate::traffic::JSON_RPC),
     http: Some(&rigline_std::mcp::ROUTES),

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use rigline::FailureKind;
 use rigline::manifest::Guarantee;
+use rigline::protocol::namel3ss;
 use serde_json::{Value, json};
 
 use super::{Host, HttpError, Project, RunError, Runner, ToolCall, ToolError};
 use crate::client::{
-    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending,
-    Record,
+    CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Part, Pending,
+    Record, kind_named,
 };
 use crate::http_client::Credentials;
 use crate::process;
@@ -123,6 +124,11 @@ impl Client for Namel3ssClient {
         })
     }
 
+    fn carries_less(&self) -> &'static [Part] {
+        // A service finishes what it has begun.
+        if self.host.is_service() { &[Part::Cancel] } else { &[] }
+    }
+
     fn record_fault(&mut self) -> Option<String> {
         self.traces.as_ref().and_then(Record::fault)
     }
@@ -138,17 +144,13 @@ impl Client for Namel3ssClient {
 }
 
 fn failure(error: ToolError, stderr: String) -> CallOutcome {
-    let kind = match error.error_type.as_str() {
-        // A ValueError may be the tool's own: it ran.
-        "UnknownTool" => FailureKind::UnknownOperation,
-        "ProtocolError" => FailureKind::BadArguments,
-        "TimeoutError" => FailureKind::Timeout,
-        _ => FailureKind::Failed,
-    };
+    let by_type = namel3ss::failure_kind(&error.error_type);
+    let kind = error.kind.as_deref().and_then(kind_named).or(by_type).unwrap_or(FailureKind::Failed);
+    let custom_code = by_type.is_none().then(|| error.error_type.clone());
     let outputs =
         error.reason_code.map_or_else(|| "{}".to_owned(), |reason| json!({ "reason_code": reason }).to_string());
     let code = Some(error.error_type.into());
-    let failure = CallFailure { kind, code, custom_code: None, message: error.message, is_invalid: false };
+    let failure = CallFailure { kind, code, custom_code, message: error.message };
     CallOutcome { outputs, is_message_output: true, failure: Some(failure), stderr, ..CallOutcome::default() }
 }
 

@@ -94,6 +94,8 @@ pub struct ToolError {
     pub message: String,
     /// Why, in a word, such as `guarantee_blocked`.
     pub reason_code: Option<String>,
+    /// The kind of failure, where a tool of rigline's own says it beside a type that does not.
+    pub kind: Option<String>,
 }
 
 impl fmt::Display for ToolError {
@@ -381,7 +383,12 @@ fn describe(trace: &mut Trace, resolved: &Resolved<'_>, timeout: Duration) {
 }
 
 fn violation(message: String) -> ToolError {
-    ToolError { error_type: "CapabilityViolation".into(), message, reason_code: Some("coverage_missing".into()) }
+    ToolError {
+        error_type: "CapabilityViolation".into(),
+        message,
+        reason_code: Some("coverage_missing".into()),
+        kind: None,
+    }
 }
 
 /// The guarantees that a tool must keep.

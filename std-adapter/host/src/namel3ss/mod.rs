@@ -28,7 +28,7 @@ pub use trace::Trace;
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(NAMEL3SS),
     is_single_document: true,
-    carries: &[Part::TimeLimit, Part::Types, Part::FailureKinds, Part::OwnCodes],
+    carries: &[Part::TimeLimit, Part::Types, Part::FailureKinds, Part::OwnCodes, Part::Cancel],
     client: Some(client::connect),
     reading: Some(&traffic::READING),
     http: Some(&rigline_std::namel3ss::ROUTES),

@@ -1,6 +1,7 @@
 //! Replies of tools, as the real host reads them.
 
 use rigline::json::{Json, Kind, SyntaxErrorKind, check::SyntaxError};
+use rigline::protocol::KIND_NAME;
 use serde::Serialize;
 
 /// A tool's reply.
@@ -126,6 +127,7 @@ fn error(reply: Json<'_>) -> super::ToolError {
         error_type: member("type", "error_type").unwrap_or_else(|| "ToolError".into()),
         message: member("message", "error_message").or(text).unwrap_or_else(|| "Tool error".into()),
         reason_code: error.and_then(|error| error.get("reason_code")).filter(|code| is_true(*code)).map(plain),
+        kind: error.and_then(|error| error.get(KIND_NAME)?.text()).map(|kind| kind.to_string()),
     }
 }
 

@@ -21,13 +21,18 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The time that a program has to end after SIGTERM. After that it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
+/// How often it is looked whether it has.
+#[cfg(unix)]
+const STEP: Duration = Duration::from_millis(20);
 
 /// A program that was started.
 pub struct Running {
     group: Option<u32>,
     /// Ends it when this process is killed.
-    _lifeline: Option<Lifeline>,
+    lifeline: Option<Lifeline>,
     child: Child,
+    /// The program has ended, or was made to.
+    is_over: bool,
 }
 
 /// Its pipes.
@@ -45,14 +50,14 @@ impl Running {
         env: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
     ) -> io::Result<(Self, Pipes)> {
         let mut command = Command::from(super::command(&program, args, Some(folder)));
-        command.envs(env).kill_on_drop(true);
+        command.envs(env).kill_on_drop(cfg!(not(unix)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let lifeline = Lifeline::new();
         let started = command.spawn();
         let mut child = started.map_err(|error| NotStarted::why(&program, Some(folder), error).into_io())?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let group = child.id();
-        let running = Self { group, _lifeline: group.map(|id| lifeline.hold(id)), child };
+        let running = Self { group, lifeline: group.map(|id| lifeline.hold(id)), child, is_over: false };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(io::ErrorKind::BrokenPipe.into()) };
         Ok((running, Pipes { stdin, stdout, stderr }))
     }
@@ -60,10 +65,15 @@ impl Running {
     /// Waits for the program's end, and meanwhile for `talk`, which uses its pipes; no output if that did not come to its end.
     pub async fn ended<T>(&mut self, talk: impl Future<Output = T>) -> (io::Result<ExitStatus>, Option<T>) {
         let mut talk = pin!(talk);
-        tokio::select! {
+        let ended = tokio::select! {
             said = &mut talk => (self.child.wait().await, Some(said)),
-            status = self.child.wait() => (status, timeout(LAST_WORDS, talk).await.ok()),
-        }
+            status = self.child.wait() => {
+                self.is_over = true;
+                (status, timeout(LAST_WORDS, talk).await.ok())
+            }
+        };
+        self.is_over = true;
+        ended
     }
 
     /// Asks the whole group to end, and then makes it.
@@ -71,18 +81,14 @@ impl Running {
         self.signal(false);
         let _ = timeout(TERMINATION, self.child.wait()).await;
         self.signal(true);
+        self.is_over = true;
         let _ = self.child.start_kill();
         let _ = timeout(TERMINATION, self.child.wait()).await;
     }
 
     #[cfg(unix)]
     fn signal(&self, kill: bool) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        // After the program has been waited for, its process id may be reused. But while a member of its group runs,
-        // the group keeps that number, and no other process can get it.
-        if let Some(group) = self.group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
-            let _ = kill_process_group(group, if kill { Signal::KILL } else { Signal::TERM });
-        }
+        signal(self.group, kill);
     }
 
     #[cfg(not(unix))]
@@ -92,6 +98,44 @@ impl Running {
     }
 }
 
+#[cfg(unix)]
+fn signal(group: Option<u32>, kill: bool) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    // After the program has been waited for, its process id may be reused. But while a member of its group runs,
+    // the group keeps that number, and no other process can get it.
+    if let Some(group) = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+        let _ = kill_process_group(group, if kill { Signal::KILL } else { Signal::TERM });
+    }
+}
+
+/// A program whose call is given up is asked to end first, so that hardware gets to its safe state.
+#[cfg(unix)]
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_over {
+            return self.signal(true);
+        }
+        self.signal(false);
+        let (group, lifeline) = (self.group, self.lifeline.take());
+        // A thread, since the caller may end with its runtime. If this process ends meanwhile, the lifeline does the rest.
+        let ending = std::thread::Builder::new().name("rigline-ending".into()).spawn(move || {
+            use rustix::process::{Pid, test_kill_process_group};
+            let id = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+            let mut tries = TERMINATION.as_millis() / STEP.as_millis();
+            while tries > 0 && id.is_some_and(|id| test_kill_process_group(id).is_ok()) {
+                std::thread::sleep(STEP);
+                tries -= 1;
+            }
+            signal(group, true);
+            drop(lifeline);
+        });
+        if ending.is_err() {
+            self.signal(true);
+        }
+    }
+}
+
+#[cfg(not(unix))]
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal(true);

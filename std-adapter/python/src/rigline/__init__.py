@@ -21,6 +21,7 @@ from .errors import (
     Cancelled,
     ConnectFailed,
     ConnectionLost,
+    Forbidden,
     InternalError,
     OperationFailed,
     ProtocolError,
@@ -30,6 +31,7 @@ from .errors import (
     RigError,
     RiglineError,
     TargetError,
+    TooLarge,
     UnknownOperation,
     Unreachable,
 )
@@ -43,6 +45,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "Context",
+    "Forbidden",
     "InternalError",
     "Log",
     "Manifest",

@@ -35,6 +35,19 @@ def number(text: str) -> Number:
         raise ValueError(f"the number {shorten(text, 40)} is out of range") from error
 
 
+#: What is read as a number where one is expected: JSON's, and what instruments write, such as ``+3.30E+00``.
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
+_DIGIT_LIMIT = 10_000
+
+
+def decimal(text: str) -> Optional[Decimal]:
+    """The number that a text is, exactly, as evals read it; None for what is no number, such as ``inf``, ``0x10`` and ``1_000``."""
+    text = text.strip(_BLANK)
+    if len(text) > _DIGIT_LIMIT or not _DECIMAL.fullmatch(text):
+        return None
+    return Decimal(text)
+
+
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 

@@ -289,6 +289,10 @@ def _digits(number: Number) -> str:
 
 
 def _is_finite(number: Number) -> bool:
+    text = getattr(number, "text", None)
+    if isinstance(text, str):
+        # A number of the device, which may be beyond floats.
+        return _json.decimal(text) is not None
     if isinstance(number, Decimal):
         return number.is_finite()
     try:

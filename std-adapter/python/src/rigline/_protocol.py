@@ -295,7 +295,8 @@ def _of_result(result: Any, text: str) -> Answer:
     if success:
         return Answer("success", message, outputs=outputs, faults=faults, result=result)
     reason = error or message or "the operation failed without a reason"
-    return Answer("failed", message, reason, outputs=outputs, faults=faults, result=result)
+    data = member(result, "data")
+    return Answer("failed", message, reason, data=data, outputs=outputs, faults=faults, result=result)
 
 
 def _outputs_text(text: str) -> List[Tuple[str, str]]:

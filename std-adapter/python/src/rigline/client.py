@@ -328,9 +328,9 @@ class Rig:
             return result
         error_text = _json.printable(answer.error)
         if answer.kind == "failed":
-            raise OperationFailed(error_text, result)
+            raise OperationFailed(error_text, result, answer.data)
         if answer.kind == "refused":
-            kind = of_code(answer.code)
+            kind = of_code(answer.code, answer.data)
             if kind is ProtocolError and answer.code is not None:
                 error_text += f" ({answer.code})"
             raise kind(error_text, operation=name, code=answer.code, data=answer.data, refused=True)

@@ -7,10 +7,12 @@ OperationFailed        the operation ran, and its own logic failed              
 UnknownOperation       the extension has no such operation                         -32601
 BadArguments           arguments are missing, unknown or out of range              -32602
 Unreachable            the operation could not be carried out                      -32000
+Forbidden              it is not allowed, an Unreachable of rigline's own servers  -32000
 CallTimeout            the call did not end in time                                -32001
 RequirementNotMet      a program that the extension needs is missing               -32002
 InternalError          the extension has an internal fault                        -32603
 ProtocolError          an answer came that cannot be used                          others
+TooLarge               its answer does not fit, an InternalError of theirs         -32603
 TargetError            the target's text is wrong
 ConnectFailed          there is no such device or program, or it did not answer
 ConnectionLost         the device, the program or the server went away
@@ -35,6 +37,7 @@ __all__ = [
     "Cancelled",
     "ConnectFailed",
     "ConnectionLost",
+    "Forbidden",
     "InternalError",
     "OperationFailed",
     "ProtocolError",
@@ -44,9 +47,15 @@ __all__ = [
     "RigError",
     "RiglineError",
     "TargetError",
+    "TooLarge",
     "UnknownOperation",
     "Unreachable",
 ]
+
+
+#: What rigline's own servers say of a failure in its data.
+KIND_NAME = "rigline/kind"
+CODE_NAME = "rigline/code"
 
 
 class RiglineError(Exception):
@@ -73,6 +82,12 @@ class RiglineError(Exception):
         #: Whether the extension itself said so, in a JSON-RPC error.
         self.refused = refused
 
+    @property
+    def own_code(self) -> Optional[str]:
+        """The code that the operation itself has chosen, of an extension that is served by rigline."""
+        code = self.data.get(CODE_NAME) if isinstance(self.data, dict) else None
+        return code if isinstance(code, str) else None
+
     def __str__(self) -> str:
         return self.message if self.operation is None else f"{self.operation}: {self.message}"
 
@@ -90,8 +105,8 @@ class OperationFailed(RiglineError, AssertionError):
     #: Message, outputs and logs of the failed call.
     result: Result
 
-    def __init__(self, message: str, result: Result) -> None:
-        super().__init__(message, operation=result.operation)
+    def __init__(self, message: str, result: Result, data: Any = None) -> None:
+        super().__init__(message, operation=result.operation, data=data)
         self.result = result
 
 
@@ -135,6 +150,10 @@ class Unreachable(RigError):
     """The operation could not be carried out: no access to the hardware, a service that is away."""
 
 
+class Forbidden(Unreachable):
+    """The operation is not allowed."""
+
+
 class CallTimeout(RigError, TimeoutError):
     """The call did not end in time."""
 
@@ -145,6 +164,10 @@ class RequirementNotMet(RigError):
 
 class InternalError(RigError):
     """The extension has an internal fault, or its answer does not fit its memory."""
+
+
+class TooLarge(InternalError):
+    """The answer does not fit the extension's memory."""
 
 
 class ProtocolError(RigError):
@@ -168,6 +191,12 @@ _BY_CODE: Dict[int, Type[RigError]] = {
 }
 
 
-def of_code(code: Optional[int]) -> Type[RigError]:
-    """The class for a JSON-RPC error code."""
-    return ProtocolError if code is None else _BY_CODE.get(code, ProtocolError)
+_BY_KIND: Dict[str, Type[RigError]] = {"forbidden": Forbidden, "too_large": TooLarge}
+
+
+def of_code(code: Optional[int], data: Any = None) -> Type[RigError]:
+    """The class for a JSON-RPC error code. In the error's data, rigline's own servers say what the code does not."""
+    if code is None:
+        return ProtocolError
+    kind = _BY_KIND.get(str(data.get(KIND_NAME))) if isinstance(data, dict) else None
+    return kind or _BY_CODE.get(code, ProtocolError)

@@ -92,18 +92,22 @@ class Result(MappingABC):  # type: ignore[type-arg]
 
     def number(self, name: str) -> float:
         """The output as a float. It keeps its digits, as a :class:`Reading`, for `measure` and its reports."""
-        value = self._expect(name, "a number", (int, float, Decimal))
-        return Reading(value, self.text(name).strip())
+        return Reading(self.decimal(name), self.text(name).strip())
 
     def decimal(self, name: str) -> Decimal:
-        """The output's number, exactly as it was written."""
-        self._expect(name, "a number", (int, float, Decimal))
-        return Decimal(self.text(name))
+        """The output's number, exactly as it was written. It may be written as instruments do, such as ``+3.30E+00`` or ``007``."""
+        value = _json.decimal(self.text(name))
+        if value is None:
+            raise self._unexpected(name, "a number")
+        return value
 
     def integer(self, name: str) -> int:
         """The output as a whole number, of any size."""
-        value: int = self._expect(name, "a whole number", (int,))
-        return value
+        value = _json.decimal(self.text(name))
+        # `3.0` and `3e0` are measured, not counted.
+        if value is None or any(mark in self.text(name) for mark in ".eE"):
+            raise self._unexpected(name, "a whole number")
+        return int(value)
 
     def flag(self, name: str) -> bool:
         """The output as a truth value."""
@@ -153,12 +157,6 @@ class Result(MappingABC):  # type: ignore[type-arg]
             except ValueError:
                 pass
         raise self._unexpected(name, getattr(kind, "__name__", str(kind)))
-
-    def _expect(self, name: str, what: str, kinds: Tuple[type, ...]) -> Any:
-        value = self[name]
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise self._unexpected(name, what)
-        return value
 
     def _unexpected(self, name: str, what: str) -> ValueError:
         found = _json.shorten(_json.printable(self.text(name)), 80)

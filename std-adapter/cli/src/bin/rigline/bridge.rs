@@ -76,7 +76,9 @@ impl Arguments {
     }
 
     fn relay(self) -> Result<ExitCode, Failure> {
-        let relay = Relay::connect(&self.connection.target, self.connection.options());
+        // Where results have content, it passes as it is only if the target is asked by that protocol too.
+        let first = self.protocol.lines.is_some_and(rigline::protocol::Protocol::has_content).then_some(self.protocol);
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
         let relay = relay.map_err(serve::relay_failure)?;
         let mut stdio = Stdio::new();
         if let Some(lines) = self.protocol.lines {

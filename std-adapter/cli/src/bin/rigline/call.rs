@@ -204,11 +204,12 @@ impl Arguments {
     async fn prepare(&self, chosen: &mut Chosen) -> Result<(String, String), Failure> {
         self.can_expect(chosen.protocol)?;
         if !chosen.protocol.has_manifest {
+            PeerArguments::check_carried(&self.connection, chosen, self.timeout.is_some())?;
             // The program that calls knows what the operation takes.
             return Ok((self.operation.clone(), self.arguments(&Schema::any())?));
         }
         let described = chosen.client.describe(None, self.connection.start_timeout).await?;
-        PeerArguments::check_carried(&self.connection, chosen)?;
+        PeerArguments::check_carried(&self.connection, chosen, self.timeout.is_some())?;
         let Description::Manifest(described) = described else {
             return Err(Failure::usage(format!("{} does not list its operations", self.connection.target)));
         };
@@ -283,34 +284,47 @@ impl Evidence {
 fn exit_code(failure: Option<&CallFailure>) -> u8 {
     match failure {
         None => connect::SUCCESS,
-        Some(failure) if failure.is_invalid => connect::NO_ANSWER,
         Some(failure) => match failure.kind {
             FailureKind::UnknownOperation | FailureKind::BadArguments => connect::USAGE,
             FailureKind::Timeout => connect::TIMED_OUT,
+            FailureKind::NoAnswer => connect::NO_ANSWER,
             _ => connect::FAILED,
         },
     }
 }
 
-/// An answer as JSON, in one shape for every protocol.
+/// An answer as JSON, in one shape for every protocol. An operation's own code is a further member where the protocol's code is another.
 fn as_json(answer: &CallOutcome) -> String {
     let failure = answer.failure.as_ref();
     let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
-    let error = failure.map(|failure| failure.message.as_str());
-    let code = failure.and_then(|failure| failure.code.clone());
-    to_json(failure.is_none(), message, error, code, &answer.outputs_and_blocks())
+    // A number is told with the text, and a word is a member of its own only.
+    let error = failure.map(|failure| match &failure.code {
+        Some(Value::Number(_)) => failure.to_string(),
+        _ => failure.message.clone(),
+    });
+    let code = failure.and_then(|failure| failure.code.clone()).unwrap_or_default();
+    let own_code = failure.and_then(|failure| failure.custom_code.as_deref()).filter(|own| code != **own);
+    to_json(failure.is_none(), message, error.as_deref(), &code, own_code, &answer.outputs_and_blocks())
 }
 
 /// The same shape for a call without an answer.
 fn as_json_of_failure(failure: &Failure) -> String {
-    to_json(false, None, Some(&failure.text), None, "{}")
+    to_json(false, None, Some(&failure.text), &Value::Null, None, "{}")
 }
 
 /// Outputs keep their digits, which a number of `serde_json` may not.
-fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Option<Value>, outputs: &str) -> String {
-    let (message, error, code) = (Value::from(message), Value::from(error), code.unwrap_or_default());
+fn to_json(
+    success: bool,
+    message: Option<&str>,
+    error: Option<&str>,
+    code: &Value,
+    own_code: Option<&str>,
+    outputs: &str,
+) -> String {
+    let (message, error) = (Value::from(message), Value::from(error));
+    let own_code = own_code.map(|own| format!(",\"own_code\":{}", Value::from(own))).unwrap_or_default();
     let text = format!(
-        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code},\"outputs\":{outputs}}}"
+        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code}{own_code},\"outputs\":{outputs}}}"
     );
     Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
 }

@@ -48,6 +48,11 @@ impl Credentials {
                 _ => return Err(Failure::usage(format!("{option}: the target is not reached by HTTP"))),
             }
         }
+        self.read_for_any()
+    }
+
+    /// Reads them, for targets that are not known yet. They are sent over HTTP only.
+    pub(crate) fn read_for_any(&self) -> Result<rigline_host::Credentials, Failure> {
         let mut credentials = rigline_host::Credentials::default();
         for line in self.lines()? {
             let line = filled_in(&line, |name| std::env::var(name).ok().filter(|value| !value.is_empty()));

@@ -50,7 +50,7 @@ impl Arguments {
             let (options, own) = (self.connection.options(), self.own.values.clone());
             let mut chosen = self.peer.client(&self.connection, options, own, wanted).await?;
             let described = chosen.client.describe(self.operation.as_deref(), self.connection.start_timeout).await;
-            let described = match PeerArguments::check_carried(&self.connection, &chosen) {
+            let described = match PeerArguments::check_carried(&self.connection, &chosen, false) {
                 Err(failure) if described.is_ok() => Err(failure),
                 _ => described.map_err(Failure::from),
             };

@@ -108,9 +108,9 @@ fn placed(fault: &Fault, kind: &str) -> String {
 }
 
 /// The operations that a target has, with their schemas.
-fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
+fn operations(target: &Target, credentials: rigline_host::Credentials) -> Result<Vec<(String, Schema)>, Failure> {
     connect::on_threads(async {
-        let session = session::open(target, None, Arc::new(|_, _| {})).await?;
+        let session = session::open(target, None, credentials, Arc::new(|_, _| {})).await?;
         let operations = session.operations();
         session.close().await;
         Ok(operations)

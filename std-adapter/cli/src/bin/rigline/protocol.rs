@@ -73,14 +73,28 @@ impl PeerArguments {
         }
     }
 
-    /// Refuses what was asked for and the other end, which has been described, does not take.
-    pub(crate) fn check_carried(connection: &Connection, chosen: &Chosen) -> Result<(), Failure> {
-        match connection.config {
-            Some(_) if !chosen.carries(Part::Config) => {
-                Err(Self::cannot_carry(chosen.protocol, "--config", Part::Config))
-            }
-            _ => Ok(()),
+    /// Refuses what was asked for and the other end, which has been described, does not take. What this end can do in its place is a warning.
+    pub(crate) fn check_carried(connection: &Connection, chosen: &Chosen, has_time_limit: bool) -> Result<(), Failure> {
+        if connection.config.is_some() && !chosen.carries(Part::Config) {
+            return Err(Self::cannot_carry(chosen.protocol, "--config", Part::Config));
         }
+        let kept = [
+            (has_time_limit, "--timeout", Part::TimeLimit, "the call is given up here when its time is over"),
+            (connection.verbose, "--verbose", Part::Logs, "only standard error and skipped lines are shown"),
+        ];
+        let goes_on = has_time_limit && !connection.quiet && !chosen.carries(Part::Cancel);
+        for (_, option, part, instead) in
+            kept.into_iter().filter(|(is_asked, _, part, _)| *is_asked && !chosen.carries(*part))
+        {
+            if !connection.quiet {
+                let title = chosen.protocol.title;
+                connect::complain(format_args!("rigline: {option}: {title} does not carry {}: {instead}", part.name()));
+            }
+        }
+        if goes_on {
+            connect::complain("rigline: --timeout: the server goes on with a call that is given up here");
+        }
+        Ok(())
     }
 
     fn cannot_carry(protocol: &Protocol, option: &str, part: Part) -> Failure {

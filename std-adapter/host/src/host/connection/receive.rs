@@ -15,7 +15,7 @@ use crate::host::result::Answer;
 use crate::host::{Direction, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.
-pub(crate) const SHOWN_SKIPPED: u32 = 100;
+pub(super) const SHOWN_SKIPPED: u32 = 100;
 /// How many skipped lines an error shows.
 const KEPT_SKIPPED: usize = 5;
 
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    fn skip(&mut self, text: &[u8], why: String, events: &mut Vec<EventKind>) {
+    pub(super) fn skip(&mut self, text: &[u8], why: String, events: &mut Vec<EventKind>) {
         let text = shown(text);
         if self.skipped.len() >= KEPT_SKIPPED {
             self.skipped.pop_front();

@@ -11,13 +11,13 @@ use rigline::link::{Collected, Collector};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
-use super::{ENDING, End, Shared};
+use super::{ENDING, End, RawLine, Shared};
 use crate::host::TEXT_LIMIT;
 use crate::host::child::Child;
 use crate::host::transport::Reader;
 
 /// How long a child's pipes are read after its end, when another process of its group holds them.
-const LAST_LINES: Duration = Duration::from_millis(300);
+pub(super) const LAST_LINES: Duration = Duration::from_millis(300);
 /// How much beyond the limit is read before a line that does not end fails the call.
 const SLACK: u64 = 64 * 1024;
 /// How many bytes are read before others have their turn.
@@ -33,6 +33,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
     let mut framer = Framer::new(&mut memory).with_mode(ends);
     let limit = framer.limit() as u64;
     let (mut since_newline, mut told) = (0_u64, false);
+    let mut partial = 0;
     let mut memory = [0; FRAME];
     let mut frames = Suspicion { collector: Collector::new(&mut memory), bytes: 0 };
     let mut in_a_row = 0;
@@ -42,6 +43,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
             in_a_row = 0;
             tokio::task::yield_now().await;
         }
+        shared.raw.room().await;
         let space = framer.space();
         match reader.read(space).await {
             Ok(0) => break "the connection was closed".to_owned(),
@@ -54,30 +56,37 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
                 }
                 let end = chunk.iter().rposition(|byte| *byte == b'\n' || (ends == LineEnds::Serial && *byte == b'\r'));
                 match end {
-                    Some(at) => since_newline = (read - at) as u64,
-                    None => since_newline += read as u64,
+                    Some(at) => {
+                        since_newline = (read - at) as u64;
+                        partial = read - at - 1;
+                    }
+                    None => {
+                        since_newline += read as u64;
+                        partial += read;
+                    }
                 }
                 framer.commit(read);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break format!("{error}"),
         }
-        while let Some(frame) = framer.next_frame() {
-            shared.frame(frame, &mut told);
-        }
+        pass_on(&shared, &mut framer, &mut told, partial);
         if since_newline > limit + SLACK && !told {
             told = true;
             // It may never end.
             shared.is_late.store(true, Ordering::Relaxed);
-            shared.too_long(since_newline);
+            if shared.raw.is_on() {
+                shared.raw.put(vec![RawLine::TooLong], 0);
+            } else {
+                shared.too_long(since_newline);
+            }
         }
     };
     framer.finish();
-    while let Some(frame) = framer.next_frame() {
-        shared.frame(frame, &mut told);
-    }
+    pass_on(&shared, &mut framer, &mut told, 0);
     shared.refusals_written().await;
     shared.output_read.send_replace(true);
+    shared.raw.end();
     if let Some(child) = child {
         // `watch_child` reports its end, unless it does not end.
         if timeout(ENDING, child.ended()).await.is_err() {
@@ -87,6 +96,21 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
         let serial = matches!(ends, LineEnds::Serial);
         shared.end(End::Gone(if serial { format!("device disconnected: {why}") } else { why }));
     }
+}
+
+/// Hands out the lines that are whole. `partial` is how much there is of the next one.
+fn pass_on(shared: &Arc<Shared>, framer: &mut Framer<'_>, told: &mut bool, partial: usize) {
+    if !shared.raw.is_on() {
+        while let Some(frame) = framer.next_frame() {
+            shared.frame(frame, told);
+        }
+        return;
+    }
+    let mut lines = Vec::new();
+    while let Some(frame) = framer.next_frame() {
+        lines.extend(shared.raw_frame(frame, told));
+    }
+    shared.raw.put(lines, partial);
 }
 
 /// Looks whether a peer that should write lines writes the frames of the binary link.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::operations;
 use crate::connect::Failure;
+use crate::credentials::Credentials;
 use crate::exit;
 use crate::out::{command_line, print};
 use crate::protocols::shim;
@@ -23,6 +24,8 @@ pub(super) struct New {
     /// The target that its step calls, with the first operation that needs no arguments
     #[arg(long, default_value = "sim")]
     target: String,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
 impl New {
@@ -32,7 +35,7 @@ impl New {
         if let Some(there) = [&eval, &task].into_iter().find(|path| path.symlink_metadata().is_ok()) {
             return Err(Failure::usage(format!("{} is there already", there.display())));
         }
-        let operations = operations(&target)?;
+        let operations = operations(&target, self.credentials.read(&target)?)?;
         let required = |schema: &Schema| -> Vec<String> {
             let names = schema.json().get("required").into_iter();
             names.flat_map(|names| names.elements()).filter_map(|name| Some(name.text()?.to_string())).collect()

@@ -28,6 +28,7 @@ use super::progress::Show;
 use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
 use crate::connect::{self, Failure};
+use crate::credentials::Credentials;
 use crate::exit;
 use crate::files::is_stdout;
 use crate::jsonrpc::store;
@@ -91,6 +92,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     meta: Vec<(String, String)>,
     #[command(flatten)]
+    credentials: Credentials,
+    #[command(flatten)]
     record: RecordArguments,
     /// Show debug logs too
     #[arg(long, short, conflicts_with = "quiet")]
@@ -101,6 +104,7 @@ pub(super) struct Run {
 }
 
 impl Run {
+    #[allow(clippy::too_many_lines, reason = "the steps of a run, in their order")]
     pub(super) fn run(self) -> Result<u8, Failure> {
         self.reports_can_be_written()?;
         let (evals, errors) = wanted(&self.paths)?;
@@ -265,8 +269,16 @@ impl Run {
 
     fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<(Runs, Store), Failure> {
         let store = store(self.runs.clone())?;
-        let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
+        let hosts = Hosts { wait: self.wait, recorder, credentials: self.credentials()?, ..Hosts::default() };
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
+    }
+
+    /// What the targets are sent over HTTP. Without `--target`, the evals name them.
+    fn credentials(&self) -> Result<rigline_host::Credentials, Failure> {
+        match &self.target {
+            Some(target) => self.credentials.read(&target.parse().map_err(Failure::usage)?),
+            None => self.credentials.read_for_any(),
+        }
     }
 
     /// The rigs of the lab, if the run is spread among such.
@@ -282,7 +294,8 @@ impl Run {
         let [_, _, ..] = evals else { return Vec::new() };
         // It waits for no board, and leaves nothing in a recording.
         let Ok(store) = store(self.runs.clone()) else { return Vec::new() };
-        let runs = Runs::with_connect(store, None, Arc::new(Hosts::default()));
+        let hosts = Hosts { credentials: self.credentials().unwrap_or_default(), ..Hosts::default() };
+        let runs = Runs::with_connect(store, None, Arc::new(hosts));
         let requests: Vec<Request> = evals.iter().map(|wanted| self.request(wanted)).collect();
         runs.mistakes(&requests).await
     }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Wanted, assignment, operations, placed, wanted};
 use crate::connect::Failure;
+use crate::credentials::Credentials;
 use crate::exit;
 use crate::out::{self, Style, Text, print, print_json, print_text};
 
@@ -21,6 +22,8 @@ pub(super) struct Validate {
     /// Also check operations and arguments against those of this target
     #[arg(long)]
     target: Option<Target>,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Set one of the eval's inputs, or a name of matrix and for
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
@@ -36,7 +39,7 @@ impl Validate {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let (evals, errors) = wanted(&self.paths)?;
         let operations = match &self.target {
-            Some(target) => Some(operations(target)?),
+            Some(target) => Some(operations(target, self.credentials.read(target)?)?),
             None => None,
         };
         let (mut is_valid, mut is_unusable) = (errors.is_empty(), !errors.is_empty());

@@ -312,7 +312,8 @@ impl Offer<'_> {
         if !matches!(self.connection.target, Target::Http(_)) {
             wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
         }
-        let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
+        let credentials = self.credentials.read(&self.connection.target)?;
+        let hosts = Hosts { wait: self.connection.wait, credentials, ..Hosts::default() };
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
     }
