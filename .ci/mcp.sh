@@ -87,8 +87,8 @@ port() { # OPTION TARGET...
     grep -q -- "$text" "$work/mcporter.log" || { echo "mcporter, $*:" && cat "$work/mcporter.log" && exit 1; }
   }
   ported '"volts"' measure channel=3V3 --output json
-  ported nope measure channel=nope
-  ported required measure
+  ported 'is not one of' measure channel=nope
+  ported 'channel: required' measure
   echo "mcporter: calls, failures"
 }
 
