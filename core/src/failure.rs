@@ -70,7 +70,7 @@ pub enum FailureKind {
     TooLarge,
     /// A fault in the extension itself: gevals -32603.
     Internal,
-    /// What was to carry it out gave no usable answer, so that its outcome is not known: of what passes calls on. gevals -32000.
+    /// No usable answer came from the program that was to carry it out: gevals -32000. Its outcome is not known. Relays have this kind.
     NoAnswer,
 }
 

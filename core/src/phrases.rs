@@ -111,10 +111,10 @@ pub struct Closing<'c> {
     pub has_message: bool,
 }
 
-/// What a failed call's reply says of its [kind](FailureKind::name) where the protocol has no word for it: a member beside the protocol's code, in
-/// gevals of `data`, in MCP of `_meta`.
+/// The member with a failed call's [kind](FailureKind::name), for protocols whose own code does not tell it. In gevals it is a member of `data`, in
+/// MCP of `_meta`.
 pub const KIND_NAME: &str = "rigline/kind";
-/// What it says of the operation's [own code](crate::Failure::with_code) where the protocol has no place for it.
+/// The member with the operation's [own code](crate::Failure::with_code), for protocols that have no place for it.
 pub const CODE_NAME: &str = "rigline/code";
 
 /// Writes [`KIND_NAME`] and [`CODE_NAME`], those that there are, between `before` and `after`. Without either it writes nothing.

@@ -250,7 +250,7 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) 
     out.raw(b"}}");
 }
 
-/// What a reserved code (§4) says of the kind of failure. Other codes are the operation's own.
+/// The kind of failure that a reserved code (§4) stands for. Other codes are the operation's own.
 pub fn failure_kind(code: &str) -> Option<FailureKind> {
     Some(match code {
         "unsupported_op" => FailureKind::UnknownOperation,

@@ -283,7 +283,7 @@ fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts
     out.raw(b"\"}]}");
 }
 
-/// What the type of an error says of the kind of failure. Other types are the tool's own.
+/// The kind of failure that the type of an error stands for. Other types are the tool's own.
 pub fn failure_kind(error_type: &str) -> Option<FailureKind> {
     Some(match error_type {
         "UnknownTool" => FailureKind::UnknownOperation,

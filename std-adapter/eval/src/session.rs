@@ -138,7 +138,7 @@ pub struct Hosts {
     pub wait: Duration,
     /// Records what passes, and what each rig says of itself.
     pub recorder: Option<Arc<Recorder>>,
-    /// What an HTTP server is sent with each request.
+    /// The credentials that an HTTP server is sent with each request.
     pub credentials: Credentials,
 }
 

@@ -47,7 +47,7 @@ pub trait Client: Send {
         &[]
     }
 
-    /// What does not get through over the connection that there is, though the protocol carries it.
+    /// Parts that the protocol carries, and that do not get through over the connection that there is.
     fn carries_less(&self) -> &'static [Part] {
         &[]
     }
@@ -317,7 +317,7 @@ pub struct CallFailure {
     pub message: String,
 }
 
-/// What a server of rigline's own says of a failure where its protocol has no word for it.
+/// The members in which a server of rigline's own tells of a failure where its protocol has no word for it.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     pub(crate) kind: Option<FailureKind>,

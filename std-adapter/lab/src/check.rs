@@ -24,7 +24,7 @@ const KEEPER: Duration = Duration::from_millis(2500);
 const SEEN: Duration = Duration::from_secs(1);
 /// How long the recovery of a rig may take.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What switches everything off, in the manifest of an extension that has a safe state.
+/// The operation that switches everything off, in the manifest of an extension that has a safe state.
 const ALL_OFF: &str = "all-off";
 /// How long processes that are left have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);

@@ -484,7 +484,7 @@ fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     out.raw(b"}}");
 }
 
-/// What the code of an error says of the kind of failure, if it is one of the protocol's.
+/// The kind of failure that the code of an error stands for, if it is one of the protocol's.
 pub const fn failure_kind(code: i32) -> Option<FailureKind> {
     Some(match code {
         rpc::METHOD_NOT_FOUND => FailureKind::UnknownOperation,

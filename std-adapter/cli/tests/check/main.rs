@@ -1,12 +1,14 @@
-//! `rigline check`: for every case an extension that fails exactly that case, and one that fails none.
+//! `rigline check`: for every case an extension that fails exactly that case, and one that fails none. Every outcome of a call, in every way: `ways.rs`.
 //!
-//! The program is its own fake extension, module and tool: see `fake.rs` and `peer.rs`.
+//! The program is its own extension, module and tool, since the standard output of a usual test program has lines of its own: see `fake.rs`, `peer.rs`
+//! and `ways.rs`.
 
 use rigline_test_support as _;
 
 mod fake;
 mod mcp;
 mod peer;
+mod ways;
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some("fake") => return fake::main(&args.next().unwrap_or_default()),
         Some("fake-amplifier") => return peer::amplifier(&args.next().unwrap_or_default()),
         Some("fake-namel3ss") => return peer::namel3ss(&args.next().unwrap_or_default()),
+        Some("fake-outcomes") => return ways::serve(),
         _ => {}
     }
     let mut trials = vec![
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         let name = format!("mcp.{}", if fault.is_empty() { "good" } else { fault });
         trials.push(Trial::test(name, move || expect_of_http(fault)));
     }
+    trials.extend(ways::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -514,7 +514,7 @@ fn one_address_serves_the_hosts_of_every_protocol_over_http() {
     }
 }
 
-/// What the table says of a protocol, each command says when it is asked for it: a usage error, or a warning where this end does it in its place.
+/// Each command says what the protocol does not carry by the table: as a usage error, or as a warning where this end does it in its place.
 #[test]
 fn what_a_protocol_does_not_carry_is_said_by_each_command() {
     use rigline_host::client::Part;

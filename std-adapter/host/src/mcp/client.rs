@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::protocol::{gevals, mcp};
+use rigline::protocol::mcp;
 use rigline::rpc;
 use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
@@ -38,6 +38,12 @@ const MAX_PAGES: usize = 1000;
 
 /// How long a notification may take to be written.
 const NOTICE: Duration = Duration::from_secs(2);
+
+/// The code with which the official kits end a request that takes too long.
+const REQUEST_TIMEOUT: i32 = -32001;
+
+/// The code for something that a request needs and the server does not have (Resources, Error Handling).
+const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// The tool of the safe state.
 const ALL_OFF: &str = "all_off";
@@ -524,15 +530,41 @@ fn is_same(one: &str, other: &str) -> bool {
 
 fn refused(error: &str) -> CallOutcome {
     let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
-    let by_code =
-        code.as_ref().and_then(Value::as_i64).and_then(|code| gevals::failure_kind(i32::try_from(code).ok()?));
-    let kind = match by_code {
+    let number = code.as_ref().and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+    let kind = match number {
         // Tools, Error Handling: the code is that of wrong parameters.
-        Some(FailureKind::BadArguments) if message_of(error).starts_with("Unknown tool") => {
-            FailureKind::UnknownOperation
-        }
-        by_code => by_code.unwrap_or(FailureKind::Unreachable),
+        Some(rpc::INVALID_PARAMS) if message_of(error).starts_with("Unknown tool") => FailureKind::UnknownOperation,
+        Some(rpc::INVALID_PARAMS) => FailureKind::BadArguments,
+        Some(rpc::METHOD_NOT_FOUND) => FailureKind::UnknownOperation,
+        Some(rpc::INTERNAL_ERROR) => FailureKind::Internal,
+        Some(REQUEST_TIMEOUT) => FailureKind::Timeout,
+        Some(RESOURCE_NOT_FOUND) => FailureKind::RequirementNotMet,
+        _ => FailureKind::Unreachable,
     };
     let failure = CallFailure { kind, code, custom_code: None, message: message_of(error) };
     CallOutcome { outputs: "{}".into(), failure: Some(failure), ..CallOutcome::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rigline::FailureKind;
+
+    use super::refused;
+
+    #[test]
+    fn the_code_of_an_error_tells_its_kind() {
+        for (error, kind) in [
+            (r#"{"code":-32602,"message":"Unknown tool: a"}"#, FailureKind::UnknownOperation),
+            (r#"{"code":-32602,"message":"a: wrong"}"#, FailureKind::BadArguments),
+            (r#"{"code":-32601,"message":"Method not found: a"}"#, FailureKind::UnknownOperation),
+            (r#"{"code":-32603,"message":"a"}"#, FailureKind::Internal),
+            (r#"{"code":-32001,"message":"Request timed out"}"#, FailureKind::Timeout),
+            (r#"{"code":-32002,"message":"Resource not found"}"#, FailureKind::RequirementNotMet),
+            (r#"{"code":-32000,"message":"Connection closed"}"#, FailureKind::Unreachable),
+            (r#"{"code":-4294999898,"message":"a"}"#, FailureKind::Unreachable),
+            (r#"{"code":"a","message":"a"}"#, FailureKind::Unreachable),
+        ] {
+            assert_eq!(refused(error).failure.unwrap().kind, kind, "{error}");
+        }
+    }
 }

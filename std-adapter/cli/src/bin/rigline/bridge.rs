@@ -16,7 +16,6 @@ use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
 use crate::record::{self, RecordArguments};
-use crate::serve;
 
 /// Expose a device as an extension on standard input and output
 ///
@@ -78,8 +77,7 @@ impl Arguments {
     fn relay(self) -> Result<ExitCode, Failure> {
         // Where results have content, it passes as it is only if the target is asked by that protocol too.
         let first = self.protocol.lines.is_some_and(rigline::protocol::Protocol::has_content).then_some(self.protocol);
-        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
-        let relay = relay.map_err(serve::relay_failure)?;
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first)?;
         let mut stdio = Stdio::new();
         if let Some(lines) = self.protocol.lines {
             stdio = stdio.protocol(lines);
@@ -96,7 +94,7 @@ impl Arguments {
             options.wait = Duration::from_secs(60);
         }
         let config = options.config.as_ref().map(ToString::to_string);
-        let relay = Relay::at(self.connection.target, options, Need::Context).map_err(serve::relay_failure)?;
+        let relay = Relay::at(self.connection.target, options, Need::Context)?;
         let protocols = self.protocol.lines.into_iter().chain(rigline::protocol::ALL.iter().copied()).collect();
         let settings = Settings {
             config,

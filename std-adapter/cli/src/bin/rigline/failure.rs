@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use rigline_host::HostError;
 use rigline_host::client::{Cause, ClientError};
+use rigline_host::relay::RelayError;
 
 use crate::exit::{FAILED, NO_ANSWER, TIMED_OUT, USAGE};
 use crate::out;
@@ -62,5 +63,14 @@ impl From<ClientError> for Failure {
             _ => NO_ANSWER,
         };
         Self { code, text: error.to_string() }
+    }
+}
+
+impl From<RelayError> for Failure {
+    fn from(error: RelayError) -> Self {
+        match error {
+            RelayError::Client(error) => error.into(),
+            error => Self::no_answer(error),
+        }
     }
 }

@@ -7,7 +7,7 @@ use rigline_host::choose::Need;
 use rigline_host::client::Part;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::relay::{Relay, RelayError, Remote};
+use rigline_host::relay::{Relay, Remote};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
 use rigline_rig::Rig;
@@ -20,7 +20,7 @@ use crate::credentials::Credentials;
 use crate::policy::limited::Limited;
 use crate::policy::{PolicyArguments, Rules};
 use crate::protocol::{self, names};
-use crate::protocols::mcp::{Offer, Tools, Way};
+use crate::protocols::{Offer, Tools, Way};
 use crate::rig::{self, HttpArguments};
 
 /// Serve an extension to hosts: on standard input and output, over TCP, or over HTTP
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
-        let is_of_agents = protocols::of_agents().is_some_and(|agents| agents.name == protocol.name);
+        let is_of_agents = protocols::of_agents() == Some(protocol);
         if let Some(address) = self.http.http.as_ref().filter(|_| is_of_agents || self.protocol.is_none()) {
             let way = Way::Http(&self.http, address, self.protocol);
             let credentials = Credentials::default();
@@ -87,7 +87,10 @@ impl Arguments {
             return offer.serve(&way);
         }
         if self.tools.evals.is_some() {
-            return Err(Failure::usage("--evals goes with --http, without --protocol or with --protocol mcp"));
+            let agents = names(|protocol| protocols::of_agents().is_some_and(|agents| agents == protocol));
+            return Err(Failure::usage(format!(
+                "--evals goes with --http, without --protocol or with --protocol {agents}"
+            )));
         }
         let rules = Rules::read(&self.policy, &self.tools.choice, &self.connection.target)?;
         self.connection.recorder.clone_from(&rules.recorder);
@@ -124,7 +127,7 @@ impl Arguments {
                     Some(protocol) if protocol.carries(Part::Session) => Need::Session,
                     _ => Need::Types,
                 };
-                let relay = Relay::at(self.connection.target.clone(), options, need).map_err(relay_failure)?;
+                let relay = Relay::at(self.connection.target.clone(), options, need)?;
                 let remote = relay.remote();
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
@@ -161,8 +164,8 @@ impl Arguments {
             Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
         // A part is chosen by what the target says of each operation.
         let first = if rules.is_all { first } else { protocols::of_agents() };
-        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first);
-        rules.over(relay.map_err(relay_failure)?, true, true)
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first)?;
+        rules.over(relay, true, true)
     }
 
     /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.
@@ -213,12 +216,5 @@ impl Arguments {
                 "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
             );
         }
-    }
-}
-
-pub(crate) fn relay_failure(error: RelayError) -> Failure {
-    match error {
-        RelayError::Client(error) => error.into(),
-        error => Failure::no_answer(error),
     }
 }

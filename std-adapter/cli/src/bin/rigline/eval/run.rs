@@ -273,7 +273,7 @@ impl Run {
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
 
-    /// What the targets are sent over HTTP. Without `--target`, the evals name them.
+    /// The credentials that targets over HTTP are sent. Without `--target`, the evals name the targets.
     fn credentials(&self) -> Result<rigline_host::Credentials, Failure> {
         match &self.target {
             Some(target) => self.credentials.read(&target.parse().map_err(Failure::usage)?),

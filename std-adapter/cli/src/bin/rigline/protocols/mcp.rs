@@ -32,9 +32,9 @@ use super::shim::{anywhere, this};
 use crate::choice::Choice;
 use crate::connect::{self, Connection, Failure};
 use crate::credentials::Credentials;
+use crate::jsonrpc;
 use crate::policy::{PolicyArguments, Rules};
 use crate::rig::{HttpArguments, announce};
-use crate::{jsonrpc, serve};
 
 mod gate;
 mod last_seen;
@@ -291,8 +291,7 @@ impl Offer<'_> {
             }
         });
         let last = last_seen::load(&target);
-        let relay =
-            Relay::watch(&target, options, protocols::named("mcp"), last, told).map_err(serve::relay_failure)?;
+        let relay = Relay::watch(&target, options, protocols::named("mcp"), last, told)?;
         if let Some(own) = own {
             own.set_relay(relay.remote());
             if let Some(why) = relay.absence() {

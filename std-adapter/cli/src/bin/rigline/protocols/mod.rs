@@ -9,10 +9,12 @@ use crate::failure::Failure;
 mod amplifier;
 mod gevals;
 pub(crate) mod install;
-pub(crate) mod mcp;
+mod mcp;
 mod namel3ss;
 pub(crate) mod shim;
 pub(crate) mod spelling;
+
+pub(crate) use mcp::{Offer, Tools, Way};
 
 /// The commands of single protocols. They are forms of `serve`, `install` and `replay`, and are not in the list of commands.
 #[derive(Debug, Subcommand)]

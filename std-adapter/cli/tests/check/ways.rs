@@ -1,9 +1,7 @@
 //! Every outcome of a call, in every way that a target can be asked: `tests/vectors/outcomes.json`.
 //!
-//! The program is its own extension: `ways extension` has an operation for each outcome.
+//! The program is its own extension here, too: `check fake-outcomes` serves one that has an operation for each outcome.
 #![cfg_attr(not(unix), allow(unused, reason = "targets with quotes"))]
-
-use rigline_test_support as _;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::{Content, Context, Failure, FailureKind, Outcome, Params};
 use rigline_host::choose::{self, Chosen, Need};
@@ -28,7 +26,7 @@ use tempfile::TempDir;
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
-/// What a text, a blob and an image consist of.
+/// The bytes of a text, a blob and an image.
 const BYTES: &[u8] = b"foo";
 
 fn vectors(name: &str) -> String {
@@ -219,7 +217,7 @@ impl Row {
         Some(read.map_or(kind, str::to_owned))
     }
 
-    /// What a caller is to see who gets types and blocks, or does not.
+    /// The outcome as a caller is to see it that gets types and blocks, or does not.
     fn seen(&self, protocol: &str, has_types: bool, has_blocks: bool) -> Seen {
         let mut outputs = self.members();
         let mut blocks = Vec::new();
@@ -256,7 +254,7 @@ impl Row {
     }
 }
 
-/// What a caller gets.
+/// An outcome as a caller sees it.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     kind: String,
@@ -370,13 +368,13 @@ struct Way {
     name: String,
     target: String,
     protocol: Option<&'static str>,
-    /// What it is asked through.
+    /// The server that it is asked through.
     _server: Option<Serving>,
 }
 
 /// The target of the extension itself.
 fn extension() -> String {
-    format!("exec:'{}' extension", std::env::current_exe().unwrap().display())
+    format!("exec:'{}' fake-outcomes", std::env::current_exe().unwrap().display())
 }
 
 /// All ways; servers are started as they are needed.
@@ -442,7 +440,7 @@ impl Way {
         chosen
     }
 
-    /// What differs from the table.
+    /// The outcomes that differ from the table.
     fn differences(&self) -> Vec<String> {
         runtime().block_on(async {
             let mut chosen = self.connect().await;
@@ -459,7 +457,7 @@ impl Way {
         })
     }
 
-    /// What is wrong when a call is cancelled: the extension is to give it up, and to take the next one.
+    /// The faults when a call is cancelled: the extension is to give it up, and to take the next one.
     fn faults_of_cancelling(&self, folder: &Path) -> Vec<String> {
         let mark = folder.join("mark");
         let _ = fs::remove_file(&mark);
@@ -768,11 +766,13 @@ fn the_python_client_has_every_outcome_in_every_way() {
     }
 }
 
-fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("extension") {
-        return Server::new().reply_limit(65_536).serve(Outcomes);
-    }
-    let trials = vec![
+/// Serves the extension on standard input and output.
+pub(super) fn serve() -> ExitCode {
+    Server::new().reply_limit(65_536).serve(Outcomes)
+}
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
         Trial::test("every_outcome_is_the_same_in_every_way", || Ok(every_outcome_is_the_same_in_every_way())),
         Trial::test("a_cancelled_call_ends_at_the_extension_in_every_way", || {
             Ok(a_cancelled_call_ends_at_the_extension_in_every_way())
@@ -785,6 +785,5 @@ fn main() -> ExitCode {
         Trial::test("the_python_client_has_every_outcome_in_every_way", || {
             Ok(the_python_client_has_every_outcome_in_every_way())
         }),
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ]
 }
