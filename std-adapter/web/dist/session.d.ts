@@ -6,9 +6,11 @@ export type Kind =
   | 'unknown-operation'
   | 'bad-arguments'
   | 'unreachable'
+  | 'forbidden'
   | 'timeout'
   | 'requirement'
   | 'internal'
+  | 'too-large'
   | 'refused'
   | 'invalid'
   | 'lost'
@@ -40,6 +42,8 @@ export declare class RiglineError extends Error {
   readonly text: string;
   readonly operation: string | null;
   readonly code: number | null;
+  /** The code that the operation itself has chosen, of an extension that is served by rigline. */
+  readonly ownCode: string | null;
   readonly data: unknown;
   /** Of a failed call. */
   readonly result: Result | null;
@@ -124,6 +128,17 @@ export declare class Session {
 }
 
 export declare function duration(seconds: number): string;
+
+/** The number that an output's text is, as evals read it. Throws a RiglineError for what is none, such as `inf`, `0x10` and an empty text. */
+export declare function number(text: string | undefined): number;
+
+/** Whether an output's text is a number from `low` to `high`, its limits included, with all its digits; null stands for no limit. */
+export declare function within(
+  text: string | undefined,
+  low?: number | bigint | string | null,
+  high?: number | bigint | string | null,
+): boolean;
+
 export declare function toJson(value: Json, where?: string): string;
 
 /** What answers and logs are, by their JSON values. For clients that read lines in another way. */
