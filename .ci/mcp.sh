@@ -87,7 +87,7 @@ port() { # OPTION TARGET...
     grep -q -- "$text" "$work/mcporter.log" || { echo "mcporter, $*:" && cat "$work/mcporter.log" && exit 1; }
   }
   ported '"volts"' measure channel=3V3 --output json
-  ported 'is not one of' measure channel=nope
+  ported 'unknown channel `nope`' measure channel=nope
   ported 'channel: required' measure
   echo "mcporter: calls, failures"
 }

@@ -118,7 +118,23 @@ pub const KIND_NAME: &str = "rigline/kind";
 pub const CODE_NAME: &str = "rigline/code";
 
 /// Writes [`KIND_NAME`] and [`CODE_NAME`], those that there are, between `before` and `after`. Without either it writes nothing.
+#[inline]
 pub fn write_fault(
+    out: &mut Writer<'_>,
+    before: &[u8],
+    kind: Option<FailureKind>,
+    code: Option<&'static str>,
+    after: &[u8],
+) {
+    if kind.is_some() || code.is_some() {
+        write_kind_and_code(out, before, kind, code, after);
+    }
+}
+
+// Apart from the success of a call, which is what most replies are.
+#[cold]
+#[inline(never)]
+fn write_kind_and_code(
     out: &mut Writer<'_>,
     before: &[u8],
     kind: Option<FailureKind>,
@@ -134,9 +150,7 @@ pub fn write_fault(
         out.str(value);
         before = b",";
     }
-    if kind.is_some() || code.is_some() {
-        out.raw(after);
-    }
+    out.raw(after);
 }
 
 /// Writes `}}`, which closes a result or an error, and the reply.

@@ -650,6 +650,13 @@ static INSTRUCTIONS: [(&str, bool, &str); 8] = [
     ("all_off", true, "Call all_off when you are done."),
 ];
 
+/// The extension's description in the instructions that one of rigline's own servers sends: what stands before its facts.
+#[doc(hidden)]
+pub fn description_in(instructions: &str) -> &str {
+    let facts = INSTRUCTIONS.iter().filter_map(|(_, _, fact)| instructions.find(fact));
+    facts.min().and_then(|end| instructions.get(..end)).unwrap_or(instructions).trim_end()
+}
+
 /// Writes the facts that an agent has to know before its first call: a line each.
 fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
     let description = ("", false, manifest.description);

@@ -142,6 +142,7 @@ fn initialize_echoes_a_known_version_and_is_never_an_error() {
         assert_eq!(result["capabilities"], json!({"tools": {}, "logging": {}}));
         let instructions = result["instructions"].as_str().unwrap();
         assert!(instructions.starts_with("A \"bench\"\n") && instructions.lines().count() <= 14, "{instructions}");
+        assert_eq!(rigline::protocol::mcp::description_in(instructions), "A \"bench\"");
         for line in [
             "Calls run one at a time, in order.",
             "Tools that change nothing: measure.",

@@ -288,6 +288,16 @@ impl Schemas {
         self.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
     }
 
+    /// The arguments of a call without the optional members that are `null` where their schema does not accept it. Such a member means that it is
+    /// absent.
+    pub fn without_nulls(&self, operation: &str, args: String) -> String {
+        let Some(schema) = self.get(operation).filter(|_| args.contains("null")) else { return args };
+        let Ok(value) = Json::parse(args.as_bytes()) else { return args };
+        let mut out = String::with_capacity(args.len());
+        omit_nulls(value, schema.value(), &[schema.value()], &mut out);
+        out
+    }
+
     /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
     pub fn refusal(&self, operation: &str, args: &str) -> Option<String> {
         let checked = self.get(operation)?.check(args);
@@ -302,6 +312,48 @@ impl Schemas {
     fn get(&self, operation: &str) -> Option<&Schema> {
         let described = self.0.get(operation)?;
         Some(described.schema.get_or_init(|| Schema::read(&described.text)))
+    }
+}
+
+/// Writes a value. `schemas` are those that apply here.
+fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) {
+    let mut separator = "";
+    match value.kind() {
+        Kind::Object => {
+            let mut flat = Vec::new();
+            for schema in schemas {
+                flatten(schema, root, 0, &mut flat);
+            }
+            let is_required = |name: &str| {
+                let required = flat.iter().filter_map(|schema| schema.get("required")?.as_array());
+                required.flatten().any(|required| required.as_str() == Some(name))
+            };
+            out.push('{');
+            for (name, member) in value.members() {
+                let name = name.to_string();
+                let described = inner(schemas, root, &Step::Member(&name));
+                let is_refused = || described.iter().any(|schema| !takes(schema, root, "null", 0));
+                if member.is_null() && !is_required(&name) && is_refused() {
+                    continue;
+                }
+                out.push_str(separator);
+                separator = ",";
+                out.push_str(&string(&name));
+                out.push(':');
+                omit_nulls(member, root, &described, out);
+            }
+            out.push('}');
+        }
+        Kind::Array => {
+            out.push('[');
+            for (place, element) in value.elements().enumerate() {
+                out.push_str(separator);
+                separator = ",";
+                omit_nulls(element, root, &inner(schemas, root, &Step::Element(place)), out);
+            }
+            out.push(']');
+        }
+        _ => out.push_str(value.as_str()),
     }
 }
 
@@ -557,6 +609,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_null_is_left_out_where_an_optional_member_does_not_accept_it() {
+        let schema = r##"{"required":["r"],"properties":{"r":{"type":"integer"},"o":{"type":"integer"},"n":{"type":["string","null"]},
+            "l":{"items":{"$ref":"#/$defs/inner"}}},"$defs":{"inner":{"required":["x"],"properties":{"x":{"type":"string"},"y":{"enum":["a"]}}}}}"##;
+        let schemas = Schemas::new([("f", schema)].into_iter());
+        for (args, sent) in [
+            (r#"{"r":1,"o":null}"#, r#"{"r":1}"#),
+            (r#"{"o":null,"r":1.50,"n":null}"#, r#"{"r":1.50,"n":null}"#),
+            // Required, so that it is refused; unknown, so that it is for the extension to refuse.
+            (r#"{"r":null,"u":null}"#, r#"{"r":null,"u":null}"#),
+            (r#"{"l":[{"x":"null","y":null},{"x":null}]}"#, r#"{"l":[{"x":"null"},{"x":null}]}"#),
+            (r#"{"o" : null}"#, "{}"),
+            ("null", "null"),
+        ] {
+            assert_eq!(schemas.without_nulls("f", args.to_owned()), sent, "{args}");
+        }
+        assert_eq!(schemas.without_nulls("other", r#"{"o":null}"#.to_owned()), r#"{"o":null}"#);
+    }
 
     /// The pattern has a back reference, so its search needs exponential time, and ends at a limit.
     #[test]

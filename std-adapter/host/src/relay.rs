@@ -705,6 +705,7 @@ impl Extension for Relay {
         if call.has_numeric_strings() {
             args = schemas.with_numbers(call.operation(), &args);
         }
+        args = schemas.without_nulls(call.operation(), args);
         // Not every extension checks its arguments.
         if let Some(refusal) = schemas.refusal(call.operation(), &args) {
             return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));

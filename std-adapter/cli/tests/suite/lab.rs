@@ -1027,7 +1027,7 @@ fn killed_at_each_step(times: u64) {
                 match step {
                     // What was answered is true.
                     "confirm" | "granted" | "renew" => {
-                        assert!(attached["result"].is_object(), "{step} {time}: {attached}")
+                        assert!(attached["result"].is_object(), "{step} {time}: {attached}");
                     }
                     "released" => assert!(attached["error"].is_object(), "{step} {time}: {attached}"),
                     _ => {}

@@ -979,7 +979,9 @@ fn tools_of_a_server_of_lines_have_types_and_annotations() {
         let mut bridge = Server::start(&["mcp", &target, "--read-only"]);
         let (listed, _) = bridge.ask("tools/list", json!({}));
         assert_eq!(names(&listed), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
-        let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        // Null for an optional argument means that it is absent: rossoctl/examples#175.
+        let arguments = json!({"channel": "3V3", "samples": null});
+        let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": arguments}));
         assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{words:?}: {measured}");
         drop(bridge);
         child.kill().unwrap();

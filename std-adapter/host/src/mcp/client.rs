@@ -350,12 +350,15 @@ impl Client for McpClient {
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
             // Extensions of rigline's that have a safe state have a tool for it.
             let has_safe_state = self.is_own() && tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
+            // A server of rigline's own has added what every extension tells an agent, which a relay adds again.
+            let instructions = string(view(&server).get("instructions"));
+            let description = if self.is_own() { mcp::description_in(&instructions) } else { instructions.as_str() };
             let manifest = format!(
                 "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}},\"safeState\":{has_safe_state}}}",
                 text(info, "name"),
                 text(info, "version"),
                 text(view(&server), "protocolVersion"),
-                text(view(&server), "instructions"),
+                json!(description),
                 operations.join(","),
             );
             let manifest = Manifest::read(&manifest).map_err(no_answer)?;
