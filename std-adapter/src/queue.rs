@@ -104,7 +104,9 @@ impl Settings {
     }
 }
 
-/// An extension that is somewhere else.
+/// The way to an extension that a queue serves and that is in another process or on a board.
+///
+/// An implementation connects to the extension when the queue asks for that, and has its manifest while it is connected.
 pub trait Origin: fmt::Debug + Send + Sync {
     /// Its manifest, while it is reached.
     fn manifest(&self) -> Option<&'static Manifest>;

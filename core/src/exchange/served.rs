@@ -45,7 +45,7 @@ impl<'m> Served<'m> {
         Some(Self { manifest, protocols, first, pinned: false, service: None, policy: None, limits })
     }
 
-    /// For one protocol only: every message is taken as one of it.
+    /// Sets the only protocol: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(mut self, protocol: &'static Protocol) -> Self {
         self.pin(protocol);
@@ -57,13 +57,13 @@ impl<'m> Served<'m> {
         self.pinned = true;
     }
 
-    /// With a service that answers its requests beside the extension, also while a call is out.
+    /// Adds a service that answers its requests beside the extension, also while a call runs.
     #[must_use]
     pub fn with_service(self, service: &'m dyn Service) -> Self {
         Self { service: Some(service), ..self }
     }
 
-    /// With a policy that decides who may start a session.
+    /// Sets the policy that decides who may start a session. Without one, everyone may.
     #[must_use]
     pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
         Self { policy: Some(policy), ..self }

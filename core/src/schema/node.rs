@@ -12,7 +12,7 @@ pub enum Node {
     Any,
     /// A schema that is written out, checked by [`Schema::text`](crate::Schema::text).
     Text(&'static str),
-    /// `true` or `false`.
+    /// The schema of a boolean.
     Bool,
     /// An integer.
     Integer {
@@ -46,7 +46,7 @@ pub enum Node {
         /// Their common meaning; empty if none is declared.
         description: &'static str,
     },
-    /// An array.
+    /// An array whose elements all have one schema.
     Array {
         /// Each of its elements.
         items: &'static Node,
@@ -118,7 +118,7 @@ pub struct Keywords {
 /// One of the texts that an argument may be, and what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The text.
+    /// The text that a caller gives as the argument.
     pub name: &'static str,
     /// A description in a few words.
     pub description: &'static str,

@@ -36,7 +36,7 @@ pub struct Grader {
     pub output: Option<String>,
     /// The type of the grader, as in the file.
     pub kind: String,
-    /// The check.
+    /// The condition under which the grader passes.
     pub check: Check,
     /// The unit of the number that it measures.
     pub unit: Option<String>,
@@ -46,7 +46,7 @@ pub struct Grader {
     pub(super) line: u32,
 }
 
-/// The check.
+/// The condition under which a grader passes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Check {
@@ -64,7 +64,7 @@ pub enum Check {
         /// The patterns that must not match.
         not: Vec<Regex>,
     },
-    /// Texts are found, and others are not.
+    /// The output contains texts, all of them or one, and does not contain others.
     Contains {
         /// Those that must be found.
         values: Vec<String>,

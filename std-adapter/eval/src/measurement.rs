@@ -46,7 +46,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of all measurements of these trials, by their names, in the order in which they were made.
+    /// Returns the statistics of these trials: one for each name of a measurement, in the order in which the names first occur.
     pub fn of(trials: &[TrialRecord]) -> Vec<Self> {
         let mut by_name: IndexMap<&str, Vec<(u32, &Measurement)>> = IndexMap::new();
         for trial in trials {

@@ -217,7 +217,7 @@ pub struct Summary {
 pub struct Task {
     /// The id of the task.
     pub id: String,
-    /// The name of the task.
+    /// The name of the task for people. Programs know a task by its id.
     pub name: String,
     /// The file of the task.
     #[serde(skip_serializing_if = "Option::is_none")]

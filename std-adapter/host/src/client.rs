@@ -244,7 +244,8 @@ pub struct CallOutcome {
 }
 
 impl CallOutcome {
-    /// Success with a result of any type; its member `message`, if it is a text, is the message too.
+    /// Returns the outcome of a call that has succeeded. `result` is the JSON text of any value. If it has a member `message` that is a text, this is
+    /// also the message. `stderr` is as in [`stderr`](Self::stderr).
     pub fn of_result(result: String, stderr: String) -> Self {
         let json = Json::parse(result.as_bytes()).ok();
         let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));

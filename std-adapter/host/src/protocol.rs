@@ -21,7 +21,8 @@ pub struct Protocol {
     pub is_single_document: bool,
     /// The parts that it carries beside an operation's name, its arguments and its result.
     pub carries: &'static [Part],
-    /// The request that begins a session with settings of the extension's own, as a line without its end.
+    /// Makes the request that begins a session with settings of the extension's own, from their JSON text. The request is a line without its line
+    /// end. Protocols that do not have such a request have no function.
     pub configuration: Option<fn(&str) -> String>,
     /// The session that a call belongs to, in protocols in which calls name one.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,

@@ -221,7 +221,10 @@ struct Held {
 }
 
 impl Lab {
-    /// Continues with what was in the books. Leases whose holders live go on; the others end.
+    /// Continues with the state that an earlier agent has `kept` in the books. Leases whose holders live go on, and the others end.
+    ///
+    /// If nothing was kept although the folder for the books was there (`had_folder`), the books were lost. `boot` is the id of the system's
+    /// start, and `now` the time since that.
     pub fn new(books: Box<dyn Books>, kept: Option<Kept>, had_folder: bool, boot: &str, now: BootTime) -> Self {
         let has_lost_books = kept.is_none() && had_folder;
         let mut lab = Self {
@@ -500,10 +503,11 @@ impl Lab {
         }
     }
 
-    /// The holder lives. Returns until when the lease lasts.
+    /// Notes that the holder of the lease `id` was alive at the time `now`, and returns the time at which the lease ends at the latest. `uid` is
+    /// the user who reports this.
     ///
     /// # Errors
-    /// It has ended.
+    /// The lease has ended, or is another user's.
     pub fn renew(&mut self, id: &str, uid: u32, now: BootTime) -> Result<BootTime, Refusal> {
         match self.leases.get_mut(id) {
             Some(held) if held.lease.holder.uid != uid => {
@@ -569,10 +573,11 @@ impl Lab {
         format!("the lease was ended by {} at {}: {}", ended.by, time_of_day(ended.at), ended.why)
     }
 
-    /// Ends the lease of a rig, by a person: `uid` if they may end their own only.
+    /// Ends the lease of a rig because a person asks for that: `by` is their name, and `reason` is told to the holder. With `uid`, only a lease
+    /// of this user is ended.
     ///
     /// # Errors
-    /// It has none, or another's.
+    /// The rig is not known, nobody has it, or a user other than `uid` has it.
     pub fn break_lease(
         &mut self,
         name: &str,

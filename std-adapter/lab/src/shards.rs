@@ -20,7 +20,7 @@ pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Asked<'a> {
     /// Which rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
-    /// How many.
+    /// The number of rigs. All of them are granted together, or none is.
     pub count: usize,
     /// How long they are waited for; zero is not at all.
     pub wait: Duration,

@@ -101,9 +101,9 @@ pub struct RunRequest<'a> {
 /// Why a request is refused before the service sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// -32601.
+    /// The method is not known. This is error -32601.
     UnknownMethod,
-    /// -32602 on a member of `params`.
+    /// A member of `params` is missing or wrong. This is error -32602.
     Params {
         /// The member.
         member: &'static str,

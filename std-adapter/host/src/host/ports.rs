@@ -15,11 +15,11 @@ use crate::terminal;
 /// other folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    /// `/sys`.
+    /// The folder that stands for `/sys`: USB devices are described there.
     pub sys: PathBuf,
-    /// `/dev`.
+    /// The folder that stands for `/dev`: the files of the ports are there.
     pub dev: PathBuf,
-    /// `/proc`.
+    /// The folder that stands for `/proc`: processes that have a port open are searched there.
     pub proc: PathBuf,
 }
 

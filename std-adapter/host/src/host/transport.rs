@@ -44,14 +44,14 @@ pub struct TransportTraits {
     /// The wire outlives sessions: it may hold half a line and old replies. So ids start at random, a newline goes first,
     /// and an error that names no request does not fail `initialize`.
     pub shared: bool,
-    /// The end of a line.
+    /// The bytes that end a received line.
     pub ends: LineEnds,
 }
 
 impl TransportTraits {
     /// A new process: nothing on it is old.
     pub const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
-    /// A TCP connection, which a board may be behind.
+    /// A TCP connection. `initialize` is repeated, because there may be a board at its other end that is booting.
     pub const TCP: Self = Self { resend: Some(Duration::from_secs(3)), shared: false, ends: LineEnds::Lf };
     /// A serial port.
     pub const SERIAL: Self = Self { resend: Some(Duration::from_secs(1)), shared: true, ends: LineEnds::Serial };

@@ -22,14 +22,17 @@ use crate::record::{self, RecordArguments};
 /// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
 /// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
 /// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
-/// `env` are left out, and a log reports that. Outputs are strings, whatever protocol the device speaks.
+/// `env` are left out, and a log reports that. For gevals hosts outputs are strings,
+/// whatever protocol the device speaks.
 ///
-/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
-/// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
+/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at once.
+///
+/// A device may answer several protocols. The bridge tries them in this order, and asks the device by the first one that it answers: gevals, MCP,
+/// Amplifier. With --protocol amplifier or namel3ss the order is Amplifier, MCP, gevals. With --protocol mcp it is MCP, gevals, Amplifier. If the
+/// target is a URL, its path decides.
 ///
 /// The bridge refuses a call whose arguments break the operation's schema, and does not send it.
-///
-/// Exit codes: 0 after shutdown, and at the end of input.
+/// The command ends with 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A gevals host starts an extension without arguments. Therefore it starts a shim, which starts the bridge:\n  rigline install gevals serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"

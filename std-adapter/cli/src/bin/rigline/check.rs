@@ -28,18 +28,18 @@ impl HasOptions for OfCheck {
 
 /// Check whether an extension or a server conforms to its protocol and works with its real hosts
 ///
-/// Each case uses a new connection. A failed case is shown with the lines that were sent and received. On live hardware (serial, TCP),
-/// only the operations that --call names are called, or `identify`, if none is named; cases that need others are skipped. In a program,
-/// operations are also called with arguments that their schema refuses.
+/// Each case uses a new connection. A failed case is shown with the lines that were sent and received.
 ///
-/// Some cases are needed by the real hosts of the protocol, and others only by a standard. Each failed case says which. A failed case that
-/// a real host needs makes the command exit with 1. With --strict, every failed case does.
+/// On a device or a server (serial, TCP, HTTP), only the operations that --call names are called. If --call names none, only `identify` is called.
+/// Cases that need other operations are skipped.
 ///
-/// Exit codes: 0 no case failed that a real host needs (with --strict: no case failed), 1 one failed, 2 usage, 3 the target cannot be
-/// started, opened or connected to.
+/// In a program, any operation may be called, with arguments that its schema refuses. A program that conforms refuses them before it does anything.
+/// The check does not know whether a program drives hardware: one that does not check its arguments may switch something on.
+///
+/// Some cases are needed by the real hosts of the protocol, and others only by a standard. Each failed case says which.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
+    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts\n\nExit codes: 0 all cases passed that a real host needs (with --strict: all cases); 1 such a case failed; 2 a wrong command line or an unusable file; 3 the target cannot be started, opened or connected to; 128+n ended by signal n."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Also count failed cases that only a standard needs in the exit code
+    /// Exit with 1 after any failed case, also one that only a standard needs
     #[arg(long)]
     strict: bool,
     /// Run only the cases whose name begins with this; may be repeated

@@ -27,7 +27,8 @@ pub(crate) struct Connection {
     /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, replay:DIR for a
     /// recording, rig:NAME for a rig of the lab, or sim for the built-in rig
     pub(crate) target: Target,
-    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
+    /// How long an attempt to connect waits for a busy port, or for a device that is not plugged in, such as 60s [default: not at all; `bridge` for
+    /// gevals hosts: 60s]
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub(crate) wait: Duration,
     /// The time limit for starting the extension [default: 10s]

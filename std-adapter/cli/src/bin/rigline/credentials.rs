@@ -11,13 +11,13 @@ use crate::files;
 /// The options of the commands that send requests to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Credentials {
-    /// Over HTTP, send the bearer token in this file
+    /// If the target is reached by HTTP, send it the token in this file, as a bearer token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
-    /// Over HTTP, send the bearer token in this environment variable
+    /// If the target is reached by HTTP, send it the token that this environment variable has, as a bearer token
     #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
     pub(crate) token_env: Option<String>,
-    /// Over HTTP, send this header, too. ${NAME} in it stands for an environment variable; @FILE has headers, one a line
+    /// If the target is reached by HTTP, send it this header too. ${VARIABLE} in it stands for an environment variable. @FILE has headers, one per line
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     pub(crate) headers: Vec<String>,
 }

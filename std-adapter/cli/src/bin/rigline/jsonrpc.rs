@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::{self, Failure, complain};
 
-/// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
+/// Serve evals to IDEs by waza's protocol: JSON-RPC on standard input and output, or over TCP
 ///
 /// A client can list, read and run the evals below one folder (--root). An eval may start any program,
 /// so a client can run programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
@@ -23,25 +23,23 @@ use crate::connect::{self, Failure, complain};
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
 /// The token is printed on standard error with the address, unless it is in a file that --token-file names.
-///
-/// Exit codes: 0 end of input, 1 standard input or output failed, 2 usage, 3 cannot listen on the address, 128+n after signal n.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token"
+    after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token\n\nExit codes: 0 end of input, 1 standard input or output failed, 2 a wrong command line or an unusable file, 3 the address cannot be listened on, 128+n after signal n."
 )]
 pub(crate) struct Arguments {
-    /// Listen on HOST:PORT instead; a port alone and localhost mean both loopback addresses; port 0 selects a free port
+    /// Listen on HOST:PORT, instead of standard input and output; a port alone and localhost mean both loopback addresses; port 0 selects a free port
     #[arg(long, value_name = "[HOST:]PORT")]
     tcp: Option<ListenAddress>,
-    /// Read the token from this file instead of making a new one
+    /// Accept only clients that send the token in this file. Without this option a new token is made
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Require no token. Then every local user can run programs as you, unless the system reports that the connection
-    /// belongs to another user. On an address other than loopback, so can everyone in the network
+    /// Accept clients without a token. Every client that is accepted can run programs as you. A client of another user of this machine is refused
+    /// only if the system reports the user of the connection. On an address other than loopback, everyone in the network is accepted
     #[arg(long, requires = "tcp")]
     no_token: bool,
-    /// Let other users of this machine connect too
+    /// Accept clients of other users of this machine too
     #[arg(long, requires = "tcp")]
     any_user: bool,
     /// The folder that evals are read from, and that relative paths begin at. Paths and links that lead out of it are refused

@@ -12,7 +12,7 @@ mod results;
 /// See who has which rig, and look after the rigs
 ///
 /// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An agent, which the first command starts,
-/// grants leases for them (`rigline lock`), and ends ten minutes after the last one.
+/// grants leases for them (`rigline lock`). It ends when nobody has needed it for ten minutes.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -24,9 +24,18 @@ enum Command {
     Status(Status),
     List(List),
     Scan(Scan),
+    #[command(
+        about = "Check the free rigs now, and show their state",
+        long_about = "Check the free rigs now, and show their state\n\nEach rig that nobody has is brought to its safe state and asked what it is. A rig that somebody has is not touched. A rig with `check = false` in rigs.toml is only looked for. The agent's own records are checked too.",
+        after_help = "Exit codes: 0 all rigs are usable; 1 failed; 2 a wrong command line; 3 a rig is not usable, or the agent's records are wrong; 128+n ended by signal n."
+    )]
     Check(OfRig),
     Break(Break),
     Quarantine(Quarantine),
+    #[command(
+        about = "Show what happened in the lab, such as leases that were granted or ended",
+        long_about = "Show what happened in the lab, such as leases that were granted or ended\n\nEach entry has its time, its rigs, the person and the reason. Rigs that came into quarantine or became free again are entries too."
+    )]
     Log(OfRig),
     Results(results::Results),
     Agent(Agent),
@@ -43,10 +52,10 @@ struct Status {
     watch: bool,
 }
 
-/// The rigs, or those that a selector means
+/// List the rigs, with their targets, tags and states
 #[derive(Debug, Args)]
 struct List {
-    /// `rig:NAME` or `rig:KEY=VALUE,…`
+    /// List only the rigs of this name or with these tags: `rig:NAME` or `rig:KEY=VALUE,…`
     #[arg(default_value = "", hide_default_value = true)]
     selector: String,
     /// Print it as JSON
@@ -56,9 +65,12 @@ struct List {
 
 /// Add the boards that are plugged in to rigs.toml
 ///
-/// A board is known by its serial number, or else by its place in the USB tree. What is in the file stays as it is, byte by byte; no byte is written to
-/// a board. Boards that have one serial number together are not added, and the exit code is 3.
+/// A board is known by its serial number, or else by its place in the USB tree. What is in the file stays as it is, byte by byte. No byte is written
+/// to a board. Boards that share a serial number are not added.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 success; 1 failed; 2 a wrong command line or an unusable file; 3 boards share a serial number; 128+n ended by signal n."
+)]
 struct Scan {
     /// Print what was found as JSON
     #[arg(long)]
@@ -68,7 +80,7 @@ struct Scan {
 /// One rig, or all of them
 #[derive(Debug, Args)]
 struct OfRig {
-    /// The rig's name, or a target
+    /// The rig's name, or its target [default: all rigs]
     rig: Option<String>,
     /// Print it as JSON
     #[arg(long)]
@@ -85,7 +97,7 @@ struct Break {
     reason: String,
 }
 
-/// Put a rig into quarantine, so that nobody gets it, or take it out
+/// Put a rig into quarantine, so that nobody gets it, or end its quarantine
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["reason", "clear"]))]
 struct Quarantine {
@@ -94,7 +106,7 @@ struct Quarantine {
     /// Why: those who want it are told
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Take it out
+    /// End the quarantine
     #[arg(long)]
     clear: bool,
 }
@@ -102,10 +114,10 @@ struct Quarantine {
 /// Run the agent, until nobody needs it any more
 #[derive(Debug, Args)]
 struct Agent {
-    /// How long it stays when nobody needs it; 0s: for ever
+    /// End when nobody has needed the agent for this time. With 0s it never ends by itself. With --system this option has no effect
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "10m")]
     idle: Duration,
-    /// Serve all users of a group, with the rigs of /etc/rigline/rigs.toml. It does not end by itself
+    /// Serve all users of a group, with the rigs of /etc/rigline/rigs.toml. Such an agent never ends by itself, whatever --idle says
     #[arg(long, requires = "group")]
     system: bool,
     /// The group whose members may use the rigs of --system: its name or number

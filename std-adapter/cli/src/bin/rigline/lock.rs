@@ -15,7 +15,7 @@ use crate::connect::{self, Failure};
 /// COMMAND finds the names of its rigs in the variable RIGLINE_RIGS, and the public id of its lease in RIGLINE_LEASE.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline lock serial:auto --wait 10m -- pytest tests\n  rigline lock rig:board=pico --count 2 --wait 1h -- ./both.sh\n\nIts exit code is that of COMMAND. 2: nothing can match TARGET, or COMMAND cannot be started; 3: the rig is another's or in quarantine, or the lease was lost; 124: the time to wait is over; 130: Ctrl-C while it waited."
+    after_help = "Examples:\n  rigline lock serial:auto --wait 10m -- pytest tests\n  rigline lock rig:board=pico --count 2 --wait 1h -- ./both.sh\n\nExit codes: that of COMMAND, if COMMAND was started and kept its rig. Otherwise 1 failed; 2 nothing can match TARGET, or COMMAND cannot be started; 3 the rig is another's or in quarantine, or the lease was lost; 124 the time of --wait is over; 130 Ctrl-C while it waited. COMMAND may end with these numbers too: then standard error tells which is meant."
 )]
 pub(crate) struct Arguments {
     /// `rig:NAME` or `rig:KEY=VALUE,…` for rigs of rigs.toml; serial:…, tcp:HOST:PORT or sim for one that is not in it
@@ -24,14 +24,14 @@ pub(crate) struct Arguments {
     /// The longest time of the lease
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "30m")]
     ttl: Duration,
-    /// After which time in which nothing is sent to the rig the lease ends [default: never]. Commands of rigline count; a program that
-    /// opens the port itself does not
+    /// End the lease when nothing was sent to the rig for this time [default: never]. Only what rigline sends counts. Do not use this option if
+    /// COMMAND opens the port itself: the lease would end while COMMAND works
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
     idle: Option<Duration>,
-    /// How long to wait for the rig [default: not at all]
+    /// How long to wait in the queue until the rig is free [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
     wait: Option<Duration>,
-    /// How many rigs, all or none
+    /// How many rigs. The lease begins when all of them are free together
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: usize,
     /// The purpose, which others see

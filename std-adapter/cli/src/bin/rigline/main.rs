@@ -48,7 +48,7 @@ use protocols::spelling;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command, rigline describes the rig that is plugged in. `rigline describe sim` describes the built-in one.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve. `rigline man DIR` writes manual pages."
+    after_help = "Without a command, and so without a target, rigline describes the rig that is plugged in, if there is only one. `rigline describe sim` describes the built-in rig.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve. `rigline man DIR` writes manual pages."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -178,9 +178,10 @@ fn command() -> clap::Command {
     }
 }
 
-/// Ends the help of every command with the exit codes that all of them have.
+/// Ends the help of every command with the exit codes of all commands, unless it has a list of its own.
 fn with_exit_codes(command: clap::Command) -> clap::Command {
     let help = match command.get_after_help() {
+        Some(more) if more.to_string().contains(exit::HEADING) => more.to_string(),
         Some(more) => format!("{more}\n\n{}", exit::HELP),
         None => exit::HELP.to_owned(),
     };

@@ -18,20 +18,17 @@ use crate::out::{self, Style};
 
 /// Show the traffic with an extension, decoded
 ///
-/// Passes every byte between its standard input and output and the target, and shows the lines of both directions on standard error,
+/// The monitor passes every byte between its standard input and output and the target, and shows the lines of both directions on standard error,
 /// with faults marked. The protocol of each line is detected. To watch a host, have it start `rigline monitor ./my-extension` instead
 /// of `./my-extension`. On a terminal, type requests. The command ends with the program or the connection, and on Ctrl-C.
-///
-/// Exit codes: 0 the program ended with 0, or the server closed the connection after the end of input; 1 the program ended with another
-/// code; 2 usage; 3 the device or the connection was lost, or could not be opened; 128+n ended by signal n.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim"
+    after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim\n\nExit codes: 0 the program ended with 0, or the server closed the connection after the end of input; 1 the program ended with another code; 2 a wrong command line or an unusable file; 3 the device or the connection was lost, or could not be opened; 128+n ended by signal n."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Write a transcript, which `rigline replay` plays again
+    /// Write all lines with their times into this file. `rigline replay FILE` shows it, and sends it again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

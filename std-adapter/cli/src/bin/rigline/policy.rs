@@ -28,15 +28,15 @@ pub(crate) mod limited;
 /// The options of an owner.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PolicyArguments {
-    /// Allow at most N calls of an operation in a second, a minute, an hour or a day, such as power=20/h. The operation `*` is all of them
-    /// together
+    /// Allow at most N calls of an operation in a second, a minute, an hour or a day, such as power=20/h. The operation `*` stands
+    /// for all operations together
     #[arg(long = "limit", value_name = "OP=N/s|m|h|d")]
     pub(crate) limits: Vec<Limit>,
     /// Have a person confirm each call of these operations. Where the client cannot ask, they are refused
     #[arg(long, value_name = "OP", num_args = 1..)]
     pub(crate) confirm: Vec<String>,
     /// Keep every call with its time, client, arguments and outcome in this folder, and every line of the target, so that the target
-    /// replay:DIR answers as this one did. The folder must be new, empty, or an earlier recording's
+    /// replay:DIR answers as this one did. The folder must be new or empty, or have an earlier recording, which is replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) record: Option<PathBuf>,
     /// Read these settings from a TOML file, too: read-only, allow, confirm, record, and a table [limit]. It must be outside the current

@@ -12,7 +12,8 @@ use crate::out::Table;
 
 /// List serial ports, the devices on them, and the processes that have them open
 ///
-/// No byte is written to any port. With --probe, the devices whose USB names are those of rigline are asked for their manifest.
+/// Without --probe, no byte is written to any port. With --probe, the devices whose USB names are those of rigline are opened and asked for their
+/// manifest. No byte is written to other ports.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Ask the devices that look like rigline devices for their manifest

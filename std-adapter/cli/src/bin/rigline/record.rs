@@ -20,7 +20,7 @@ use crate::{exit, out};
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RecordArguments {
     /// Keep the evidence of this run in a folder: every line in both directions with its time, values, report, versions and hashes. The
-    /// target replay:DIR then answers as the recorded one did. The folder must be new, empty, or an earlier recording's
+    /// target replay:DIR then answers as the recorded one did. The folder must be new or empty, or have an earlier recording, which is replaced
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }

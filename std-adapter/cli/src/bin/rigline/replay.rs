@@ -25,12 +25,15 @@ const BEHIND: Duration = Duration::from_millis(500);
 ///
 /// A log of Amplifier's events is read, filtered and checked: `rigline help events` lists the options for it, such as --taxonomy.
 ///
-/// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`. With a target, it sends the recorded requests again:
-/// each one after as many lines have arrived as in the recording. JSON is compared by its values; --ignore NAME leaves out a
-/// member that differs from run to run, such as a time or a reading. A line that comes within half a second behind the last recorded one
-/// is a difference too. It exits with 1 if the answers differ.
+/// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`.
 ///
-/// In every other command, the target replay:DIR answers as the recorded extension did.
+/// With a target, it sends the recorded requests again, and compares each line that arrives with the recorded one. Before it sends a request, it waits
+/// for the lines that came before this request in the recording. Two lines of JSON are the same if their values are: the order of members and the
+/// spelling of numbers do not count. Other lines are the same if their texts are. --ignore NAME leaves out a member that differs from run to run,
+/// such as a time or a reading. A line that the recording does not have is a difference, if it comes within half a second after the last recorded one.
+/// The command exits with 1 if there are differences.
+///
+/// Other commands do not send a recording: their target replay:DIR answers as the recorded extension did.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline eval run evals --record run1\n  rigline replay run1\n  rigline replay run1 serial:auto --ignore uptime_ms\n  rigline eval run evals --target replay:run1"
@@ -41,7 +44,7 @@ pub(crate) struct Arguments {
     recording: PathBuf,
     /// The extension that the recorded requests are sent to
     target: Option<Target>,
-    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
+    /// How long an attempt to connect waits for a busy port, or for a device that is not plugged in, such as 60s [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true, requires = "target")]
     wait: Duration,
     /// The time limit for starting the extension [default: 10s]

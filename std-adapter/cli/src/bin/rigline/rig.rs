@@ -49,7 +49,7 @@ pub(crate) struct HttpArguments {
     /// The path of namel3ss tools
     #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
     path: String,
-    /// Answer only clients that send the token in this file; over HTTP it is a bearer token
+    /// Answer only clients that send the token in this file. HTTP clients send it as a bearer token, TCP clients as their first line
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// Also answer other users of this machine

@@ -32,10 +32,15 @@ use crate::rig::{self, HttpArguments};
 /// Their calls take turns, logs go to the client that called, and a client's shutdown ends only its own session. A client with a different config is
 /// refused while another client has a session. The extension is started, or the port opened, when a client needs it, and stays until the server ends.
 ///
-/// HTTP clients find MCP at /mcp, Amplifier at /invoke, /describe and /health, and namel3ss at --path; with --protocol, that protocol alone.
+/// HTTP clients find MCP at /mcp, Amplifier at /invoke, /describe and /health, and namel3ss at --path. With --protocol, only that protocol is served.
 ///
-/// The target is asked by MCP if it answers that, so that agents get descriptions, annotations, progress, logs and content as it gives them, and by gevals
-/// or Amplifier if it does not. With --protocol gevals or amplifier, that one is tried first. On SIGTERM the running calls are finished.
+/// A target may answer several protocols. rigline tries them in this order, and asks the target by the first one that it answers: MCP, gevals, Amplifier.
+/// By MCP, agents get descriptions, annotations, progress, logs and content as the target gives them. --protocol is about the clients, but it
+/// may change this order. With --protocol gevals it is gevals, MCP, Amplifier. With --protocol amplifier or namel3ss it is Amplifier, MCP, gevals. Over TCP,
+/// with --limit, --confirm or --record, it is Amplifier, MCP, gevals, except with --protocol mcp. With --read-only or --allow it is always MCP, gevals,
+/// Amplifier. If the target is a URL, its path decides.
+///
+/// On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
 /// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
@@ -43,12 +48,10 @@ use crate::rig::{self, HttpArguments};
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
 /// With --read-only or --allow, clients are offered a part of the operations, and cannot call the others. A target says which operations are
-/// read-only if it speaks MCP, as rigline's own do; it is asked at the start then, so that a wrong name is told at once.
-///
-/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
+/// read-only if it speaks MCP, as rigline's own do; it is asked at the start then, so that a wrong name is an error at once.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rigline serve serial:auto\n  rigline serve serial:auto --protocol mcp --read-only\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier\n\nShort forms:\n  bridge TARGET  serve TARGET on standard input and output\n  mcp TARGET     serve TARGET --protocol mcp\n  jsonrpc        serve --protocol waza: evals, for IDEs\n  rig            serve sim, without a second process"
+    after_help = "Examples:\n  rigline serve serial:auto\n  rigline serve serial:auto --protocol mcp --read-only\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000 --token-file rig.token\n  rigline serve serial:auto --http 8080 --protocol amplifier\n\nShort forms:\n  bridge TARGET  serve TARGET, on standard input and output\n  mcp TARGET     serve TARGET --protocol mcp, on standard input and output\n  jsonrpc        serve --protocol waza: evals for IDEs, without a target\n  rig            serve sim, in one process instead of two\n\nExit codes: 0 success, and with --tcp or --http after Ctrl-C, SIGTERM or SIGHUP; 1 failed; 2 a wrong command line or an unusable file; 3 no usable response, the address cannot be listened on, or the program of the target does not exist; 128+n ended by signal n, without --tcp and --http."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -57,7 +60,9 @@ pub(crate) struct Arguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
-    /// The protocol of the clients: over TCP that of lines without a marker [default: gevals], over HTTP the only one [default: all]
+    /// The protocol of the clients. Over HTTP only this one is served [default: all]. Over TCP, most lines show their protocol, and this one is for
+    /// lines that do not [default: gevals]. It may also change in which order protocols are tried with the target (see above). `serve --protocol
+    /// waza` serves evals instead of a target: see `rigline help jsonrpc`
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some() || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]

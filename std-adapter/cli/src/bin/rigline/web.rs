@@ -41,7 +41,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 pub(crate) struct Arguments {
     /// The target of the page: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
     target: Option<Target>,
-    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
+    /// How long an attempt to connect waits for a busy port, or for a device that is not plugged in, such as 60s [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
     /// The extension's settings: a JSON object, or @FILE
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals")]
     runs: Option<PathBuf>,
-    /// Read the token from this file instead of making a new one
+    /// Take the token of the page's address from this file, instead of making a new one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Use the same token each time. It is kept in the user's state folder, in a file that only this user can read

@@ -37,8 +37,11 @@ use crate::out::{self, complain, print_json};
 use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
 
-/// Run evals. Exits with 1 if one does not pass, with 3 if the rig is the reason
+/// Run evals
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 all evals passed; 1 one did not pass; 2 a wrong command line, an unusable file or a mistake in an eval; 3 the rig is the reason why one did not pass; 124 those that did not pass ran out of time; 128+n ended by signal n."
+)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(super) struct Run {
     /// Evals, folders of them, or task files of an eval
@@ -50,7 +53,7 @@ pub(super) struct Run {
     /// The rigs of the lab among which the tasks are spread: a rig's name, or KEY=VALUE,… as in `rigline lab list`
     #[arg(long, value_name = "SELECTOR", conflicts_with = "target")]
     rig: Option<String>,
-    /// How many rigs, all or none. A task whose rig goes bad runs on another one
+    /// How many rigs. The run begins when it has all of them. A task whose rig goes bad runs on another one
     #[arg(long, value_name = "N", requires = "rig", default_value_t = 1, hide_default_value = true)]
     shards: usize,
     /// The executor, instead of the one in the file: mock, command, extension
@@ -59,7 +62,7 @@ pub(super) struct Run {
     /// The model, instead of the one in the file
     #[arg(long)]
     model: Option<String>,
-    /// Set one of the eval's inputs, or a name of matrix and for
+    /// Set an input of the eval. If NAME is a name in `matrix` or `for`, only this value of it is used. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
     /// Only tasks with this in their id, name or tags
@@ -68,7 +71,7 @@ pub(super) struct Run {
     /// The directory that tasks run in: the eval's own by default
     #[arg(long, value_name = "DIR")]
     context_dir: Option<PathBuf>,
-    /// Refuse an eval that may have a mistake in it, such as a member with a name that is nearly a known one
+    /// Do not run an eval that may have a mistake in it, such as a member with a name that is nearly a known one
     #[arg(long)]
     strict: bool,
     /// How long to wait for rigs of the lab, for a busy port, or for a device that is not plugged in, such as 60s
@@ -88,7 +91,7 @@ pub(super) struct Run {
     /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
-    /// Say something about the run in every report, such as operator=Ada or station=3; may be repeated
+    /// Add this entry to every report, such as operator=Ada or station=3; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     meta: Vec<(String, String)>,
     #[command(flatten)]

@@ -24,10 +24,10 @@ pub(super) struct Validate {
     target: Option<Target>,
     #[command(flatten)]
     credentials: Credentials,
-    /// Set one of the eval's inputs, or a name of matrix and for
+    /// Set an input of the eval. If NAME is a name in `matrix` or `for`, only this value of it is used. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// Treat warnings as errors
+    /// Exit with 1 after a warning too
     #[arg(long)]
     strict: bool,
     /// Print one JSON value instead of lines

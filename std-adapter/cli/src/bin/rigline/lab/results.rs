@@ -9,10 +9,13 @@ use crate::connect::{self, Failure};
 use crate::out::Table;
 use crate::{exit, jsonrpc};
 
-/// The findings of a run over several rigs so far: each task once, also of a run that was killed
+/// Show the results of a run over several rigs, also of one that still runs or was killed
 ///
-/// The exit code is 0 if all tasks passed, 1 if one did not, and 3 if some were not done.
+/// Each task is shown once, with its latest result.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 all tasks passed; 1 a task did not pass; 2 a wrong command line, or there is no such run; 3 some tasks were not done; 128+n ended by signal n."
+)]
 pub(super) struct Results {
     /// The run, by the id that its report has, or `last` for the newest one
     run: String,

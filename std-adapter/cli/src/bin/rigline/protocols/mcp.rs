@@ -58,14 +58,18 @@ mod rigs {
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
-/// Each operation of the target is a tool. If the target speaks MCP, rigline uses MCP, so that results keep their types, and progress and logs
-/// are passed on. Otherwise it uses Amplifier's protocol or gevals. A call that the client cancels is cancelled at the target.
+/// Each operation of the target is a tool. A call that the client cancels is cancelled at the target.
+///
+/// A target may answer several protocols. rigline tries them in this order, and asks the target by the first one that it answers: MCP, gevals, Amplifier.
+/// By MCP, results keep their types, and progress and logs are passed on. If the target is a URL, its path decides.
 ///
 /// With --evals DIR there are two more tools: `list_evals`, and `run_eval`, which runs an eval of that folder on the
-/// target, reports each trial as progress, and returns the verdict and the results of all tasks. An eval may start any
-/// program, so --read-only does not offer `run_eval`, and with --allow it must be named. The steps of an eval may call
-/// all operations, not only those that --allow names. Calls that come in during a run wait until it has ended. When the
-/// client cancels, or input ends, the run is cancelled and its cleanup steps run.
+/// target, reports each trial as progress, and returns the verdict and the results of all tasks. Calls that
+/// come in during a run wait until it has ended. When the client cancels, or input ends, the run is cancelled and its
+/// cleanup steps run.
+///
+/// Caution: `run_eval` is not limited by --allow. The steps of an eval may call all operations, and may start any program.
+/// Therefore --read-only does not offer `run_eval`, and --allow offers it only if it is one of the names.
 ///
 /// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
 /// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
@@ -103,7 +107,7 @@ pub(crate) struct Arguments {
 pub(crate) struct Tools {
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Offer tools that list and run the evals in this folder, too
+    /// Also offer tools that list and run the evals in this folder. The steps of an eval may call all operations, whatever --allow names
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) evals: Option<PathBuf>,
     /// The folder for the records of runs [default: the user's state folder]
@@ -342,8 +346,8 @@ impl ConfigArguments {
 /// then the client starts `rigline mcp URL --token-file FILE`, which it also does where its own file cannot name a URL (Claude Desktop).
 /// In --header, ${NAME} stands for an environment variable, which the entry names in the client's own way.
 ///
-/// With --write, every other byte of the file stays as it is, comments too. What the entry of this target has beside the members that are
-/// written stays. A copy of the old file is kept beside it. Links are not followed.
+/// With --write, every other byte of the file stays as it is, comments too. If the file has an entry of this target already, the members that
+/// rigline does not write are kept. A copy of the old file is kept beside it. Links are not followed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rigline install claude-code serial:auto --write\n  rigline install cursor sim\n  rigline install vscode http://127.0.0.1:8080/mcp --token-env RIG_TOKEN --write"

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Also check the members that the taxonomy requires of each event, and plans by the Plan Schema
     #[arg(long)]
     taxonomy: bool,
-    /// Refuse names that the taxonomy does not have
+    /// Count an event whose name the taxonomy does not have as a fault
     #[arg(long, requires = "taxonomy")]
     strict: bool,
     /// Print one JSON value: the events, the faults and `success`
