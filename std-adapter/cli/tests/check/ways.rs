@@ -183,7 +183,7 @@ impl Row {
     /// The outputs: names, and JSON texts as they are in the table.
     fn members(&self) -> Vec<(String, String)> {
         let outputs = self.outputs.as_ref().map(|outputs| Json::parse(outputs.get().as_bytes()).unwrap());
-        let members = outputs.iter().flat_map(|outputs| outputs.members());
+        let members = outputs.iter().flat_map(Json::members);
         members.map(|(name, value)| (name.to_string(), compact(value.as_str()))).collect()
     }
 
@@ -772,18 +772,19 @@ pub(super) fn serve() -> ExitCode {
 }
 
 pub(super) fn trials() -> Vec<Trial> {
-    vec![
-        Trial::test("every_outcome_is_the_same_in_every_way", || Ok(every_outcome_is_the_same_in_every_way())),
-        Trial::test("a_cancelled_call_ends_at_the_extension_in_every_way", || {
-            Ok(a_cancelled_call_ends_at_the_extension_in_every_way())
-        }),
-        Trial::test("the_exit_code_follows_from_the_kind", || Ok(the_exit_code_follows_from_the_kind())),
-        Trial::test("an_eval_has_every_outcome_the_same_in_every_way", || {
-            Ok(an_eval_has_every_outcome_the_same_in_every_way())
-        }),
-        Trial::test("an_eval_judges_numbers_as_the_vectors_say", || Ok(an_eval_judges_numbers_as_the_vectors_say())),
-        Trial::test("the_python_client_has_every_outcome_in_every_way", || {
-            Ok(the_python_client_has_every_outcome_in_every_way())
-        }),
-    ]
+    let tests: [(&str, fn()); 6] = [
+        ("every_outcome_is_the_same_in_every_way", every_outcome_is_the_same_in_every_way),
+        ("a_cancelled_call_ends_at_the_extension_in_every_way", a_cancelled_call_ends_at_the_extension_in_every_way),
+        ("the_exit_code_follows_from_the_kind", the_exit_code_follows_from_the_kind),
+        ("an_eval_has_every_outcome_the_same_in_every_way", an_eval_has_every_outcome_the_same_in_every_way),
+        ("an_eval_judges_numbers_as_the_vectors_say", an_eval_judges_numbers_as_the_vectors_say),
+        ("the_python_client_has_every_outcome_in_every_way", the_python_client_has_every_outcome_in_every_way),
+    ];
+    let trial = |(name, test): (&str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    tests.into_iter().map(trial).collect()
 }
