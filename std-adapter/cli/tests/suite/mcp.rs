@@ -827,7 +827,7 @@ fn a_server_over_http_is_a_target() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(run(&["call", &url, "--protocol", "mcp", "measure", "channel=3V3"]).contains("volts"));
-    assert!(run(&["describe", &url, "--protocol", "mcp"]).contains("self_test"));
+    assert!(run(&["describe", &url, "--protocol", "mcp"]).contains("self-test"));
     assert!(
         run(&["check", &url, "--protocol", "mcp", "--call", "self_test", "--strict"]).contains("0 failed, 0 skipped")
     );
