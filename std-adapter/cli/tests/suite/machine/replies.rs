@@ -56,7 +56,7 @@ async fn after_a_timeout_each_call_gets_its_own_result() {
     let mut host = host(&device.target());
     for round in 0..3 {
         host.timeout = Duration::from_millis(300);
-        let late = go(&mut host, round * 10, 900).await.unwrap_err();
+        let late = go(&mut host, round * 10, 2000).await.unwrap_err();
         assert!(matches!(late, CallError::Timeout { .. }), "{late}");
         if round == 1 {
             // A second one is given up while the board is still busy with the first.

@@ -717,7 +717,7 @@ fn an_endless_answer_of_an_mcp_server_is_given_up() {
     lines.next().unwrap().unwrap();
     writeln!(stdin, r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"go","arguments":{{}}}}}}"#)
         .unwrap();
-    thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_secs(2));
     writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":2}}}}"#).unwrap();
     let closed = told.recv_timeout(LONG);
     drop(stdin);
