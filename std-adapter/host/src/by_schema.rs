@@ -315,8 +315,10 @@ impl Schemas {
     }
 }
 
-/// Writes a value. `schemas` are those that apply here.
-fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) {
+/// Writes a value, as it came where nothing in it is left out, and returns whether something is. `schemas` are those that apply here.
+fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) -> bool {
+    let begin = out.len();
+    let mut is_shorter = false;
     let mut separator = "";
     match value.kind() {
         Kind::Object => {
@@ -334,13 +336,14 @@ fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut Strin
                 let described = inner(schemas, root, &Step::Member(&name));
                 let is_refused = || described.iter().any(|schema| !takes(schema, root, "null", 0));
                 if member.is_null() && !is_required(&name) && is_refused() {
+                    is_shorter = true;
                     continue;
                 }
                 out.push_str(separator);
                 separator = ",";
                 out.push_str(&string(&name));
                 out.push(':');
-                omit_nulls(member, root, &described, out);
+                is_shorter |= omit_nulls(member, root, &described, out);
             }
             out.push('}');
         }
@@ -349,12 +352,17 @@ fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut Strin
             for (place, element) in value.elements().enumerate() {
                 out.push_str(separator);
                 separator = ",";
-                omit_nulls(element, root, &inner(schemas, root, &Step::Element(place)), out);
+                is_shorter |= omit_nulls(element, root, &inner(schemas, root, &Step::Element(place)), out);
             }
             out.push(']');
         }
-        _ => out.push_str(value.as_str()),
+        _ => {}
     }
+    if !is_shorter {
+        out.truncate(begin);
+        out.push_str(value.as_str());
+    }
+    is_shorter
 }
 
 /// How many scalars are tried in another reading when the whole does not fit.
@@ -621,7 +629,8 @@ mod tests {
             // Required, so that it is refused; unknown, so that it is for the extension to refuse.
             (r#"{"r":null,"u":null}"#, r#"{"r":null,"u":null}"#),
             (r#"{"l":[{"x":"null","y":null},{"x":null}]}"#, r#"{"l":[{"x":"null"},{"x":null}]}"#),
-            (r#"{"o" : null}"#, "{}"),
+            (r#"{"o" : null, "u": [1.50]}"#, r#"{"u":[1.50]}"#),
+            (r#"{ "n": null, "u": {"a": [1.50]} }"#, r#"{ "n": null, "u": {"a": [1.50]} }"#),
             ("null", "null"),
         ] {
             assert_eq!(schemas.without_nulls("f", args.to_owned()), sent, "{args}");
