@@ -44,7 +44,7 @@ impl Found {
         if most > MAX_FOUND {
             most = MAX_FOUND - 3;
             // Not within a character.
-            while text.get(most).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            while most > 0 && text.get(most).is_some_and(|byte| byte & 0xC0 == 0x80) {
                 most = most.saturating_sub(1);
             }
         }

@@ -549,3 +549,16 @@ fn assert_floats_close(ours: &Value, theirs: &Value) {
         _ => assert_eq!(ours, theirs),
     }
 }
+
+/// A text that was not checked may have no beginning of a character at all.
+#[test]
+fn a_long_text_that_is_no_utf_8_is_refused() {
+    for text in [
+        &[0xAE; 80][..],
+        &[&[0x85][..], &[0xAE; 70], b"\"["].concat(),
+        &[&b"{\"a\":\""[..], &[0xAE; 80], b"\"}"].concat(),
+    ] {
+        assert!(from_checked::<u8>(&mut text.to_vec()).is_err());
+        assert!(from_checked::<(u8, u8)>(&mut text.to_vec()).is_err());
+    }
+}
