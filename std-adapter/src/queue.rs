@@ -402,6 +402,8 @@ struct State {
     heard: Option<Instant>,
     /// Listeners without a request, by session: the last to come is the last.
     listeners: Vec<(Option<String>, mpsc::UnboundedSender<Line>)>,
+    /// The server ends: nobody listens any more.
+    has_ended_listeners: bool,
 }
 
 /// The next thing to do.
@@ -1237,13 +1239,18 @@ impl Queue {
         let (lines, receiver) = mpsc::unbounded_channel();
         let mut state = self.shared.state();
         state.listeners.retain(|(_, lines)| !lines.is_closed());
-        state.listeners.push((session.map(str::to_owned), lines));
+        // A request to listen that comes while the server ends has an end too.
+        if !state.has_ended_listeners {
+            state.listeners.push((session.map(str::to_owned), lines));
+        }
         receiver
     }
 
     /// Ends what clients hear that wait for no reply.
     pub fn end_listeners(&self) {
-        self.shared.state().listeners.clear();
+        let mut state = self.shared.state();
+        state.has_ended_listeners = true;
+        state.listeners.clear();
     }
 
     /// Whether there is an extension that answers.
