@@ -1162,7 +1162,7 @@ impl Drop for System {
 fn two_users_share_one_queue_and_only_administrators_end_anothers_lease() {
     // labgrid-project/labgrid#449, jumpstarter-dev/jumpstarter#237
     if !rustix::process::geteuid().is_root() {
-        let remedy = "sudo -E env PATH=$PATH cargo test -p rigline-cli --test lab two_users";
+        let remedy = "sudo -E env PATH=$PATH cargo test -p rigline-cli --test suite two_users";
         rigline_test_support::skipped("the lab of several users", "only root can be several users", remedy);
         return;
     }
