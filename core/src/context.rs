@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::call::{Call, Outcome};
 use crate::clock::{Clock, Instant, Sleep};
 use crate::content::Content;
+use crate::definition::Protocol;
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser;
 use crate::json::write::{Message, Writer};
@@ -78,6 +79,11 @@ impl<'a> Context<'a> {
     /// As [`output`](Self::output); and an output cannot follow content.
     pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
         self.reply.content(self.memory, name, content)
+    }
+
+    /// The protocol that the call came by.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.reply.protocol()
     }
 
     /// Whether the caller's protocol has [content](Self::content) beside outputs, and blocks reach the caller as they are.

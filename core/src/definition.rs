@@ -34,6 +34,8 @@ pub struct Protocol {
     pub(crate) numeric_strings: bool,
     /// Whether what its peers have switched on does not outlive them.
     pub(crate) ends_safe: bool,
+    /// Whether its hosts set no time limits: that of a call is this end's own.
+    pub(crate) has_own_limit: bool,
     /// Takes members out of a call's arguments that are the client's own and no arguments.
     pub(crate) prepare: Option<Prepare>,
     /// Whether a sound request stays open: a notification acknowledges it, and no reply comes.
@@ -79,6 +81,7 @@ impl Protocol {
             has_line_limit: false,
             numeric_strings: false,
             ends_safe: false,
+            has_own_limit: false,
             prepare: None,
             stays_open: |_| false,
         }
@@ -136,6 +139,17 @@ impl Protocol {
     /// Whether what its peers have switched on does not outlive them: [`with_safe_end`](Self::with_safe_end).
     pub const fn has_safe_end(&self) -> bool {
         self.ends_safe
+    }
+
+    /// Its hosts set no time limits. That of a call is this end's own, and counts from the call's turn, not from its arrival.
+    #[must_use]
+    pub const fn with_own_limit(self) -> Self {
+        Self { has_own_limit: true, ..self }
+    }
+
+    /// Whether its hosts set no time limits: [`with_own_limit`](Self::with_own_limit).
+    pub const fn has_own_limit(&self) -> bool {
+        self.has_own_limit
     }
 
     /// Whether its requests have ids, so that replies need not come in their order.

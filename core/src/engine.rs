@@ -1,6 +1,7 @@
 //! The engine: bytes in, bytes out, and calls that its caller runs. It does no I/O and knows no time. Blocking loops, async
 //! loops and a browser are thin drivers around it.
 
+pub(crate) mod arrivals;
 mod background;
 mod memory;
 mod step;
@@ -176,6 +177,7 @@ impl<'m> Engine<'m> {
         self.scanner.reset();
         self.exchange.reset();
         self.peer.is_cancelled = false;
+        self.peer.arrivals.clear();
         self.finished = false;
         self.peer.session.lost(&self.to)
     }
@@ -185,6 +187,7 @@ impl<'m> Engine<'m> {
     pub fn resume(&mut self) {
         self.framer.reset();
         self.scanner.reset();
+        self.peer.arrivals.clear();
         self.finished = false;
     }
 
@@ -292,6 +295,13 @@ impl<'m> Engine<'m> {
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
+    /// When the line came whose work is next; none if it has not waited for its turn.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn arrival(&mut self, now: impl FnOnce() -> crate::clock::Instant) -> Option<crate::clock::Instant> {
+        self.peer.arrivals.arrival(self.exchange.batch.is_some(), now)
+    }
+
     /// Ends work that was given out and not completed.
     #[cold]
     fn give_up(&mut self) {
@@ -343,6 +353,7 @@ impl<'m> Engine<'m> {
         // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
         // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
+        self.peer.arrivals.take(was_kept);
         if !was_kept {
             self.peer.session.protocol = self.peer.session.ahead;
         }

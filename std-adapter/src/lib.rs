@@ -74,6 +74,7 @@ pub mod stdio;
 #[doc(hidden)]
 pub mod sync;
 pub mod testing;
+mod text;
 
 pub use clock::TokioClock;
 pub use mcp::{Selected, Selection};

@@ -3,7 +3,10 @@
 use core::fmt;
 
 use super::LEAST_REPLY;
-use crate::exchange::{Inspected, Served, Session, forget};
+use super::arrivals::{Arrivals, Expired};
+use crate::clock::Instant;
+use crate::exchange::{Exchange, Inspected, Late, Next, Served, Session, forget};
+use crate::failure::FailureKind;
 use crate::frame::Tail;
 use crate::json::write::Writer;
 use crate::rpc;
@@ -18,11 +21,12 @@ pub(super) struct Peer {
     pub(super) is_cancelled: bool,
     /// A service has done what a notification asked for, which may concern what runs.
     is_served: bool,
+    pub(super) arrivals: Arrivals,
 }
 
 impl Peer {
     pub(super) const fn new(session: Session) -> Self {
-        Self { session, is_cancelled: false, is_served: false }
+        Self { session, is_cancelled: false, is_served: false, arrivals: Arrivals::new() }
     }
 }
 
@@ -89,13 +93,73 @@ impl Background<'_> {
         Some(rpc::end_line(memory, end))
     }
 
+    /// Whether lines came in that were not inspected.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.tail.has_more()
+    }
+
+    /// What is inspected from now on has come now.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.peer.arrivals.set_now(now);
+    }
+
+    /// This operation runs.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn set_running(&mut self, operation: &'static str) {
+        self.peer.arrivals.set_running(operation);
+    }
+
+    /// When the time of a call is up next that waits its turn, and can be answered before it.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.peer.arrivals.next_due()
+    }
+
+    /// Writes the reply to a call whose time is up while it waits, and which will not run, as a whole line; returns its length, which is 0
+    /// if there is none.
+    #[cfg(feature = "async")]
+    #[inline(never)]
+    pub(crate) fn expire(&mut self, now: Instant, memory: &mut [u8]) -> usize {
+        let Self { tail, peer: Peer { session, arrivals, .. }, to, .. } = self;
+        if memory.len() < LEAST_REPLY {
+            arrivals.forget_due();
+            return 0;
+        }
+        while let Some(Expired { nth, waited }) = arrivals.expire(now) {
+            let Some(line) = tail.kept(nth) else { continue };
+            let (mut session, mut exchange) = (*session, Exchange::new(to));
+            let next = match session.receive(to, line, memory, &mut exchange) {
+                Next::Run { .. } => {
+                    let why = Late { waited, running: Some(arrivals.running()) };
+                    exchange.refuse(to, line, memory, FailureKind::Timeout, &why);
+                    session.settle(to, line, memory, &mut exchange)
+                }
+                _ => Next::Nothing,
+            };
+            line.fill(b' ');
+            if let Next::Reply(end) = next {
+                return rpc::end_line(memory, end).len();
+            }
+        }
+        0
+    }
+
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
     #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let Self { tail, peer: Peer { session, is_cancelled, is_served }, to, id } = self;
+        let Self { tail, peer: Peer { session, is_cancelled, is_served, arrivals }, to, id } = self;
         let peeked = tail.peek()?;
         let answered = match session.inspect(to, peeked.line, out, id) {
             None => {
+                if Arrivals::ARE_NOTED {
+                    arrivals.keep(peeked.line, session.limit_ahead(to, peeked.line));
+                }
                 peeked.keep();
                 return Some(false);
             }

@@ -3,7 +3,7 @@
 use super::answer::parse_error;
 use super::detect::{Detected, detect, is_json_rpc, scan};
 use super::{Served, Session};
-use crate::definition::{Action, Busy, Facts, Protocol};
+use crate::definition::{Action, Busy, CallAction, Facts, Nanos, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{self, NO_SPANS, Span};
 use crate::json::write::{Message, Writer};
@@ -28,7 +28,49 @@ pub enum Ahead {
     Forget(Span),
 }
 
+/// Why a call is refused whose time was up before its turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Late<'l> {
+    /// For how long it has waited, in nanoseconds.
+    pub waited: u64,
+    /// What it waited for, if that still runs.
+    pub running: Option<&'l str>,
+}
+
+impl Message for Late<'_> {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        let tenths = usize::try_from(self.waited / 100_000_000).unwrap_or(usize::MAX);
+        out.raw(b"the time limit passed after ");
+        out.usize(tenths / 10);
+        out.byte(b'.');
+        out.usize(tenths % 10);
+        out.raw(b" s in the queue");
+        if let Some(running) = self.running {
+            out.raw(b": ");
+            out.text_part(running);
+        }
+    }
+}
+
 impl Session {
+    /// The limit on the time of a call that has to wait for its turn, in nanoseconds, and whether it can be answered before that. Returns
+    /// none for what is no call, and for a call without a limit of its host's.
+    pub fn limit_ahead(&self, to: &Served<'_>, message: &[u8]) -> Option<(u64, bool)> {
+        let mut spans = NO_SPANS;
+        let found = detect(message, &mut spans, self.ahead, to.protocols, to.pinned, false);
+        let Ok(Detected::Message(protocol)) = found else { return None };
+        let received = Received::whole(message, &spans);
+        if !matches!((protocol.envelope)(&received), Envelope::Request { .. } | Envelope::Notification) {
+            return None;
+        }
+        match (protocol.read)(&received, &to.facts(false)) {
+            Ok(Action::Call(CallAction { timeout: Some(Nanos(nanos)), .. })) if !protocol.has_own_limit => {
+                Some((nanos, protocol.has_ids()))
+            }
+            _ => None,
+        }
+    }
+
     /// Inspects a message that comes in while another runs, whose id's JSON text is `running`. What need not wait is answered in
     /// `out`, which has at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.
     ///

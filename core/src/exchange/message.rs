@@ -11,9 +11,10 @@ use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::{Context, ReplyBuffer};
 use crate::definition::{Action, Nanos, Protocol, Respond};
 use crate::event::Event;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::json::check::{NO_SPANS, Parts, Span, check};
 use crate::json::view::Json;
+use crate::json::write::Message;
 use crate::level::Level;
 use crate::received::{Envelope, Received, Refusal};
 use crate::reply::Reply;
@@ -140,6 +141,20 @@ impl Exchange {
             self.reply.begin(out, 0, most(to, protocol, out), protocol, id);
         }
         self.start(to, message, out, || None, |work, reply, _| Some(Running { work, reply }))
+    }
+
+    /// Ends what [`Next::Run`] announced without running it: with a failure of this kind and text.
+    pub fn refuse(
+        &mut self,
+        to: &Served<'_>,
+        message: &mut [u8],
+        out: &mut [u8],
+        kind: FailureKind,
+        why: &dyn Message,
+    ) {
+        let Some(Running { reply, .. }) = self.run(to, message, out) else { return };
+        let failure = reply.reply.failure(reply.memory, kind, why);
+        self.complete(to, message, out, &Err(failure));
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.

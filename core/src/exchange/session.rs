@@ -6,7 +6,7 @@ use super::{Served, detect};
 use crate::definition::Protocol;
 use crate::failure::Failure;
 use crate::frame::TooLong;
-use crate::json::check::Span;
+use crate::json::check::{Span, SyntaxError};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
@@ -190,6 +190,12 @@ impl Session {
         let mut out = Writer::new(out);
         self.protocol.begin_parse_error(&mut out);
         rpc::end_too_long(&mut out, fault)
+    }
+
+    /// Writes the answer to a text that is no JSON, also to one that is blank and would be [received](Self::receive) as nothing; returns
+    /// its length.
+    pub fn unreadable(&self, error: SyntaxError, out: &mut [u8]) -> usize {
+        parse_error(&mut Writer::new(out), self.protocol, error)
     }
 
     /// The connection is gone, or a new one is here: what is known of the peer is forgotten. Returns whether a session was open

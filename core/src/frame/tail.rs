@@ -40,6 +40,13 @@ impl<'f> Tail<'f> {
         self.state.scan < self.state.end || self.state.finished
     }
 
+    /// The line at this place among those that were kept.
+    #[cfg(feature = "async")]
+    pub(crate) fn kept(&mut self, nth: usize) -> Option<&mut [u8]> {
+        let (start, end) = (self.state.start, self.state.kept);
+        self.buf.get_mut(start..end)?.split_mut(|byte| *byte == LF).nth(nth)
+    }
+
     /// The next complete line that was not looked at before, by this tail or by that of an earlier line.
     ///
     /// A line that is over the limit is not seen here: it cannot be complete while another line is held.

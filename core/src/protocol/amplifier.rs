@@ -20,8 +20,10 @@ use crate::rpc::MAX_ID;
 
 /// Amplifier Module Protocol v1.
 pub const AMPLIFIER: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
-    Protocol::new("amplifier", &MEMBERS, OP, &PHRASES, read, refuse).envelope(envelope).answers(is_answer);
+static PROTOCOL: Protocol = Protocol::new("amplifier", &MEMBERS, OP, &PHRASES, read, refuse)
+    .envelope(envelope)
+    .answers(is_answer)
+    .with_own_limit();
 
 /// The fixed parts of its replies.
 static PHRASES: Phrases = Phrases {

@@ -353,6 +353,7 @@ impl Asked<'_> {
             cancels: self.is_modern,
             wants_logs: self.wants_logs,
             identity: Some(self.identity.unwrap_or_default()),
+            arrived: None,
         }
     }
 }
