@@ -10,7 +10,8 @@
 //! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
 //! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). A configuration and the
 //! context of a gevals call reach another end that is asked by gevals, or is a server of rigline's own. Logs go to
-//! the [listener](Options::listener).
+//! the [listener](Options::listener). What of a call or its result the protocol of the clients or that of the other end
+//! [does not carry](crate::protocol::Protocol::carries) is said once, on standard error and by a log.
 //!
 //! A relay that is made by [`Relay::at`] reaches the other end when something is first asked for, and again after its session has ended. A request that is
 //! longer than the other end's limit goes without `context.agent`, and then without `context.env`, if that makes it fit; a log says so.
@@ -33,6 +34,8 @@
 //! # }
 //! ```
 
+mod losses;
+
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -52,7 +55,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
 use crate::by_schema::Schemas;
-use crate::choose::{self, Need};
+use crate::choose::{self, Chosen, Need};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
 use crate::host::wire::Connect;
 use crate::host::{Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
@@ -61,7 +64,9 @@ use crate::protocol::Protocol;
 use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
+use losses::{AskedBy, Losses};
 use rigline_std::queue::{Absence, Origin, Reaching};
+use rigline_std::stderr::complain;
 use rigline_std::sync::lock;
 
 /// How long a description may take.
@@ -87,6 +92,7 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    losses: Losses,
     /// A call did not end by itself.
     was_cut_off: bool,
     /// Logs for the caller.
@@ -197,6 +203,8 @@ struct Known {
     absence: Option<String>,
     /// Whether there is a session with it, or was one that was lost.
     is_open: bool,
+    /// How it was asked last.
+    asked_by: Option<AskedBy>,
 }
 
 /// News about the other end, for [`Relay::watch`].
@@ -432,6 +440,7 @@ impl Relay {
                     is_lazy,
                     open: None,
                     traces: Traces::default(),
+                    is_cancel_said: false,
                 };
                 let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
                 if is_rig {
@@ -455,6 +464,7 @@ impl Relay {
             jobs: Some(jobs),
             thread: Some(thread),
             codes: Vec::new(),
+            losses: Losses::default(),
             was_cut_off: false,
             logs,
             is_calling,
@@ -531,14 +541,11 @@ fn pass_content_on(
     cx: &mut Context<'_>,
 ) -> Result<bool, Failure> {
     let blocks = content.iter().map(|text| (text, Json::parse(text.as_bytes()).unwrap_or(Json::NULL)));
-    let is = |block: &Json<'_>, kind: &str| {
-        block.get("type").and_then(|found| found.text()).is_some_and(|found| found == *kind)
-    };
     if cx.has_content() {
         // A text alone is the message.
         let is_message = matches!(content, [_]) && blocks.clone().all(|(_, block)| block.members().count() == 2);
-        let has_texts = is_success && !(is_message && blocks.clone().all(|(_, block)| is(&block, "text")));
-        for (text, _) in blocks.clone().filter(|(_, block)| has_texts || !is(block, "text")) {
+        let has_texts = is_success && !(is_message && blocks.clone().all(|(_, block)| is_text_block(block)));
+        for (text, _) in blocks.clone().filter(|(_, block)| has_texts || !is_text_block(*block)) {
             match RawJson::from_checked_str(text) {
                 Ok(block) => cx.content("content", &Content::Block(block))?,
                 Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("content: {error}"))),
@@ -547,7 +554,7 @@ fn pass_content_on(
         return Ok(has_texts && !content.is_empty());
     }
     let mut names: Vec<String> = outputs.iter().map(|(name, _)| name.clone()).collect();
-    for (_, block) in blocks.filter(|(_, block)| !is(block, "text")) {
+    for (_, block) in blocks.filter(|(_, block)| !is_text_block(*block)) {
         let kind = block.get("type").and_then(|kind| kind.text()).map(|kind| kind.to_string());
         let kind = kind.unwrap_or_else(|| "content".into());
         let numbered = (2..).map(|number| format!("{kind}-{number}"));
@@ -563,6 +570,11 @@ fn pass_content_on(
         names.push(name);
     }
     Ok(false)
+}
+
+/// Whether a block is a text.
+fn is_text_block(block: Json<'_>) -> bool {
+    block.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == *"text")
 }
 
 /// A block as a text: bytes as a `data:` URI (RFC 2397), a text as it is; none for a block of another kind.
@@ -626,6 +638,7 @@ impl Known {
             text: described.manifest.text.clone(),
             absence: None,
             is_open: true,
+            asked_by: None,
         }
     }
 
@@ -638,6 +651,7 @@ impl Known {
                 text: String::new(),
                 absence: None,
                 is_open: false,
+                asked_by: None,
             },
         };
         known.go(&why);
@@ -659,7 +673,7 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        *self = Self::present(described);
+        *self = Self { asked_by: self.asked_by.take(), ..Self::present(described) };
         true
     }
 }
@@ -725,8 +739,10 @@ impl Extension for Relay {
         };
         // They are about a call that was given up.
         self.logs.clear();
-        let mut scale = None;
-        let Answer { outputs, content, end } = {
+        let asked_by = lock(&self.known).asked_by.clone();
+        self.losses.of_request(&request, asked_by.as_ref(), cx);
+        let (mut scale, mut has_logs) = (None, false);
+        let answer = {
             let Self { jobs, logs, is_calling, .. } = &mut *self;
             let _calling = Calling::begin(is_calling);
             let mut answer = pin!(ask(jobs.as_ref(), request));
@@ -737,6 +753,7 @@ impl Extension for Relay {
                     biased;
                     Some(log) = logs.recv(), if passed < LOGS => {
                         passed += 1;
+                        has_logs = true;
                         pass_log_on(&log, &mut scale, cx);
                     }
                     answer = &mut answer => break answer,
@@ -746,10 +763,13 @@ impl Extension for Relay {
             // They came before it, on another thread.
             for _ in 0..LOGS {
                 let Some(log) = logs.try_recv() else { break };
+                has_logs = true;
                 pass_log_on(&log, &mut scale, cx);
             }
             answer
         };
+        self.losses.of_answer(&answer, has_logs, cx);
+        let Answer { outputs, content, end } = answer;
         match self.logs.take_dropped() {
             0 => {}
             dropped => {
@@ -832,11 +852,7 @@ impl Way {
     }
 
     /// Connects to the other end, by the protocol that it answers.
-    async fn connect(
-        &self,
-        config: Option<JsonObject>,
-        wait: Duration,
-    ) -> Result<(Box<dyn Client>, Described), RelayError> {
+    async fn connect(&self, config: Option<JsonObject>, wait: Duration) -> Result<(Chosen, Described), RelayError> {
         let has_config = config.is_some();
         let options = Options { wait, config, ..self.options.clone() };
         let dialer = self.dialer.as_ref().map(|dial| dial(&options)).transpose().map_err(ClientError::from)?;
@@ -850,7 +866,7 @@ impl Way {
             let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
             return Err(ClientError::usage(text).into());
         }
-        Ok((chosen.client, described))
+        Ok((chosen, described))
     }
 }
 
@@ -867,6 +883,8 @@ struct OtherEnd {
     wait: Duration,
     open: Option<Box<dyn Client>>,
     traces: Traces,
+    /// It was said that calls cannot be given up.
+    is_cancel_said: bool,
 }
 
 /// The traces that calls have left at the other end.
@@ -963,8 +981,9 @@ impl OtherEnd {
 
     async fn reach_within(&mut self, wait: Duration) -> Result<(), RelayError> {
         match self.way.connect(self.config.clone(), wait).await {
-            Ok((upstream, described)) => {
-                self.open = Some(upstream);
+            Ok((chosen, described)) => {
+                lock(&self.known).asked_by = Some(AskedBy::of(&chosen));
+                self.open = Some(chosen.client);
                 self.tell_of(&described);
                 Ok(())
             }
@@ -1057,6 +1076,13 @@ impl OtherEnd {
                 let is_safe = !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state;
                 let may_stay = only_reads && !self.traces.is_left && !(is_safe && upstream.cancels_calls());
                 self.traces.is_left = may_stay && upstream.leave();
+                let asked_by = lock(&self.known).asked_by.clone();
+                if let Some(asked_by) = asked_by.filter(|asked_by| !asked_by.carries(Part::Cancel))
+                    && !std::mem::replace(&mut self.is_cancel_said, true)
+                {
+                    let text = asked_by.lacks(Part::Cancel, "the target goes on with it");
+                    complain(format_args!("warning: {text}"));
+                }
                 if !self.traces.is_left {
                     upstream.cancel().await;
                 }
