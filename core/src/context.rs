@@ -84,7 +84,7 @@ impl<'a> Context<'a> {
         self.reply.content(self.memory, name, content)
     }
 
-    /// The protocol that the call came by.
+    /// The protocol of the call.
     pub fn protocol(&self) -> &'static Protocol {
         self.reply.protocol()
     }

@@ -37,7 +37,7 @@ pub struct Protocol {
     pub(crate) numeric_strings: bool,
     /// Whether what its peers have switched on does not outlive them.
     pub(crate) ends_safe: bool,
-    /// Whether its hosts set no time limits: that of a call is this end's own.
+    /// Whether time limits come from the extension's side, because hosts of this protocol set none.
     pub(crate) has_own_limit: bool,
     /// Takes members out of a call's arguments that are the client's own and no arguments.
     pub(crate) prepare: Option<Prepare>,
@@ -153,13 +153,14 @@ impl Protocol {
         self.ends_safe
     }
 
-    /// Its hosts set no time limits. That of a call is this end's own, and counts from the call's turn, not from its arrival.
+    /// Marks a protocol whose hosts set no time limits. The extension's side sets the limit of a
+    /// call, which counts from the call's turn and not from its arrival.
     #[must_use]
     pub const fn with_own_limit(self) -> Self {
         Self { has_own_limit: true, ..self }
     }
 
-    /// Whether its hosts set no time limits: [`with_own_limit`](Self::with_own_limit).
+    /// Whether the extension's side sets time limits: [`with_own_limit`](Self::with_own_limit).
     pub const fn has_own_limit(&self) -> bool {
         self.has_own_limit
     }

@@ -312,7 +312,7 @@ impl<'m> Engine<'m> {
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
-    /// When the line came whose work is next; none if it has not waited for its turn.
+    /// The arrival time of the line whose work is next. Returns none if the line has not waited.
     #[cfg(feature = "async")]
     #[inline]
     pub(crate) fn arrival(&mut self, now: impl FnOnce() -> crate::clock::Instant) -> Option<crate::clock::Instant> {

@@ -97,36 +97,36 @@ impl Background<'_> {
         Some(rpc::end_line(memory, end))
     }
 
-    /// Whether lines came in that were not inspected.
+    /// Whether there are lines that were not inspected.
     #[cfg(feature = "async")]
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.tail.has_more()
     }
 
-    /// What is inspected from now on has come now.
+    /// Sets the arrival time of the lines that are inspected from now on.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.peer.arrivals.set_now(now);
     }
 
-    /// This operation runs.
+    /// Sets the name of the operation that runs.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn set_running(&mut self, operation: &'static str) {
         self.peer.arrivals.set_running(operation);
     }
 
-    /// When the time of a call is up next that waits its turn, and can be answered before it.
+    /// The earliest time at which the limit of a waiting call passes.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.peer.arrivals.next_due()
     }
 
-    /// Writes the reply to a call whose time is up while it waits, and which will not run, as a whole line; returns its length, which is 0
-    /// if there is none.
+    /// Refuses a waiting call whose time limit has passed, so that it does not run. Writes the reply
+    /// as a whole line and returns its length, which is 0 if no call was refused.
     #[cfg(feature = "async")]
     #[inline(never)]
     pub(crate) fn expire(&mut self, now: Instant, memory: &mut [u8]) -> usize {

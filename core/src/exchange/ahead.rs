@@ -30,12 +30,12 @@ pub enum Ahead {
     Forget(Span),
 }
 
-/// Why a call is refused whose time was up before its turn.
+/// The text of the failure for a call whose time limit passed before its turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Late<'l> {
-    /// For how long it has waited, in nanoseconds.
+    /// How long the call has waited, in nanoseconds.
     pub waited: u64,
-    /// What it waited for, if that still runs.
+    /// The work that the call waited for, if that still runs.
     pub running: Option<&'l str>,
 }
 
@@ -55,8 +55,9 @@ impl Message for Late<'_> {
 }
 
 impl Session {
-    /// The limit on the time of a call that has to wait for its turn, in nanoseconds, and whether it can be answered before that. Returns
-    /// none for what is no call, and for a call without a limit of its host's.
+    /// The time limit of a call that waits for its turn, in nanoseconds. The second value says
+    /// whether the call may be answered before its turn, as in protocols with ids. Returns none if
+    /// the message is not a call, or if its host has set no limit.
     pub fn limit_ahead(&self, to: &Served<'_>, message: &[u8]) -> Option<(u64, bool)> {
         let mut spans = NO_SPANS;
         let found = detect(message, &mut spans, self.ahead, to.protocols, to.pinned, false);

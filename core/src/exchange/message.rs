@@ -151,7 +151,7 @@ impl Exchange {
         self.start(to, message, out, || None, |work, reply, _| Some(Running { work, reply }))
     }
 
-    /// Ends what [`Next::Run`] announced without running it: with a failure of this kind and text.
+    /// Ends the work that [`Next::Run`] announced with a failure, in place of running it.
     pub fn refuse(
         &mut self,
         to: &Served<'_>,

@@ -212,8 +212,8 @@ impl Session {
         rpc::end_too_long(&mut out, fault)
     }
 
-    /// Writes the answer to a text that is no JSON, also to one that is blank and would be [received](Self::receive) as nothing; returns
-    /// its length.
+    /// Writes the reply to a text that is not JSON, and returns its length. A blank text needs this,
+    /// because [`receive`](Self::receive) ignores it.
     pub fn unreadable(&self, error: SyntaxError, out: &mut [u8]) -> usize {
         parse_error(&mut Writer::new(out), self.protocol, error)
     }

@@ -43,7 +43,7 @@ impl<'f> Tail<'f> {
         self.state.scan < self.state.end || self.state.finished
     }
 
-    /// The line at this place among those that were kept.
+    /// The kept line with this number, counted from 0.
     #[cfg(feature = "async")]
     pub(crate) fn kept(&mut self, nth: usize) -> Option<&mut [u8]> {
         let (start, end) = (self.state.start, self.state.kept);

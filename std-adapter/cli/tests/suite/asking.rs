@@ -591,7 +591,7 @@ fn what_a_protocol_does_not_carry_is_said_by_each_command() {
     }
 }
 
-/// What a server says of a call by one of its clients.
+/// The output of a server whose client has called it.
 struct Said {
     /// Lines to the client.
     lines: String,
@@ -617,7 +617,7 @@ fn calls_by(protocol: &str) -> Vec<Value> {
     }
 }
 
-/// The same, by a client of a command on standard input and output.
+/// Calls a command on standard input and output.
 fn said_on_stdio(words: &[&str], protocol: &str) -> Said {
     let mut child = Command::new(RIGLINE);
     let child = child.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -631,7 +631,7 @@ fn said_on_stdio(words: &[&str], protocol: &str) -> Said {
     Said { lines: text(output.stdout), errors: text(output.stderr) }
 }
 
-/// The same, by a client of a server: `ask` gets its address, and returns what it is answered.
+/// Calls a server. `ask` gets its address, and returns the replies.
 fn said_by_server(words: &[&str], ask: impl FnOnce(&str) -> String) -> Said {
     let folder = tempfile::tempdir().unwrap();
     let (path, errors) = (folder.path().join("errors"), fs::File::create(folder.path().join("errors")).unwrap());
@@ -661,7 +661,7 @@ fn ask_over_tcp(address: &str, protocol: &str) -> String {
     lines
 }
 
-/// By the page's own interface for programs.
+/// Calls by the page's interface for programs.
 fn ask_the_page(address: &str) -> String {
     let (url, token) = address.split_once("/#token=").unwrap();
     let address = url.trim_start_matches("http://");

@@ -549,7 +549,7 @@ impl Peer {
         }
     }
 
-    /// The next line. Nothing is lost if this is dropped. What lines have that they must not, and that the line client takes out, is noise.
+    /// The next line. Nothing is lost if this is dropped. Blank lines and byte-order marks, which the line client removes, count as noise.
     async fn raw_line(&mut self) -> Result<Option<Vec<u8>>, CaseFailure> {
         let line = self.connection.next_line().await;
         for oddity in self.connection.take_oddities() {

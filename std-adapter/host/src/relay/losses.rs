@@ -1,6 +1,6 @@
-//! What is lost on the way between the clients of a server and its target, by what their protocols carry.
+//! Losses between the protocol of a server's clients and the protocol of its target.
 //!
-//! Each loss is said once for each protocol of clients: on standard error, and to the client by a log.
+//! Each loss is reported once for each protocol of clients, on standard error and by a log to the client.
 
 use rigline::Context;
 use rigline::json::{Json, Kind};
@@ -30,20 +30,20 @@ impl AskedBy {
         self.carries.contains(&part)
     }
 
-    /// The sentence for what the target does not get.
+    /// The sentence for a part that does not reach the target.
     pub(super) fn lacks(&self, part: Part, instead: &str) -> String {
         format!("{}, by which the target is asked, does not carry {}: {instead}", self.title, part.name())
     }
 }
 
-/// The losses that were said.
+/// The losses that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     said: Vec<(&'static str, Part)>,
 }
 
 impl Losses {
-    /// Says what of a request does not reach the target.
+    /// Reports the parts of a request that do not reach the target.
     pub(super) fn of_request(&mut self, request: &CallRequest, target: Option<&AskedBy>, cx: &mut Context<'_>) {
         let Some((client, target)) = client_of(cx).zip(target) else { return };
         let context = request.context.as_deref();
@@ -60,7 +60,7 @@ impl Losses {
         }
     }
 
-    /// Says what of an answer does not reach the client. `has_logs` says that there were some.
+    /// Reports the parts of an answer that do not reach the client. `has_logs` says whether there were logs.
     pub(super) fn of_answer(&mut self, answer: &Answer, has_logs: bool, cx: &mut Context<'_>) {
         let Some(client) = client_of(cx) else { return };
         let is_typed = |(_, value): &(String, String)| {

@@ -34,7 +34,7 @@ struct RawState {
     partial: usize,
     /// How much of that was there before the last mark.
     old: usize,
-    /// What lines had that a message has not, and that is taken out of them, since that was asked for last.
+    /// The blank lines and byte-order marks, which the framer removes, since they were asked for last.
     oddities: Vec<&'static str>,
     /// The state of the line that has begun.
     begun: Begun,
@@ -127,7 +127,7 @@ impl Raw {
         }
     }
 
-    /// Looks at what was read, before it is taken apart.
+    /// Inspects bytes before the framer gets them.
     pub(super) fn look(&self, bytes: &[u8]) {
         if self.is_on() {
             self.lock().look(bytes);
@@ -163,7 +163,7 @@ impl Connection {
         self.shared.raw.is_on.store(true, Ordering::Release);
     }
 
-    /// What lines had that a message has not, and that was taken out of them, in words.
+    /// Returns the blank lines and byte-order marks that came, in words. The framer removes them from the lines.
     pub(crate) fn take_oddities(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.shared.raw.lock().oddities)
     }
