@@ -4,6 +4,8 @@
 
 pub(crate) mod arrivals;
 mod background;
+#[cfg(feature = "async")]
+mod expiry;
 mod memory;
 mod step;
 

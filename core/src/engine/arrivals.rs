@@ -2,6 +2,8 @@
 //!
 //! With feature `std` only. Without it nothing is noted and nothing of this is linked: a limit counts from the call's turn.
 
+#![cfg_attr(not(feature = "async"), allow(dead_code, reason = "the async driver uses it"))]
+
 #[cfg(not(feature = "std"))]
 pub(crate) use not_noted::{Arrivals, Due};
 #[cfg(feature = "std")]
@@ -26,7 +28,7 @@ mod noted {
 
     /// The arrivals of waiting lines. It has entries only for calls with a time limit and for batches, so that it takes no more memory than
     /// the lines do.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub(crate) struct Arrivals {
         now: Instant,
         /// How many lines have had to wait, and how many of them have had their turn.
@@ -166,7 +168,7 @@ mod not_noted {
     use crate::clock::Instant;
 
     /// Nothing is noted.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub(crate) struct Arrivals;
 
     #[derive(Debug, Default)]

@@ -3,10 +3,8 @@
 use core::fmt;
 
 use super::LEAST_REPLY;
-use super::arrivals::{Arrivals, Expired};
-use crate::clock::Instant;
-use crate::exchange::{Exchange, Inspected, Late, Next, Served, Session, forget};
-use crate::failure::FailureKind;
+use super::arrivals::Arrivals;
+use crate::exchange::{Inspected, Served, Session, forget};
 use crate::frame::Tail;
 use crate::json::write::Writer;
 use crate::rpc;
@@ -95,63 +93,6 @@ impl Background<'_> {
             }
         };
         Some(rpc::end_line(memory, end))
-    }
-
-    /// Whether there are lines that were not inspected.
-    #[cfg(feature = "async")]
-    #[inline]
-    pub(crate) fn has_more(&self) -> bool {
-        self.tail.has_more()
-    }
-
-    /// Sets the arrival time of the lines that are inspected from now on.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn set_now(&mut self, now: Instant) {
-        self.peer.arrivals.set_now(now);
-    }
-
-    /// Sets the name of the operation that runs.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn set_running(&mut self, operation: &'static str) {
-        self.peer.arrivals.set_running(operation);
-    }
-
-    /// The earliest time at which the limit of a waiting call passes.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.peer.arrivals.next_due()
-    }
-
-    /// Refuses a waiting call whose time limit has passed, so that it does not run. Writes the reply
-    /// as a whole line and returns its length, which is 0 if no call was refused.
-    #[cfg(feature = "async")]
-    #[inline(never)]
-    pub(crate) fn expire(&mut self, now: Instant, memory: &mut [u8]) -> usize {
-        let Self { tail, peer: Peer { session, arrivals, .. }, to, .. } = self;
-        if memory.len() < LEAST_REPLY {
-            arrivals.forget_due();
-            return 0;
-        }
-        while let Some(Expired { nth, waited }) = arrivals.expire(now) {
-            let Some(line) = tail.kept(nth) else { continue };
-            let (mut session, mut exchange) = (*session, Exchange::new(to));
-            let next = match session.receive(to, line, memory, &mut exchange) {
-                Next::Run { .. } => {
-                    let why = Late { waited, running: Some(arrivals.running()) };
-                    exchange.refuse(to, line, memory, FailureKind::Timeout, &why);
-                    session.settle(to, line, memory, &mut exchange)
-                }
-                _ => Next::Nothing,
-            };
-            line.fill(b' ');
-            if let Next::Reply(end) = next {
-                return rpc::end_line(memory, end).len();
-            }
-        }
-        0
     }
 
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.

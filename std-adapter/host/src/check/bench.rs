@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
-use crate::host::wire::{self, Connect, RawConnection};
+use crate::host::wire::{self, Connect};
 use crate::host::{Child, Connection, Direction, End, Exit, HostError, Options, RawLine, RequestError};
 use crate::http_client::Credentials;
 use crate::target::Target;

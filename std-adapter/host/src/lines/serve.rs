@@ -370,9 +370,8 @@ impl Connection {
     fn refuse_late(&mut self) {
         let now = Instant::now();
         let is_late = |waiting: &Waiting| waiting.due.flatten().is_some_and(|due| due <= now);
-        let (late, left) = std::mem::take(&mut self.waiting).into_iter().partition(is_late);
+        let (late, left): (VecDeque<_>, _) = std::mem::take(&mut self.waiting).into_iter().partition(is_late);
         self.waiting = left;
-        let late: Vec<Waiting> = late;
         for Waiting { line, since, .. } in late {
             let reply = self.seat.queue.refuse_late(self.seat.session, line, since);
             reply.into_iter().for_each(|reply| self.send(reply));
