@@ -10,8 +10,9 @@
 //! | requirement not met | error -32002 |
 //! | does not fit a buffer, internal | error -32603 |
 //!
-//! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
-//! zero (as Go's own libraries have it) there is none; a negative one is -32602.
+//! The member `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). If it
+//! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
+//! -32602.
 
 pub mod client;
 
@@ -28,18 +29,19 @@ use crate::received::{Code, Received, Refusal};
 use crate::rpc;
 use crate::schema::escaped_len;
 
-/// gevals 0.0.1, over JSON-RPC 2.0.
+/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
 pub const GEVALS: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &PHRASES, read).with_line_limit();
 
-/// The version of the protocol that is spoken here. A host that offers another gets -32602.
+/// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
 
-/// [`FailureKind::Unreachable`] and [`FailureKind::Forbidden`].
+/// The error code for [`FailureKind::Unreachable`], [`FailureKind::Forbidden`] and
+/// [`FailureKind::NoAnswer`].
 pub const OPERATION_FAILED: i32 = -32000;
-/// [`FailureKind::Timeout`].
+/// The error code for [`FailureKind::Timeout`].
 pub const TIMEOUT: i32 = -32001;
-/// [`FailureKind::RequirementNotMet`].
+/// The error code for [`FailureKind::RequirementNotMet`].
 pub const REQUIREMENT_NOT_MET: i32 = -32002;
 
 const OPERATION: usize = rpc::FIRST_FREE;
