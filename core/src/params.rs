@@ -1,4 +1,5 @@
-//! The types of arguments and outputs: for each type, the schema in the manifest and the decoder that enforces it.
+//! The types of arguments and outputs. Each type has a schema for the manifest and a decoder that
+//! enforces it.
 //!
 //! | Rust | JSON Schema | the schema accepts, and the decoder refuses |
 //! |---|---|---|
