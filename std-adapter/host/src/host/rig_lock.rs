@@ -1,11 +1,4 @@
-//! One user at a time for a rig, by whatever name it is called.
-//!
-//! A rig has names that do not depend on how a target is written: the resolved addresses of a server, and the vendor, product and serial
-//! number of a USB device. Each name has a file that is locked while the rig is used. The system unlocks it when
-//! the process ends, however it ends. Runs of evals and of pytest have a rig alone. Other sessions with a server share it among
-//! themselves, since a server serves several clients; a port is always held alone.
-//!
-//! The Python client has a twin of this (`_lock.py`), with the same files.
+//! The lock that gives a rig to one user at a time, by whatever name the user calls it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -38,8 +31,9 @@ pub(crate) fn of_port(port: &PortInfo) -> Vec<String> {
     usb.map(|usb| format!("usb-{:04x}-{:04x}-{}", usb.vendor_id, usb.product_id, usb.serial_number)).collect()
 }
 
-/// Names by which two targets of one rig are known to be one, whatever they are called. It may wait for the name of a host to be resolved.
-/// There are none for a program, which each session starts for itself.
+/// Returns names of a rig by which two targets of the same rig are recognized, however they are
+/// written. A program has no names, since each session starts its own. The function may wait for
+/// the resolution of a host name.
 pub fn names(target: &Target, roots: &Roots) -> Vec<String> {
     match target {
         Target::Serial(serial) => {
