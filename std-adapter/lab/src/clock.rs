@@ -1,6 +1,7 @@
-//! Time since the machine was started, which also passes while it sleeps (clock_gettime(2), `CLOCK_BOOTTIME`).
-//!
-//! Limits of leases are held against this clock and never against the time of day, which people and servers set.
+//! The time since the machine was started. It also passes while the machine sleeps
+//! (clock_gettime(2), `CLOCK_BOOTTIME`).
+//! The limits of leases are compared with this clock, and never with the time of day, which people
+//! and servers set.
 
 use std::fs;
 use std::io;
@@ -9,10 +10,10 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tokio::io::unix::AsyncFd;
 
-/// Milliseconds since the machine was started.
+/// A time, in milliseconds since the machine was started.
 pub type BootTime = u64;
 
-/// The time since the machine was started.
+/// Returns the present time, in milliseconds since the machine was started.
 pub fn now() -> BootTime {
     let now = rustix::time::clock_gettime(ClockId::Boottime);
     let (seconds, nanos) =
@@ -20,30 +21,30 @@ pub fn now() -> BootTime {
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
-/// A name of the time since the last start of the machine: another one after each start.
-///
+/// Returns the id of the present start of the machine. It is another one after each start.
 /// # Errors
-/// The system does not tell it.
+/// The system does not tell the id.
 pub fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// The time of day, in seconds since 1970. It is shown to people and decides nothing but what *a day* is.
+/// Returns the time of day, in seconds since 1970 (UTC). It is shown to people, and decides only
+/// which *day* it is.
 pub fn wall() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A duration in milliseconds.
+/// Converts a duration to milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Wakes up at a time of the boot clock: after the machine has slept, too, where tokio's timers are late by that sleep.
+/// A timer that wakes up at a time of the boot clock. Unlike tokio's timers, it is not delayed by a
+/// sleep of the machine.
 pub struct Alarm(AsyncFd<rustix::fd::OwnedFd>);
 
 impl Alarm {
-    /// For use in the tokio runtime that this is called in.
-    ///
+    /// A timer for the tokio runtime in which the function is called.
     /// # Errors
     /// The system has no such timer.
     pub fn new() -> io::Result<Self> {
@@ -56,7 +57,7 @@ impl Alarm {
         AsyncFd::new(timer).map(Self)
     }
 
-    /// Waits until this time; forever, if there is none.
+    /// Waits until the time `due`. If there is none, it waits forever.
     pub async fn at(&self, due: Option<BootTime>) {
         let Some(due) = due else { return std::future::pending().await };
         if due <= now() {

@@ -54,7 +54,7 @@ pub mod users;
 #[cfg(target_os = "linux")]
 mod wire;
 
-/// Why there is no lab on this system, if it is none that has what a lab needs.
+/// The reason why this system cannot have a lab. `None` if it can.
 pub const MISSING: Option<&str> = if cfg!(target_os = "linux") {
     None
 } else {

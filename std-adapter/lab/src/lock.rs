@@ -1,9 +1,4 @@
-//! `rigline lock TARGET -- COMMAND`: a command that runs as long as its lease does, and no longer.
-//!
-//! Two processes stand between the user and the command. The one that was called waits in the queue and passes signals on. The keeper has
-//! the lease and is the command's parent, in a process group of its own, and all descendants of the command that lose their parent become its
-//! children. When the command ends, the first process ends, or the lease is lost, the keeper ends what is left of the command, and
-//! then gives the lease back. Should the keeper be killed itself, the agent does that.
+//! `rigline lock TARGET -- COMMAND`: runs a command for as long as it has a lease.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -22,7 +17,7 @@ use crate::book::Refusal;
 use crate::client::{self, Connection, Place, Want};
 use crate::processes::{self, LEASE};
 
-/// The variable with the names of the lease's rigs, for the command.
+/// The environment variable of the command with the names of the lease's rigs.
 pub const RIGS: &str = "RIGLINE_RIGS";
 
 /// How long a command has after SIGTERM, if the user has ended it.
@@ -30,21 +25,20 @@ const POLITE: Duration = Duration::from_secs(5);
 /// The same, if its lease is over or nobody waits for it any more.
 const SOON: Duration = Duration::from_millis(400);
 
-/// How it is locked.
+/// The parameters of `rigline lock`.
 #[derive(Debug, Clone)]
 pub struct Lock {
-    /// The agent's folders.
+    /// The place of the agent.
     pub place: Place,
-    /// The request.
+    /// The request for rigs.
     pub want: Want,
-    /// The command with its arguments.
+    /// The command, followed by its arguments.
     pub command: Vec<OsString>,
 }
 
-/// Gets a lease, and runs the command. Returns the command's exit code.
-///
+/// Gets a lease, and runs the command. Returns the exit code of the command.
 /// # Errors
-/// There is no lease, with the exit code for that.
+/// No lease was granted. The [`Refusal`] has the exit code for that.
 pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
     if let Some(rig) = joined(lock).await? {
@@ -115,18 +109,19 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The data that the keeper gets from the process that starts it.
+/// The parameters of the keeper: the process that holds the lease and runs the command. The process
+/// of `rigline lock` starts it.
 #[derive(Debug, Clone)]
 pub struct Keeper {
-    /// The agent's folders.
+    /// The place of the agent.
     pub place: Place,
-    /// The lease.
+    /// The id of the lease.
     pub lease: String,
-    /// The process that has started it.
+    /// The id of the process that started the keeper.
     pub parent: u32,
-    /// Whether the terminal is given to it.
+    /// Whether the keeper gives the terminal to the command.
     pub has_terminal: bool,
-    /// The command with its arguments.
+    /// The command, followed by its arguments.
     pub command: Vec<OsString>,
 }
 
@@ -137,10 +132,10 @@ enum Over {
     Lost(Refusal),
 }
 
-/// Keeps a lease for a command, and runs it.
-///
+/// Runs the command of a lease, and keeps the lease meanwhile. It is the main function of the
+/// keeper process. Returns the exit code of the command.
 /// # Errors
-/// The lease is over or lost, or the command cannot be run.
+/// The lease has ended or was lost, or the command cannot be started.
 pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))

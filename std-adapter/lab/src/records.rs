@@ -1,4 +1,4 @@
-//! The records in the agent's books.
+//! The records that the agent keeps in its books.
 
 use std::fmt;
 use std::io;
@@ -11,16 +11,16 @@ use crate::processes::Process;
 /// How many quarantines a day are not *flapping* yet.
 pub(crate) const FLAPPING: usize = 3;
 
-/// The holder of a lease, or somebody who waits for one.
+/// The person and process that hold a lease, or wait for one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The user's name.
+    /// The name of the user.
     pub user: String,
-    /// The user's number, as the system tells it of the other end of the socket.
+    /// The id of the user, as the system reports it for the socket.
     pub uid: u32,
-    /// The process.
+    /// The process that asked.
     pub process: Process,
-    /// The purpose; empty if none was given.
+    /// The purpose, for people. Empty if none was given.
     #[serde(default)]
     pub purpose: String,
 }
@@ -35,137 +35,141 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A lease.
+/// A lease: the right to use rigs for some time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The id of the lease, which is public.
+    /// The id of the lease. It is no secret.
     pub id: String,
-    /// The request that it was granted for: the same one gets the same lease.
+    /// The name of the request that got the lease. If the client repeats the request, it gets the
+    /// same lease.
     pub request: String,
-    /// The rigs.
+    /// The names of the rigs.
     pub rigs: Vec<String>,
-    /// The person who asked for it.
+    /// The person and process that asked for the lease.
     pub holder: Holder,
-    /// The process that keeps it, if that is another than the one that asked.
+    /// The process that keeps the lease. `None` if it is the process that asked.
     pub keeper: Option<Process>,
-    /// When the lease was granted, for people.
+    /// The time at which the lease was granted, in seconds since 1970 (UTC).
     pub since: u64,
-    /// The start of the machine that its times count from.
+    /// The id of the machine's start that the times of the lease count from.
     pub boot: String,
-    /// When the lease ends at the latest.
+    /// The latest time at which the lease ends.
     pub deadline: BootTime,
-    /// How long nothing may be sent to its rigs; no limit if zero.
+    /// The longest time in which nothing is sent to the rigs, in milliseconds. Zero means no limit.
+    /// The lease ends when it is exceeded.
     pub idle: u64,
-    /// Whether its rigs' ports are opened by others than the agent.
+    /// Whether other programs than the agent open the ports of the rigs.
     pub is_raw: bool,
 }
 
 impl Lease {
-    /// The process with whose end it ends.
+    /// Returns the process with whose end the lease ends.
     pub fn process(&self) -> Process {
         self.keeper.unwrap_or(self.holder.process)
     }
 }
 
-/// Knowledge of a rig's health. It is in the books, since an idle agent ends.
+/// The health of a rig, as far as the agent knows it. It is kept in the books, since an idle agent
+/// ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Whether it has ever answered.
+    /// Whether the rig has ever answered.
     #[serde(default)]
     pub has_answered: bool,
-    /// The description that the rig gives of itself.
+    /// The manifest that the rig last reported. `None` if it has reported none.
     #[serde(default)]
     pub manifest: Option<String>,
-    /// Which board it is, by its serial number or its place, if it is at a port whose name may be given to another board.
+    /// The identity of the board: its serial number or its place in the USB tree. It is recorded
+    /// only for a port whose name another board may get.
     #[serde(default)]
     pub board: Option<String>,
-    /// Why the rig is in quarantine, if it is.
+    /// The reason why the rig is in quarantine. `None` if it is not.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The person who has put it there, if one has.
+    /// The name of the person who put the rig into quarantine. `None` if the agent did.
     #[serde(default)]
     pub by: Option<String>,
-    /// When the rig is tried again.
+    /// The time at which the rig is tried again, on the clock of [`boot`](Self::boot).
     #[serde(default)]
     pub due: BootTime,
-    /// The start of the machine that `due` counts from.
+    /// The id of the machine's start that [`due`](Self::due) counts from.
     #[serde(default)]
     pub boot: String,
-    /// How often it was tried.
+    /// The number of failed checks in this quarantine.
     #[serde(default)]
     pub tries: usize,
-    /// How often it has answered since.
+    /// The number of times in a row that the rig has answered in this quarantine.
     #[serde(default)]
     pub goods: u32,
-    /// The times of day of its last quarantines.
+    /// The times at which the rig was put into quarantine in the last day, in seconds since 1970
+    /// (UTC).
     #[serde(default)]
     pub times: Vec<u64>,
 }
 
 impl Health {
-    /// Whether it was in quarantine so often that a person must decide.
+    /// Returns whether the rig was in quarantine so often in a day that only a person may take it
+    /// out.
     pub fn is_flapping(&self) -> bool {
         self.times.len() > FLAPPING
     }
 
-    /// Whether it comes back by itself.
+    /// Returns whether the rig can leave quarantine without a person.
     pub fn returns(&self) -> bool {
         self.by.is_none() && !self.is_flapping()
     }
 }
 
-/// A line of the log.
+/// An entry of the lab's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The time of day, in seconds since 1970, for people.
+    /// The time of the event, in seconds since 1970 (UTC).
     pub at: u64,
-    /// The event: `granted`, `ended`, `quarantined`, `free`.
+    /// The kind of event: `granted`, `ended`, `quarantined` or `free`.
     pub what: String,
-    /// The rigs.
+    /// The names of the rigs that the event is about.
     pub rigs: Vec<String>,
-    /// The lease, if it was about one.
+    /// The id of the lease that the event is about. `None` if it is about no lease.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<String>,
-    /// The person.
+    /// The name of the person, or `the agent`, who caused the event.
     pub who: String,
-    /// Why; empty where it needs no reason.
+    /// The reason of the event. Empty if it needs none.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
 }
 
-/// Changes that belong together.
+/// A change of the books. Several of them may be written together.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A lease was granted or has another process.
+    /// A lease was granted, or has another keeper.
     Lease(Lease),
-    /// A lease has ended.
+    /// The lease with this id has ended.
     End(String),
-    /// Knowledge of a rig.
+    /// The health of the rig with this name has changed.
     Rig(String, Health),
-    /// Something for people.
+    /// An entry is added to the log.
     Log(Entry),
 }
 
-/// The place that changes are written to.
+/// The store that keeps the agent's records.
 pub trait Books: Send {
-    /// Writes all of them or none. They are on the disk when it returns.
-    ///
+    /// Writes all changes or none of them. They are on the disk when the function returns.
     /// # Errors
     /// The disk is full, or does not work.
     fn write(&mut self, changes: &[Change]) -> io::Result<()>;
 
-    /// The last lines of the log, the oldest first.
-    ///
+    /// Returns the last entries of the log, at most `most`, the oldest first.
     /// # Errors
-    /// They cannot be read.
+    /// The log cannot be read.
     fn log(&self, most: usize) -> io::Result<Vec<Entry>>;
 }
 
-/// The content of the books.
+/// The content of the books, as an earlier agent left it.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The leases that were not ended.
+    /// The leases that had not ended.
     pub leases: Vec<Lease>,
-    /// Knowledge of the rigs.
+    /// The health of each rig, with its name before it.
     pub rigs: Vec<(String, Health)>,
 }

@@ -30,30 +30,32 @@ use serde::Deserialize;
 /// The most rigs of one list.
 const MOST: usize = 1000;
 
-/// A rig as the list has it.
+/// A rig, as the list `rigs.toml` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// The name of the eval.
+    /// The name of the rig.
     pub name: String,
     /// The target of the rig.
     pub target: String,
-    /// The kind.
+    /// The tags of the rig, as pairs of key and value.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Parts that it shares with other rigs, so that one at a time can be used.
+    /// The names of parts that the rig shares with other rigs. Only one of the rigs can be in use
+    /// at a time.
     #[serde(default)]
     pub shares: Vec<String>,
-    /// Whether it is asked for its manifest between two users.
+    /// Whether the rig is asked for its manifest between two leases.
     #[serde(default = "yes")]
     pub check: bool,
-    /// The program that brings it back when it does not answer: a program with its arguments, which touches nothing of other rigs.
+    /// The program, followed by its arguments, that recovers the rig when it does not answer. It
+    /// must not affect other rigs. Empty if there is none.
     #[serde(default)]
     pub recover: Vec<String>,
-    /// The longest time of a lease, as `2h` or `90m`.
+    /// The longest duration of a lease, such as `2h` or `90m`. `None` means no limit.
     #[serde(default)]
     pub longest: Option<String>,
-    /// Names of the board itself, by which two targets are known to be one.
+    /// The identities of the board, by which two targets of the same board are recognized.
     #[serde(skip)]
     pub boards: Vec<String>,
 }
@@ -63,7 +65,7 @@ fn yes() -> bool {
 }
 
 impl Spec {
-    /// A rig that is in no list: a target.
+    /// A rig that is in no list. Its name is the target.
     pub fn unlisted(target: &str) -> Self {
         Self {
             name: target.to_owned(),
@@ -77,18 +79,20 @@ impl Spec {
         }
     }
 
-    /// The parts that only one user at a time can have: what it shares, and the board itself.
+    /// Returns the parts that only one lease can have at a time: the shared parts, and the board
+    /// itself.
     pub fn parts(&self) -> impl Iterator<Item = &String> {
         self.shares.iter().chain(&self.boards)
     }
 
-    /// The longest time of a lease, in milliseconds.
+    /// Returns the longest duration of a lease, in milliseconds. Without a limit it is the largest
+    /// number.
     pub fn longest(&self) -> u64 {
         let longest = self.longest.as_deref().and_then(|text| duration(text).ok());
         longest.map_or(u64::MAX, crate::clock::millis)
     }
 
-    /// Finds out which board it is. This may wait for the name of a host to be resolved.
+    /// Finds the identities of the board. It may wait for the resolution of a host name.
     pub fn find_board(&mut self, roots: &Roots) {
         if let Ok(target) = self.target.parse() {
             self.boards = rigline_host::rig_names(&target, roots);
@@ -96,10 +100,9 @@ impl Spec {
     }
 }
 
-/// Reads the list. There is none at first, which is an empty one.
-///
+/// Reads the list of rigs. A missing file counts as an empty list.
 /// # Errors
-/// It cannot be read, or is wrong; with the file's name and the place.
+/// The file cannot be read, or has a fault. The error names the file and the place.
 pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -156,14 +159,14 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char))
 }
 
-/// The meaning of a `TARGET`: rigs of the list, or a target as it is.
+/// A selector of rigs, as commands take it for `TARGET`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     /// The rig of this name.
     Name(String),
-    /// Rigs with all these tags.
+    /// All rigs that have all of these tags.
     Tags(Vec<(String, String)>),
-    /// A target that may be in no list.
+    /// The rig with this target, which need not be in the list.
     Target(String),
 }
 
@@ -223,7 +226,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Whether it means this rig of the list.
+    /// Returns whether the selector matches this rig of the list.
     pub fn fits(&self, rig: &Spec) -> bool {
         match self {
             Self::Name(name) => rig.name == *name,
@@ -232,7 +235,8 @@ impl Selector {
         }
     }
 
-    /// Why it means none of these rigs, with what it may have meant.
+    /// Returns an error text for a selector that matches none of these rigs. It suggests what may
+    /// have been meant.
     pub fn nothing<'r>(&self, rigs: impl Iterator<Item = &'r Spec>) -> String {
         let rigs: Vec<&Spec> = rigs.collect();
         if rigs.is_empty() {

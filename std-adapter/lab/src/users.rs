@@ -1,4 +1,4 @@
-//! Users and groups by their names.
+//! The names and ids of users and groups.
 
 use std::fs;
 
@@ -6,14 +6,13 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::processes::Process;
 
-/// The name of a user; `uid N` of one that has none.
+/// Returns the name of a user. If there is none, returns `uid N`.
 pub fn name(uid: u32) -> String {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
-/// The number of a group, which is given by its name or its number.
-///
+/// Returns the id of the group that `text` gives by name or id.
 /// # Errors
 /// There is no such group.
 pub fn group(text: &str) -> Result<u32, String> {
@@ -27,13 +26,14 @@ pub fn group(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The name of a group; `gid N` of one that has none.
+/// Returns the name of a group. If there is none, returns `gid N`.
 pub fn group_name(gid: u32) -> String {
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
     group.map_or_else(|| format!("gid {gid}"), |group| group.name)
 }
 
-/// Whether a living process is of a group: by its effective one, or by its supplementary ones (proc(5), `status`).
+/// Returns whether a living process belongs to a group, by its effective or its supplementary group
+/// ids (proc(5), `status`).
 pub fn is_of_group(process: Process, gid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
     let numbers = |name: &str| {
