@@ -1,5 +1,6 @@
 //! The client of an extension. It is the same for all protocols, so that a caller need not know
 //! which one is spoken.
+//!
 //! Each protocol implements [`Client`] in its own folder. Its entry in the registry has the
 //! function that makes the client ([`ClientFactory`]).
 

@@ -22,6 +22,7 @@ const PREFIX: &str = ".rigline-";
 const SUFFIX: &str = ".tmp";
 
 /// Opens a regular file for reading.
+///
 /// # Errors
 /// The file cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -29,6 +30,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens an existing regular file with `options`.
+///
 /// # Errors
 /// The file cannot be opened, or is not a regular file.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -47,6 +49,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 }
 
 /// Reads a regular file of at most `limit` bytes.
+///
 /// # Errors
 /// The file cannot be read, is not a regular file, or is larger than `limit`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -65,6 +68,7 @@ fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a regular UTF-8 file of at most `limit` bytes.
+///
 /// # Errors
 /// As [`read`], or the content is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
@@ -79,6 +83,7 @@ pub fn read_open_text(file: &File, limit: u64) -> io::Result<String> {
 /// Writes a whole file. Missing folders are made. The content goes to a new file beside `path`,
 /// which is then renamed; so a reader never sees half a file, and a link is replaced. The new file
 /// gets the permissions of the old one.
+///
 /// # Errors
 /// The file cannot be written, or is a folder, a device or a FIFO. The old file is then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -129,6 +134,7 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
 }
 
 /// Writes a whole file as [`write()`] does, and makes it executable for everybody who can read it.
+///
 /// # Errors
 /// As [`write()`].
 pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -137,6 +143,7 @@ pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Opens a log of JSON lines for appending. Its folder is made if it is missing. A link is refused,
 /// and a file that is not a log of JSON lines stays as it is.
+///
 /// # Errors
 /// The file cannot be opened, or is not a log of JSON lines. The text names the file.
 pub fn append_json_lines(path: &Path) -> io::Result<File> {
@@ -154,6 +161,7 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
 
 /// Returns the first line of a file, or `None` if there is no file or no line. A link is refused,
 /// since it may lead to a file of another user.
+///
 /// # Errors
 /// The file cannot be read, or is a link. The text names the file.
 pub fn first_line(path: &Path) -> io::Result<Option<String>> {
@@ -174,6 +182,7 @@ pub fn first_line(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Makes the folders that `path` needs, and checks whether a file can be written there.
+///
 /// # Errors
 /// A file cannot be written there.
 pub fn ensure_writable(path: &Path) -> io::Result<()> {

@@ -117,6 +117,7 @@ impl Credentials {
     }
 
     /// Adds a header, written as `NAME: VALUE`. It replaces a header of the same name.
+    ///
     /// # Errors
     /// The text is not a header, or the connection or the protocol sets this header itself.
     pub fn with_header(self, text: &str) -> Result<Self, String> {

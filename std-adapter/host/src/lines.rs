@@ -240,6 +240,7 @@ pub fn error_line(code: i32, message: &str) -> Vec<u8> {
 
 /// Answers a line, which may be a batch. `serve` returns the part of each reply that follows the
 /// id: `,"result":…}` or `,"error":…}`.
+///
 /// A reply of more than `limit` bytes is replaced by the error -32603, which names the needed size.
 pub fn answer(line: &[u8], limit: usize, serve: &mut dyn FnMut(rpc::Incoming<'_>) -> Vec<u8>) -> Option<Vec<u8>> {
     let mut bodies: Vec<Vec<u8>> = Vec::new();

@@ -12,6 +12,7 @@ pub const EXPONENT_DIGITS: usize = 17;
 
 /// Reads a decimal number: a number of JSON, or one such as `+1`, `.5`, `5.` and `007`. White space
 /// of JSON at the ends is ignored.
+///
 /// Returns `None` if the text is not a number, is longer than [`DIGIT_LIMIT`], or has an exponent
 /// of more than [`EXPONENT_DIGITS`] digits. The clients in Python, JavaScript and Go read the same
 /// texts as numbers: `tests/vectors/numbers.json`.

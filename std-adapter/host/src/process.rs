@@ -55,6 +55,7 @@ pub fn sim_program() -> Result<PathBuf, String> {
 }
 
 /// Returns a path by which this program can be started again, even if its file was replaced since.
+///
 /// # Errors
 /// The system does not tell the path.
 pub fn this() -> io::Result<PathBuf> {
@@ -64,6 +65,7 @@ pub fn this() -> io::Result<PathBuf> {
 
 /// Returns the path of this program's file. It is for texts that outlive the process; after an
 /// upgrade the path leads to the new program.
+///
 /// # Errors
 /// The system does not tell the path.
 pub fn this_path() -> io::Result<PathBuf> {
@@ -77,6 +79,7 @@ pub fn this_path() -> io::Result<PathBuf> {
 const WITHIN: &str = "RIGLINE_WITHIN";
 
 /// Returns the environment variable that marks the processes started for `exec`.
+///
 /// # Errors
 /// This process was itself started for `exec`, so it would start itself without end.
 pub fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
@@ -166,6 +169,7 @@ mod limits {
     pub fn raise_open_files(_: u64) {}
 
     /// Does nothing, since this system has no such limit.
+    ///
     /// # Errors
     /// None.
     pub fn ensure_descriptors() -> Result<(), String> {

@@ -267,6 +267,7 @@ impl Remote {
     }
 
     /// Opens the connection, and learns the operations of the target.
+    ///
     /// # Errors
     /// The target is absent. The text says why.
     pub async fn find(&self) -> Result<(), String> {
@@ -325,6 +326,7 @@ fn ended() -> Absence {
 impl Relay {
     /// A relay that connects to the target when it is first needed. The protocol is chosen by
     /// `need`. Logs and progress go to the caller.
+    ///
     /// # Errors
     /// A thread cannot be started.
     pub fn at(target: Target, options: Options, need: Need) -> Result<Self, RelayError> {
@@ -333,6 +335,7 @@ impl Relay {
 
     /// A relay as [`at`](Self::at) makes it, over connections that `dialer` opens. The dialer is
     /// called once for each session.
+    ///
     /// # Errors
     /// As [`at`](Self::at).
     pub fn over(target: Target, dialer: Option<Dialer>, mut options: Options, need: Need) -> Result<Self, RelayError> {
@@ -350,8 +353,10 @@ impl Relay {
 
     /// Makes a relay, connects to the target, and asks for its description. It blocks until that is
     /// known, so it must not be called in an async context.
+    ///
     /// With a [`config`](Options::config), the target is asked by gevals, since only gevals has a
     /// configuration.
+    ///
     /// # Errors
     /// The target cannot be reached, or answers no known protocol.
     pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
@@ -360,6 +365,7 @@ impl Relay {
 
     /// Makes a relay as [`connect`](Self::connect) does, and uses the protocol `first` if the
     /// target answers it. Logs and progress then go to the caller and not to the listener.
+    ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_by(
@@ -377,9 +383,11 @@ impl Relay {
     /// operations of `last`, marked as absent. Each call looks for the target, and fails with the
     /// reason if it is not found. `told` gets the news when the target comes, goes or has other
     /// operations; the manifest of the relay has then changed.
+    ///
     /// A rig of the lab is not held while no call needs it, since others may wait for it. If `last`
     /// is known, the rig is not asked; otherwise it is given back after it has described itself.
     /// After a call the rig is kept until [`Remote::release`].
+    ///
     /// # Errors
     /// A thread cannot be started, or the target is a program that cannot be started.
     pub fn watch(

@@ -99,6 +99,7 @@ pub struct Server {
 
 impl Server {
     /// Listens on all addresses that `address` means. Port 0 means a free port.
+    ///
     /// # Errors
     /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
@@ -144,6 +145,7 @@ impl Server {
     }
 
     /// Returns the addresses that the server listens on.
+    ///
     /// # Errors
     /// The system does not tell an address.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
@@ -152,6 +154,7 @@ impl Server {
 
     /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C). The function makes its own
     /// tokio runtime.
+    ///
     /// # Errors
     /// The runtime cannot be started.
     pub fn run<E: Extension>(self, extension: E) -> io::Result<()> {
@@ -170,6 +173,7 @@ impl Server {
     /// Serves `extension` in a tokio runtime, until `stop` is ready. Handlers run one at a time, on
     /// the thread that polls the future. When it ends, open sessions are lost, so that hardware
     /// goes into its safe state.
+    ///
     /// # Errors
     /// The runtime cannot use the listeners.
     pub async fn run_until<E: Extension>(self, extension: E, stop: impl Future<Output = ()>) -> io::Result<()> {

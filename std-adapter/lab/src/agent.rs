@@ -1,5 +1,6 @@
 //! The agent: the process that grants leases, and through which the holders reach their rigs. There
 //! is one for each user and host, or one for a group of users.
+//!
 //! The first command that needs the agent starts it. It ends when nobody has needed it for a while.
 //! It speaks JSON-RPC lines on a Unix socket. Its rules are in [`crate::book`].
 
@@ -112,6 +113,7 @@ struct Listed {
 
 /// Runs the agent until nobody needs it any more, or until it gets a signal to end. Returns `false`
 /// without running if another agent runs already.
+///
 /// # Errors
 /// The agent cannot run. The text says why.
 pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {

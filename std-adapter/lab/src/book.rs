@@ -1,5 +1,6 @@
 //! The rules of the agent: who holds which rig, who waits, and what follows. This module does no
 //! input and output.
+//!
 //! Each function gets the time. Work for other modules is added to [`Lab::effects`]. A change that
 //! somebody is told of is written to the [`Books`] before the function returns.
 
@@ -229,6 +230,7 @@ struct Held {
 impl Lab {
     /// Restores the state that an earlier agent has `kept` in the books. Leases whose holders live
     /// go on, and the others end.
+    ///
     /// The books were lost if nothing was kept although their folder existed (`had_folder`). `boot`
     /// is the id of the machine's start, and `now` the time since that start.
     pub fn new(books: Box<dyn Books>, kept: Option<Kept>, had_folder: bool, boot: &str, now: BootTime) -> Self {
@@ -330,6 +332,7 @@ impl Lab {
     }
 
     /// Asks for a lease on behalf of the connection `conn`.
+    ///
     /// # Errors
     /// The request is refused without waiting.
     pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<Asked, Refusal> {
@@ -379,6 +382,7 @@ impl Lab {
     }
 
     /// Confirms an offer. When the function returns, the lease is in the books.
+    ///
     /// # Errors
     /// The offer has expired, or the books cannot be written.
     pub fn confirm(&mut self, conn: u64, request: &str, uid: u32, now: BootTime) -> Result<Lease, Refusal> {
@@ -451,6 +455,7 @@ impl Lab {
 
     /// Makes another process of the same user the keeper of a lease. If the books were lost, `told`
     /// is the lease as that process knows it.
+    ///
     /// # Errors
     /// The lease has ended.
     pub fn attach(
@@ -496,6 +501,7 @@ impl Lab {
     }
 
     /// Returns a lease if the user `uid` may use it now.
+    ///
     /// # Errors
     /// The lease has ended, or is another user's.
     pub fn usable(&self, id: &str, uid: u32, now: BootTime) -> Result<&Lease, Refusal> {
@@ -510,6 +516,7 @@ impl Lab {
 
     /// Records that the holder of the lease `id` was alive at the time `now`. Returns the latest
     /// time at which the lease ends. `uid` is the user who reports this.
+    ///
     /// # Errors
     /// The lease has ended, or is another user's.
     pub fn renew(&mut self, id: &str, uid: u32, now: BootTime) -> Result<BootTime, Refusal> {
@@ -580,6 +587,7 @@ impl Lab {
 
     /// Ends the lease of a rig because a person asks for it. `by` is the name of the person, and
     /// `reason` is told to the holder. If `uid` is given, only a lease of this user is ended.
+    ///
     /// # Errors
     /// The rig is not known, no lease has it, or another user's lease has it.
     pub fn break_lease(
@@ -736,6 +744,7 @@ impl Lab {
 
     /// Puts a rig into quarantine because a person asks for it. The lease of the rig goes on.
     /// Without a `reason`, the rig is taken out of quarantine.
+    ///
     /// # Errors
     /// The rig is not known.
     pub fn quarantine(&mut self, name: &str, reason: Option<&str>, by: &str, now: BootTime) -> Result<(), Refusal> {
@@ -769,6 +778,7 @@ impl Lab {
     }
 
     /// Begins a check of one rig, or of all rigs. Rigs that a lease has are left out.
+    ///
     /// # Errors
     /// The rig is not known.
     pub fn check_now(&mut self, name: Option<&str>) -> Result<(), Refusal> {
@@ -941,6 +951,7 @@ impl Lab {
     }
 
     /// Returns the last 200 entries of the log. If `name` is given, only those about that rig.
+    ///
     /// # Errors
     /// The log cannot be read.
     pub fn log(&self, name: Option<&str>) -> Result<Value, Refusal> {

@@ -72,6 +72,7 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to the running agent. Returns `None` if no agent runs.
+    ///
     /// # Errors
     /// The agent has another version, or does not answer.
     pub async fn to_running(folders: &Folders) -> Result<Option<Self>, Trouble> {
@@ -95,6 +96,7 @@ impl Connection {
     }
 
     /// Connects to the agent. If it does not run, it is started.
+    ///
     /// # Errors
     /// The agent cannot be started, has another version, or does not answer.
     pub async fn open(place: &Place) -> Result<Self, Trouble> {
@@ -127,6 +129,7 @@ impl Connection {
     }
 
     /// Sends a request, and waits for its answer.
+    ///
     /// # Errors
     /// The agent refuses the request, or does not answer.
     pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
@@ -171,6 +174,7 @@ impl Connection {
 
     /// Waits for the next notification. Returns its method and its parameters. If the future is
     /// dropped, no bytes are lost.
+    ///
     /// # Errors
     /// The connection has ended.
     pub async fn event(&mut self) -> io::Result<(String, Value)> {
@@ -270,7 +274,9 @@ impl Granted {
 
 /// Gets a lease, and waits in the queue for it if need be. When its place changes, `tell` gets the
 /// place in the queue, and the reason why the lease is not granted yet.
+///
 /// If the future is dropped, the place in the queue is lost.
+///
 /// # Errors
 /// The request is refused, the longest time in the queue is over, or the agent does not answer.
 pub async fn acquire(
@@ -336,6 +342,7 @@ async fn wait_for(
 
 /// Takes over or joins a lease of this user. If `keeps` is set, this process becomes its keeper,
 /// and the lease ends with it. Otherwise the present keeper stays.
+///
 /// # Errors
 /// The lease has ended, or the agent does not answer.
 pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
@@ -417,6 +424,7 @@ async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
 }
 
 /// Gives a lease back.
+///
 /// # Errors
 /// The lease has ended already, or the agent does not answer.
 pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {

@@ -1,5 +1,6 @@
 //! The time since the machine was started. It also passes while the machine sleeps
 //! (clock_gettime(2), `CLOCK_BOOTTIME`).
+//!
 //! The limits of leases are compared with this clock, and never with the time of day, which people
 //! and servers set.
 
@@ -22,6 +23,7 @@ pub fn now() -> BootTime {
 }
 
 /// Returns the id of the present start of the machine. It is another one after each start.
+///
 /// # Errors
 /// The system does not tell the id.
 pub fn boot_id() -> io::Result<String> {
@@ -45,6 +47,7 @@ pub struct Alarm(AsyncFd<rustix::fd::OwnedFd>);
 
 impl Alarm {
     /// A timer for the tokio runtime in which the function is called.
+    ///
     /// # Errors
     /// The system has no such timer.
     pub fn new() -> io::Result<Self> {

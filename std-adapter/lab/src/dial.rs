@@ -119,6 +119,7 @@ impl Drop for GivingBack {
 }
 
 /// Returns the dialer of the target `rig:SELECTOR`.
+///
 /// # Errors
 /// The text is not a selector.
 pub fn dialer(place: &Place, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {

@@ -19,9 +19,11 @@ pub struct Folders {
 
 impl Folders {
     /// The folders of the agent that serves this user.
+    ///
     /// If the variable `RIGLINE_LAB_DIR` names a folder, all files are there. Otherwise, if the
     /// [system-wide agent](Self::of_system) exists, they are its folders. Otherwise they are
     /// `$XDG_STATE_HOME/rigline/lab` and `$XDG_CONFIG_HOME/rigline/rigs.toml`.
+    ///
     /// # Errors
     /// The user has no home folder.
     pub fn of_user() -> io::Result<Self> {
@@ -67,6 +69,7 @@ impl Folders {
 
     /// Makes the folder for the state, for this user alone, and the folder for the socket. Returns
     /// whether the folder for the state existed.
+    ///
     /// # Errors
     /// The folder cannot be made or belongs to another user, or the path of the socket is too long.
     pub fn make(&self) -> io::Result<bool> {

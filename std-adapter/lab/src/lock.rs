@@ -37,6 +37,7 @@ pub struct Lock {
 }
 
 /// Gets a lease, and runs the command. Returns the exit code of the command.
+///
 /// # Errors
 /// No lease was granted. The [`Refusal`] has the exit code for that.
 pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal> {
@@ -134,6 +135,7 @@ enum Over {
 
 /// Runs the command of a lease, and keeps the lease meanwhile. It is the main function of the
 /// keeper process. Returns the exit code of the command.
+///
 /// # Errors
 /// The lease has ended or was lost, or the command cannot be started.
 pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {

@@ -155,11 +155,13 @@ pub enum Change {
 /// The store that keeps the agent's records.
 pub trait Books: Send {
     /// Writes all changes or none of them. They are on the disk when the function returns.
+    ///
     /// # Errors
     /// The disk is full, or does not work.
     fn write(&mut self, changes: &[Change]) -> io::Result<()>;
 
     /// Returns the last entries of the log, at most `most`, the oldest first.
+    ///
     /// # Errors
     /// The log cannot be read.
     fn log(&self, most: usize) -> io::Result<Vec<Entry>>;

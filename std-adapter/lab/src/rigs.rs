@@ -101,6 +101,7 @@ impl Spec {
 }
 
 /// Reads the list of rigs. A missing file counts as an empty list.
+///
 /// # Errors
 /// The file cannot be read, or has a fault. The error names the file and the place.
 pub fn read(path: &Path) -> io::Result<Vec<Spec>> {

@@ -44,6 +44,7 @@ pub struct Ambiguous {
 
 /// Adds the boards that are plugged in to the end of the list, if no rig of the list is that board.
 /// The rest of the file stays as it is. Nothing is written to a board.
+///
 /// # Errors
 /// The list has a fault, or cannot be read or written.
 pub fn scan(list: &Path, roots: &Roots) -> io::Result<Scan> {

@@ -46,6 +46,7 @@ struct Own {
 impl Shards {
     /// Takes rigs. If this process runs within a lease that has enough matching rigs, they are
     /// used; otherwise it gets a lease of its own. `tell` gets the place in the queue.
+    ///
     /// # Errors
     /// There are too few matching rigs, they are not free within `wait`, or the agent does not
     /// answer.

@@ -28,6 +28,7 @@ impl File {
     /// Opens the database file, and makes it if it is missing. A damaged file is renamed, and a new
     /// one begun; the holders then tell their leases. Returns the content of the books, or `None`
     /// if they are new.
+    ///
     /// # Errors
     /// The file cannot be opened or made.
     pub fn open(path: &Path) -> io::Result<(Self, Option<Kept>)> {

@@ -13,6 +13,7 @@ pub fn name(uid: u32) -> String {
 }
 
 /// Returns the id of the group that `text` gives by name or id.
+///
 /// # Errors
 /// There is no such group.
 pub fn group(text: &str) -> Result<u32, String> {

@@ -1,5 +1,6 @@
 //! The open port of a rig, in the agent. Bytes of the holder are written to the rig while its lease
 //! lasts, and bytes of the rig go back to the holder.
+//!
 //! Each piece of bytes has a number and a time on the clock since the machine's start. A piece that
 //! comes late, out of order or after the end of the lease is not written. So bytes that were
 //! delayed anywhere never reach the rig.

@@ -164,6 +164,7 @@ impl Host {
     }
 
     /// Invokes the operation `op` with the arguments `args`, the text of a JSON object.
+    ///
     /// The invocation is written to [`events`](Self::events) as `module:invoke`. If the module
     /// refuses it as forbidden, a `policy:decision` follows.
     pub async fn invoke(&mut self, op: &str, args: &str) -> Result<Invocation, CallError> {

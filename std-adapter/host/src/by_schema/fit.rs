@@ -54,6 +54,7 @@ impl std::fmt::Display for ArgumentFault {
 
 /// Converts the arguments of a call to the types of a schema, and finds the faults of their names
 /// and values.
+///
 /// If the schema allows undeclared names, such a name is a fault only if it nearly equals a
 /// declared one. If the schema cannot be evaluated, every value is accepted.
 pub fn fit(draft: &Draft, schema: &Schema) -> Fit {

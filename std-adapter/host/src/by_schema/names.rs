@@ -31,6 +31,7 @@ pub fn nearest_or_longer<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
 }
 
 /// Returns the operation that a name means. Upper or lower case and the separator do not matter.
+///
 /// # Errors
 /// No operation has the name, or several operations differ only in their spelling.
 pub fn operation_named<'n>(name: &str, operations: &[&'n str]) -> Result<&'n str, String> {

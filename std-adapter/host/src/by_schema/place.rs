@@ -11,6 +11,7 @@ use super::same;
 
 /// A place in a JSON Schema: all subschemas that apply to one value. References and combinations
 /// are resolved.
+///
 /// It reads the text of the schema, so that numbers have all their digits.
 #[derive(Debug, Clone)]
 pub struct Place<'s> {

@@ -79,6 +79,7 @@ impl Bench {
     /// A bench for the extension at `target`. Of the options it uses those of the connection: the
     /// deadlines of start and shutdown, `wait`, the working folder, the variables, the
     /// configuration, and where ports are looked for.
+    ///
     /// # Errors
     /// [`HostError::Unsupported`] if the target has no stream of bytes.
     pub fn new(target: &Target, options: &Options) -> Result<Self, HostError> {
@@ -346,6 +347,7 @@ impl Reply {
     }
 
     /// Checks that the reply is an error with one of the codes.
+    ///
     /// # Errors
     /// [`CaseFailure::Fail`] if the reply has no error or another code.
     pub fn expect_error(&self, codes: &[i64]) -> Result<(), CaseFailure> {

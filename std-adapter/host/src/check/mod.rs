@@ -62,6 +62,7 @@ use crate::host::{Direction, HostError};
 pub const NO_SESSION: &str = "there is no session";
 
 /// A conformance case: one fact about an extension, and the function that checks it.
+///
 /// The function gets a fixture: a [`Bench`] for raw bytes, or a [`Recorded`] host.
 pub struct Case<F = Bench> {
     /// The name of the case, such as `handshake`.
@@ -83,6 +84,7 @@ pub trait Fixture {
     fn target(&self) -> String;
 
     /// Begins a case, and forgets the lines of the case before it.
+    ///
     /// # Errors
     /// The case cannot be checked, since the target was never reached.
     fn begin(&mut self, case: &'static str) -> Result<(), CaseFailure>;
@@ -92,6 +94,7 @@ pub trait Fixture {
 
     /// Writes the transcript of the case and returns its path. Returns `None` if no transcript was
     /// asked for.
+    ///
     /// # Errors
     /// The transcript cannot be written.
     fn write_transcript(&self) -> io::Result<Option<PathBuf>> {
@@ -233,6 +236,7 @@ impl Report {
     }
 
     /// Returns the report as a JSON object.
+    ///
     /// Its members are `target`, `passed`, `failed`, `failed_by_standard` (the number of failed
     /// cases that no real host needs), `skipped` and `cases`. A case has `name`, `section`,
     /// `needed_by` (`host` or `standard`), `outcome`, `text`, `seconds` and `exchange`, a list of
@@ -279,6 +283,7 @@ impl Report {
 }
 
 /// Runs cases one after another. `report` gets each result as soon as the case has ended.
+///
 /// # Errors
 /// A transcript cannot be written.
 pub async fn run<'c, F: Fixture + 'c>(

@@ -109,6 +109,7 @@ impl<H> Fixture for Recorded<H> {
 }
 
 /// Checks that the transcripts of all named cases can be written into `folder`.
+///
 /// # Errors
 /// A transcript cannot be written.
 pub fn ensure_transcripts<'c>(names: impl Iterator<Item = &'c str>, folder: &Path) -> io::Result<()> {

@@ -48,6 +48,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the chosen cases among `all`.
+    ///
     /// # Errors
     /// No case is chosen.
     pub fn chosen<F>(&self, all: &'static [Case<F>]) -> Result<Vec<&'static Case<F>>, ClientError> {

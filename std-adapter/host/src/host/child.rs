@@ -1,4 +1,5 @@
 //! Extensions in child processes. Each process is the leader of a process group.
+//!
 //! A thread waits for each process, even if the runtime has ended, so no process stays as a zombie.
 //! The thread ends the group before it reaps the leader: until then the number of the group cannot
 //! belong to another group.

@@ -11,6 +11,7 @@ use super::port_info::{Holder, PortInfo};
 use crate::terminal::printable;
 
 /// The reason why a host has no answer from an extension.
+///
 /// A failed operation is not an error here. It is a [`CallResult`](super::CallResult) with a
 /// [`failure`](super::CallResult::failure).
 #[derive(Debug, thiserror::Error)]

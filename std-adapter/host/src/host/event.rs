@@ -23,6 +23,7 @@ pub struct Event {
 }
 
 /// The kind of an event.
+///
 /// Texts of the extension are cut at 1024 bytes, except in logs. Bytes that are not UTF-8 become
 /// U+FFFD.
 #[derive(Debug, Clone)]

@@ -13,6 +13,7 @@ use super::error::HostError;
 
 /// A JSON object, stored as text. Its numbers keep all their digits. A [`Value`], in contrast,
 /// rounds numbers that fit neither 64 bits nor an `f64`.
+///
 /// Two objects are equal if they have the same members in any order. White space is ignored.
 /// Numbers are equal if their texts are equal.
 #[derive(Debug, Clone)]

@@ -30,10 +30,12 @@ pub struct InProcess {
 
 /// Prepares an extension that runs in this process. Returns the dialer that connects to it, and the
 /// future that runs it.
+///
 /// Each connection gets a new extension from `make`. Its arguments are the clock of the extension,
 /// and the longest request and reply, as in [`Stdio::limits`](rigline_std::stdio::Stdio::limits).
 /// Connections are served one after another. If one is dropped during a session, the extension
 /// brings about its safe state. If a handler panics, the future ends with it.
+///
 /// The future ends when all dialers and their connections are dropped. It stays on the thread that
 /// polls it.
 pub fn in_process<E: Extension>(

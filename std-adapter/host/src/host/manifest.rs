@@ -69,6 +69,7 @@ impl Operation {
 /// Returns the known name that `name` means. It is the same name, or the one that differs from it
 /// only in `-` and `_`. MCP allows no `-` in the names of tools, so the operation `set-target` is
 /// `set_target` there. Returns `None` if no name fits.
+///
 /// # Errors
 /// Several known names differ from `name` only in `-` and `_`.
 pub fn spelled<'n>(name: &str, names: &[&'n str]) -> Result<Option<&'n str>, String> {

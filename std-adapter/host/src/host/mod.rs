@@ -230,6 +230,7 @@ pub struct CallContext {
     /// The environment variables of the task.
     pub env: BTreeMap<String, String>,
     /// The time limit of the call, from the request to the answer. It is sent to the extension.
+    ///
     /// The host waits [`Options::grace`] longer for the extension's own timeout error. Any other
     /// answer after the limit is [`HostError::Late`].
     pub timeout: Option<Duration>,
@@ -269,6 +270,7 @@ impl Shutdown {
 }
 
 /// A session with one extension. The [crate](crate) documentation has an example.
+///
 /// It needs a tokio runtime with I/O and time, which must run as long as the session.
 pub struct Host {
     dialer: Box<dyn Connect>,
@@ -283,6 +285,7 @@ pub struct Host {
 
 impl Host {
     /// Starts or opens the target, and opens a session with it.
+    ///
     /// # Errors
     /// The target cannot be started or opened, or does not answer `initialize` within
     /// [`Options::start_timeout`].
@@ -333,8 +336,10 @@ impl Host {
 
     /// Calls an operation. `args` must be an object that fits the schema in the manifest. It is
     /// sent unchanged.
+    ///
     /// If the future is dropped, the extension continues to run the operation, and its reply is
     /// ignored.
+    ///
     /// # Errors
     /// There is no usable answer. A failed operation is not an error.
     pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
@@ -343,6 +348,7 @@ impl Host {
 
     /// Calls an operation with arguments that are JSON text already. They are sent as they are, so
     /// numbers keep their digits; a [`Value`] rounds numbers that an `f64` cannot hold.
+    ///
     /// # Errors
     /// As [`call`](Self::call). [`HostError::Types`] if `args` is not JSON, and
     /// [`HostError::NoObject`] if it is not an object.
@@ -420,6 +426,7 @@ impl Host {
 
     /// Calls an operation with arguments and outputs of the caller's types. The inner error is the
     /// failure of the operation.
+    ///
     /// Outputs are strings in this protocol. Each is read as the type of its field, as
     /// [`CallResult::outputs_as`] does.
     pub async fn call_typed<Args: Serialize + ?Sized, Outputs: DeserializeOwned>(
@@ -438,6 +445,7 @@ impl Host {
 
     /// Sends a request with any method and parameters. Returns the text of the reply's `result`, or
     /// its `error`. Use it to forward requests, or to test how an extension handles one.
+    ///
     /// # Errors
     /// As [`call`](Self::call).
     pub async fn request(
@@ -459,6 +467,7 @@ impl Host {
     /// Cancels all pending calls, and opens a new session. The protocol has no message for that, so
     /// the connection is ended: the process group of a program is ended and the program started
     /// again, the DTR line of a board is dropped and raised, and a TCP connection is opened again.
+    ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn cancel(&self) -> Result<(), HostError> {
@@ -485,6 +494,7 @@ impl Host {
     /// Connects again after a loss, and opens a new session. A board that is now plugged into
     /// another port is found by its serial number; it is waited for within
     /// [`Options::start_timeout`]. If the connection is open, nothing happens.
+    ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn reconnect(&self) -> Result<(), HostError> {
@@ -512,8 +522,10 @@ impl Host {
 
     /// Ends the session with `shutdown`, and waits for the reply and the end of the process.
     /// Pending calls fail.
+    ///
     /// A process that does not end within [`Options::shutdown_timeout`] is terminated, and then
     /// killed. If a call has exceeded its time limit, the process has only half a second.
+    ///
     /// # Errors
     /// [`HostError::Gone`] if the device or the connection was lost before.
     pub async fn shutdown(&self) -> Result<Shutdown, HostError> {

@@ -1,4 +1,5 @@
 //! The serial ports of this machine, and the devices behind them.
+//!
 //! On Linux they are read from sysfs. On other systems only their names are known.
 
 use std::fs;
@@ -41,6 +42,7 @@ impl Roots {
     }
 
     /// Checks that the folder that `RIGLINE_ROOT` names exists.
+    ///
     /// # Errors
     /// The folder does not exist.
     pub fn check(&self) -> Result<(), HostError> {

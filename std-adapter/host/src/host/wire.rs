@@ -24,6 +24,7 @@ use rigline_std::net::{self, Token};
 use rigline_std::sync::lock;
 
 /// Returns the dialer of a target.
+///
 /// # Errors
 /// [`HostError::Unsupported`] for an HTTP target, since a dialer opens streams of bytes.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
@@ -95,6 +96,7 @@ pub fn recorded(inner: Box<dyn Connect>, options: &Options) -> Box<dyn Connect> 
 /// Checks that the program that a target names exists. A server does so before it listens, since
 /// otherwise its first client would learn it. Devices and servers are not checked, since they may
 /// appear later.
+///
 /// # Errors
 /// [`HostError::NoProgram`], or [`HostError::Start`] if the working folder does not exist.
 pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostError> {
@@ -105,6 +107,7 @@ pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostErro
 }
 
 /// Opens a connection. If the port is busy or the device is missing, it waits for at most `wait`.
+///
 /// # Errors
 /// The error of the last attempt.
 pub async fn open(dialer: &dyn Connect, options: &Options, wait: Duration) -> Result<RawConnection, HostError> {

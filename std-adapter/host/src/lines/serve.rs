@@ -45,6 +45,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Serves TCP clients that [may ask](Access), at most `clients` at a time. Further clients are told
 /// so, and refused. The future runs until it is dropped.
+///
 /// # Errors
 /// The listeners cannot be used in this runtime.
 pub async fn serve_tcp(
@@ -95,6 +96,7 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
 }
 
 /// Serves one client over a pair of streams, until the client ends or `lost` is ready.
+///
 /// With [`Transport::Stdio`], the client is the process that started this one, and `shutdown` ends
 /// serving. With [`Transport::Stream`], the client may begin a new session after `shutdown`, and
 /// HTTP is refused.

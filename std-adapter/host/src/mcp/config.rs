@@ -78,6 +78,7 @@ pub struct Header {
 impl Header {
     /// The header `Authorization: Bearer …`. The client takes the token from the environment
     /// variable `variable`.
+    ///
     /// # Errors
     /// The text is not the name of a variable.
     pub fn bearer(variable: &str) -> Result<Self, String> {
@@ -298,6 +299,7 @@ impl Client {
 
     /// Returns the text of a file that has only this server, under this name. A user can paste it
     /// into the client's file.
+    ///
     /// # Errors
     /// The client's file cannot have such a server.
     pub fn snippet(self, name: &str, server: &Server) -> Result<String, String> {
@@ -311,6 +313,7 @@ impl Client {
 
     /// Adds the server to the client's file, or changes the entry of the same target. Every other
     /// byte stays. A copy of the old file is written beside it.
+    ///
     /// # Errors
     /// The file cannot be read or written, is a link, or cannot be edited without a loss. Another
     /// target has the given name.

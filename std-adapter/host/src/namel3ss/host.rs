@@ -36,6 +36,7 @@ const CONTAINER_COMMAND: [&str; 3] = ["python", "-m", "namel3ss_tools.runner"];
 const PROTOCOL_VERSION: u32 = rigline::protocol::namel3ss::VERSION;
 
 /// A host that runs the tools of a project.
+///
 /// Tools of the local runner are started as namel3ss starts them: `PYTHON -c SOURCE`, with the
 /// project on Python's path. [`python`](Self::python) may be any program that answers in the same
 /// way.

@@ -115,6 +115,7 @@ pub struct Resolved<'a> {
 impl Project {
     /// Loads the project in the folder `app_root`. `builtin` lists folders of packs that come with
     /// the host.
+    ///
     /// As in namel3ss, an installed pack counts if it is verified ([`Pack::is_verified`]) and
     /// enabled, and a pack in `packs/capability` if it is verified. A broken pack, a name that two
     /// packs have, and a tool that is bound twice are errors here, and not only when they are

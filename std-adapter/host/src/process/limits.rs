@@ -27,6 +27,7 @@ pub fn raise_open_files(wanted: u64) {
 const NEEDED: usize = 16;
 
 /// Checks that this process can open the few files that every command needs.
+///
 /// # Errors
 /// The limit on open files is too low, or too many are open.
 pub fn ensure_descriptors() -> Result<(), String> {

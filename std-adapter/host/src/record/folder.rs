@@ -56,6 +56,7 @@ pub struct Folder {
 
 impl Folder {
     /// Makes the folder, or takes that of an earlier recording.
+    ///
     /// # Errors
     /// The folder cannot be made, or contains other files. Nothing was changed then.
     pub fn create(path: &Path) -> Result<Self, FolderError> {
@@ -129,6 +130,7 @@ impl Folder {
     }
 
     /// Writes a whole file into the folder.
+    ///
     /// # Errors
     /// The file cannot be written, or a recording has no file of this name.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

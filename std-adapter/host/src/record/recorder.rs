@@ -67,9 +67,11 @@ struct Further {
 impl Recorder {
     /// Begins a recording that goes on for days, as transcripts in `folder`. A missing folder is
     /// made so that only this user can read it.
+    ///
     /// A transcript ends with its day (UTC), or when it has a sixteenth of `limit` or 64 MiB. The
     /// oldest transcripts are removed, so that all together have at most `limit` bytes. Each can be
     /// read without the others.
+    ///
     /// # Errors
     /// The folder cannot be used.
     pub fn days(folder: &Path, target: &str, limit: u64) -> io::Result<Self> {
@@ -87,6 +89,7 @@ impl Recorder {
     }
 
     /// Begins a recording in the folder `path`, which is made if it is missing.
+    ///
     /// # Errors
     /// The folder cannot be used.
     pub fn folder(path: &Path, target: &str) -> Result<Self, FolderError> {
@@ -102,6 +105,7 @@ impl Recorder {
     }
 
     /// Begins a transcript in the file `path`. An earlier transcript is replaced.
+    ///
     /// # Errors
     /// The file cannot be written, or is no transcript.
     pub fn file(path: &Path, target: &str) -> io::Result<Self> {
@@ -153,6 +157,7 @@ impl Recorder {
     }
 
     /// Writes one of the recording's files. A recording without a folder ignores it.
+    ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -160,6 +165,7 @@ impl Recorder {
     }
 
     /// Ends the recording. `exit_code` is that of the command.
+    ///
     /// # Errors
     /// A file of the recording could not be written, now or before.
     pub fn finish(&self, exit_code: u8) -> io::Result<()> {

@@ -97,6 +97,7 @@ pub enum Action {
 
 impl Recording {
     /// Reads a recording. `path` is its folder, or a transcript.
+    ///
     /// # Errors
     /// The recording cannot be read. The text says why.
     pub fn load(path: &Path) -> Result<Self, String> {
@@ -104,6 +105,7 @@ impl Recording {
     }
 
     /// Reads a transcript. `path` is the transcript, or the folder of a recording.
+    ///
     /// # Errors
     /// The transcript cannot be read. The text says why.
     pub fn read_transcript(path: &Path) -> Result<Transcript, String> {
@@ -369,6 +371,7 @@ impl Player {
     }
 
     /// Begins a connection. Returns the actions of the extension before the first request.
+    ///
     /// # Errors
     /// In the recording no connection could be opened at this point.
     pub fn connect(&mut self, recording: &Recording) -> Result<Vec<Action>, String> {

@@ -194,6 +194,7 @@ impl Entry {
 }
 
 /// Reads a transcript. An incomplete last line is not an error.
+///
 /// # Errors
 /// The text is not a transcript. The error names the line and its fault.
 pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
