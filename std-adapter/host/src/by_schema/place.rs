@@ -1,5 +1,7 @@
 //! The facts of a JSON Schema that command lines, errors and tables show: types, members and
 //! values.
+//!
+//! The crate `jsonschema` decides whether a value is valid.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,13 @@
 //! The lock that gives a rig to one user at a time, by whatever name the user calls it.
+//!
+//! A rig has names that do not depend on how a target is written. A server has its resolved
+//! addresses, and a USB device its vendor, product and serial number. Each name has a file that is
+//! locked while the rig is used. The system unlocks it when the process ends, in whatever way.
+//!
+//! Runs of evals and of pytest do not share a rig. Other sessions with a server share it, since a
+//! server serves several clients. A serial port is never shared.
+//!
+//! The Python client has the same lock (`_lock.py`), with the same files.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
