@@ -1,4 +1,4 @@
-//! namel3ss: the host's side, its runners, bindings, packs and traces.
+//! namel3ss: the host that runs tools, with its runners, bindings, packs and traces.
 
 use rigline::protocol::NAMEL3SS;
 
