@@ -424,7 +424,7 @@ struct State {
 enum Task {
     Entry(Box<Entry>),
     SafeState,
-    /// To look at the manifest again.
+    /// Read the manifest of the extension again, since it may have changed.
     Renewal,
 }
 
@@ -1313,7 +1313,7 @@ pub enum Early {
 
 /// Why a request is not in the queue.
 enum Refused {
-    /// Too many wait, or too long ones.
+    /// There are too many requests, or too many bytes of them. The request is returned.
     Full(Vec<u8>),
     Gone,
 }

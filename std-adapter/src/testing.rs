@@ -211,9 +211,9 @@ impl Wire {
 
 enum Taken {
     Count(usize),
-    /// There is nothing.
+    /// There is nothing to read.
     Nothing,
-    /// There is something, and it is late.
+    /// There is something to read, but it is delayed.
     NotYet,
 }
 

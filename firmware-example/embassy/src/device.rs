@@ -16,7 +16,6 @@ use crate::{EmbassyClock, LogsMayBeLost};
 /// How long a log line waits for a host that does not read.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
-/// A USB device that is one serial port, with an extension behind it: for firmware that needs nothing else of USB.
 /// A USB device that is one serial port, with an extension behind it. It is for firmware that does
 /// nothing else with USB.
 ///

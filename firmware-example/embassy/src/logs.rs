@@ -28,9 +28,9 @@ pub struct LogsMayBeLost<'w, 'd, D: Driver<'d>> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Between two lines.
+    /// The next byte begins a line.
     Between,
-    /// In a line, some of which is sent.
+    /// Some bytes of a line were sent, and its end was not.
     Inside,
 }
 

@@ -1,4 +1,13 @@
-//! `rigline lock TARGET -- COMMAND`: runs a command for as long as it has a lease.
+//! `rigline lock TARGET -- COMMAND`: a command that runs as long as its lease lasts, and no longer.
+//!
+//! Two processes stand between the user and the command. The first one was called by the user. It
+//! waits in the queue and passes signals on. The second one, the keeper, has the lease and is the
+//! command's parent, in a process group of its own. Descendants of the command that lose their
+//! parent become children of the keeper.
+//!
+//! The keeper acts when the command ends, the first process ends, or the lease is lost. It ends
+//! what is left of the command, and then gives the lease back. If the keeper itself is killed, the
+//! agent does that.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -17,7 +26,7 @@ use crate::book::Refusal;
 use crate::client::{self, Connection, Place, Want};
 use crate::processes::{self, LEASE};
 
-/// The environment variable of the command with the names of the lease's rigs.
+/// The environment variable with the names of the lease's rigs, which the command gets.
 pub const RIGS: &str = "RIGLINE_RIGS";
 
 /// How long a command has after SIGTERM, if the user has ended it.
@@ -28,18 +37,19 @@ const SOON: Duration = Duration::from_millis(400);
 /// The parameters of `rigline lock`.
 #[derive(Debug, Clone)]
 pub struct Lock {
-    /// The place of the agent.
+    /// The folders of the agent, and the program that starts it.
     pub place: Place,
-    /// The request for rigs.
+    /// The request for the rig.
     pub want: Want,
     /// The command, followed by its arguments.
     pub command: Vec<OsString>,
 }
 
-/// Gets a lease, and runs the command. Returns the exit code of the command.
+/// Gets a lease, and runs the command. `tell` gets the place in the queue and the reason of the
+/// wait. Returns the command's exit code.
 ///
 /// # Errors
-/// No lease was granted. The [`Refusal`] has the exit code for that.
+/// There is no lease, or the command cannot be started. The refusal has the exit code.
 pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
     if let Some(rig) = joined(lock).await? {
@@ -110,17 +120,16 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The parameters of the keeper: the process that holds the lease and runs the command. The process
-/// of `rigline lock` starts it.
+/// The parameters of the keeper, from the process that starts it.
 #[derive(Debug, Clone)]
 pub struct Keeper {
-    /// The place of the agent.
+    /// The folders of the agent, and the program that starts it.
     pub place: Place,
     /// The id of the lease.
     pub lease: String,
-    /// The id of the process that started the keeper.
+    /// The id of the process that has started the keeper.
     pub parent: u32,
-    /// Whether the keeper gives the terminal to the command.
+    /// Whether the keeper's process group gets the terminal.
     pub has_terminal: bool,
     /// The command, followed by its arguments.
     pub command: Vec<OsString>,
@@ -133,8 +142,7 @@ enum Over {
     Lost(Refusal),
 }
 
-/// Runs the command of a lease, and keeps the lease meanwhile. It is the main function of the
-/// keeper process. Returns the exit code of the command.
+/// Keeps the lease and runs the command, as the keeper. Returns the command's exit code.
 ///
 /// # Errors
 /// The lease has ended or was lost, or the command cannot be started.

@@ -16,11 +16,11 @@ pub(crate) const FLAPPING: usize = 3;
 pub struct Holder {
     /// The name of the user.
     pub user: String,
-    /// The id of the user, as the system reports it for the socket.
+    /// The user's id, as the system reports it for the other end of the socket.
     pub uid: u32,
-    /// The process that asked.
+    /// The process that has the lease or waits for it.
     pub process: Process,
-    /// The purpose, for people. Empty if none was given.
+    /// The purpose of the lease, as a text for people; empty if none was given.
     #[serde(default)]
     pub purpose: String,
 }
@@ -35,143 +35,140 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A lease: the right to use rigs for some time.
+/// A lease: the right of one holder to use one or more rigs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The id of the lease. It is no secret.
     pub id: String,
-    /// The name of the request that got the lease. If the client repeats the request, it gets the
-    /// same lease.
+    /// The name of the request that the lease was granted for. The same request gets the same
+    /// lease.
     pub request: String,
     /// The names of the rigs.
     pub rigs: Vec<String>,
-    /// The person and process that asked for the lease.
+    /// The person and the process that asked for the lease.
     pub holder: Holder,
-    /// The process that keeps the lease. `None` if it is the process that asked.
+    /// The process that keeps the lease, if it is not the one that asked.
     pub keeper: Option<Process>,
-    /// The time at which the lease was granted, in seconds since 1970 (UTC).
+    /// The time of day of the grant, in seconds since 1970, for people.
     pub since: u64,
-    /// The id of the machine's start that the times of the lease count from.
+    /// The id of the machine's start that `deadline` counts from.
     pub boot: String,
-    /// The latest time at which the lease ends.
+    /// The time at which the lease ends at the latest.
     pub deadline: BootTime,
-    /// The longest time in which nothing is sent to the rigs, in milliseconds. Zero means no limit.
-    /// The lease ends when it is exceeded.
+    /// The time without use after which the lease ends, in milliseconds. Zero means no limit.
     pub idle: u64,
-    /// Whether other programs than the agent open the ports of the rigs.
+    /// Whether others than the agent open the rigs' ports.
     pub is_raw: bool,
 }
 
 impl Lease {
-    /// Returns the process with whose end the lease ends.
+    /// The process whose end ends the lease: the keeper, or the one that asked.
     pub fn process(&self) -> Process {
         self.keeper.unwrap_or(self.holder.process)
     }
 }
 
-/// The health of a rig, as far as the agent knows it. It is kept in the books, since an idle agent
-/// ends.
+/// The health of a rig. It is kept in the books, since an idle agent ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Whether the rig has ever answered.
     #[serde(default)]
     pub has_answered: bool,
-    /// The manifest that the rig last reported. `None` if it has reported none.
+    /// The manifest that the rig has last answered with.
     #[serde(default)]
     pub manifest: Option<String>,
-    /// The identity of the board: its serial number or its place in the USB tree. It is recorded
-    /// only for a port whose name another board may get.
+    /// The board of the rig, by its serial number or its place, if the rig is at a port whose name
+    /// may be given to another board.
     #[serde(default)]
     pub board: Option<String>,
-    /// The reason why the rig is in quarantine. `None` if it is not.
+    /// The reason of the quarantine; none if the rig is not in quarantine.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The name of the person who put the rig into quarantine. `None` if the agent did.
+    /// The person who has put the rig into quarantine; none if the agent has.
     #[serde(default)]
     pub by: Option<String>,
-    /// The time at which the rig is tried again, on the clock of [`boot`](Self::boot).
+    /// The time at which the rig in quarantine is tried again.
     #[serde(default)]
     pub due: BootTime,
-    /// The id of the machine's start that [`due`](Self::due) counts from.
+    /// The id of the machine's start that `due` counts from.
     #[serde(default)]
     pub boot: String,
-    /// The number of failed checks in this quarantine.
+    /// The number of times that the rig was tried in this quarantine.
     #[serde(default)]
     pub tries: usize,
-    /// The number of times in a row that the rig has answered in this quarantine.
+    /// The number of good answers in a row since then.
     #[serde(default)]
     pub goods: u32,
-    /// The times at which the rig was put into quarantine in the last day, in seconds since 1970
-    /// (UTC).
+    /// The times of day of the rig's last quarantines, in seconds since 1970.
     #[serde(default)]
     pub times: Vec<u64>,
 }
 
 impl Health {
-    /// Returns whether the rig was in quarantine so often in a day that only a person may take it
-    /// out.
+    /// Whether the rig was in quarantine so often in a day that a person must take it out.
     pub fn is_flapping(&self) -> bool {
         self.times.len() > FLAPPING
     }
 
-    /// Returns whether the rig can leave quarantine without a person.
+    /// Whether the rig is taken out of quarantine when it answers again. If a person has put it
+    /// there or it is flapping, it is not.
     pub fn returns(&self) -> bool {
         self.by.is_none() && !self.is_flapping()
     }
 }
 
-/// An entry of the lab's log.
+/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The time of the event, in seconds since 1970 (UTC).
     pub at: u64,
-    /// The kind of event: `granted`, `ended`, `quarantined` or `free`.
+    /// The event, such as `granted`, `ended`, `quarantined` or `free`.
     pub what: String,
-    /// The names of the rigs that the event is about.
+    /// The names of the rigs that the event concerns.
     pub rigs: Vec<String>,
-    /// The id of the lease that the event is about. `None` if it is about no lease.
+    /// The id of the lease, if the event concerns one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<String>,
-    /// The name of the person, or `the agent`, who caused the event.
+    /// The person or the part of the lab that has caused the event.
     pub who: String,
-    /// The reason of the event. Empty if it needs none.
+    /// The reason; empty if the event needs none.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
 }
 
-/// A change of the books. Several of them may be written together.
+/// A change of the books.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A lease was granted, or has another keeper.
+    /// A lease was granted, or has got another keeper.
     Lease(Lease),
     /// The lease with this id has ended.
     End(String),
-    /// The health of the rig with this name has changed.
+    /// The rig of this name has this health now.
     Rig(String, Health),
-    /// An entry is added to the log.
+    /// An event for people.
     Log(Entry),
 }
 
-/// The store that keeps the agent's records.
+/// The storage of the agent's records.
 pub trait Books: Send {
-    /// Writes all changes or none of them. They are on the disk when the function returns.
+    /// Writes all of these changes or none. They are on the disk when it returns.
     ///
     /// # Errors
     /// The disk is full, or does not work.
     fn write(&mut self, changes: &[Change]) -> io::Result<()>;
 
-    /// Returns the last entries of the log, at most `most`, the oldest first.
+    /// The last `most` entries of the log, the oldest first.
     ///
     /// # Errors
     /// The log cannot be read.
     fn log(&self, most: usize) -> io::Result<Vec<Entry>>;
 }
 
-/// The content of the books, as an earlier agent left it.
+/// The content of the books when an agent starts.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The leases that had not ended.
+    /// The leases that have not ended.
     pub leases: Vec<Lease>,
-    /// The health of each rig, with its name before it.
+    /// The rigs by their names, with their health.
     pub rigs: Vec<(String, Health)>,
 }

@@ -30,7 +30,7 @@ use serde::Deserialize;
 /// The most rigs of one list.
 const MOST: usize = 1000;
 
-/// A rig, as the list `rigs.toml` has it.
+/// A rig in the list `rigs.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -38,24 +38,24 @@ pub struct Spec {
     pub name: String,
     /// The target of the rig.
     pub target: String,
-    /// The tags of the rig, as pairs of key and value.
+    /// The tags of the rig, such as `board = "pico"`. Selectors `rig:KEY=VALUE` use them.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// The names of parts that the rig shares with other rigs. Only one of the rigs can be in use
-    /// at a time.
+    /// The parts that the rig shares with others. Of the rigs that share a part, only one can be
+    /// used at a time.
     #[serde(default)]
     pub shares: Vec<String>,
-    /// Whether the rig is asked for its manifest between two leases.
+    /// Whether the rig is asked for its manifest between two holders.
     #[serde(default = "yes")]
     pub check: bool,
-    /// The program, followed by its arguments, that recovers the rig when it does not answer. It
-    /// must not affect other rigs. Empty if there is none.
+    /// The program that recovers the rig when it does not answer, with its arguments; empty if
+    /// there is none. It must not affect other rigs.
     #[serde(default)]
     pub recover: Vec<String>,
-    /// The longest duration of a lease, such as `2h` or `90m`. `None` means no limit.
+    /// The longest time of a lease, such as `2h` or `90m`.
     #[serde(default)]
     pub longest: Option<String>,
-    /// The identities of the board, by which two targets of the same board are recognized.
+    /// The names of the board itself, by which two targets are recognised as one board.
     #[serde(skip)]
     pub boards: Vec<String>,
 }
@@ -65,7 +65,7 @@ fn yes() -> bool {
 }
 
 impl Spec {
-    /// A rig that is in no list. Its name is the target.
+    /// A rig that is in no list. Its name is its target.
     pub fn unlisted(target: &str) -> Self {
         Self {
             name: target.to_owned(),
@@ -79,20 +79,19 @@ impl Spec {
         }
     }
 
-    /// Returns the parts that only one lease can have at a time: the shared parts, and the board
-    /// itself.
+    /// The parts that only one user at a time can have: the shared parts, and the board itself.
     pub fn parts(&self) -> impl Iterator<Item = &String> {
         self.shares.iter().chain(&self.boards)
     }
 
-    /// Returns the longest duration of a lease, in milliseconds. Without a limit it is the largest
-    /// number.
+    /// The longest time of a lease, in milliseconds; `u64::MAX` if there is no limit.
     pub fn longest(&self) -> u64 {
         let longest = self.longest.as_deref().and_then(|text| duration(text).ok());
         longest.map_or(u64::MAX, crate::clock::millis)
     }
 
-    /// Finds the identities of the board. It may wait for the resolution of a host name.
+    /// Finds the names of the board, and stores them in `boards`. This may wait until a host name
+    /// is resolved.
     pub fn find_board(&mut self, roots: &Roots) {
         if let Ok(target) = self.target.parse() {
             self.boards = rigline_host::rig_names(&target, roots);
@@ -100,10 +99,10 @@ impl Spec {
     }
 }
 
-/// Reads the list of rigs. A missing file counts as an empty list.
+/// Reads the list of rigs. A file that does not exist is an empty list.
 ///
 /// # Errors
-/// The file cannot be read, or has a fault. The error names the file and the place.
+/// The file cannot be read, or is wrong. The error names the file and the place in it.
 pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -160,12 +159,12 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char))
 }
 
-/// A selector of rigs, as commands take it for `TARGET`.
+/// A `TARGET` of a command: rigs of the list, or any other target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// The rig of this name.
+    /// The rig of this name: `rig:NAME`.
     Name(String),
-    /// All rigs that have all of these tags.
+    /// Rigs with all these tags: `rig:KEY=VALUE`.
     Tags(Vec<(String, String)>),
     /// The rig with this target, which need not be in the list.
     Target(String),
@@ -227,7 +226,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Returns whether the selector matches this rig of the list.
+    /// Whether the selector selects this rig of the list.
     pub fn fits(&self, rig: &Spec) -> bool {
         match self {
             Self::Name(name) => rig.name == *name,
@@ -236,7 +235,7 @@ impl Selector {
         }
     }
 
-    /// Returns an error text for a selector that matches none of these rigs. It suggests what may
+    /// The error for a selector that selects none of these rigs. It names rigs or tags that may
     /// have been meant.
     pub fn nothing<'r>(&self, rigs: impl Iterator<Item = &'r Spec>) -> String {
         let rigs: Vec<&Spec> = rigs.collect();

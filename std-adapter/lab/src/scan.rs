@@ -1,4 +1,4 @@
-//! The scan for boards that are plugged in. It adds them to the list of rigs.
+//! The search for boards that are plugged in, to make them rigs of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -14,26 +14,26 @@ use crate::rigs;
 /// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Scan {
-    /// The boards that were added to the list.
+    /// The boards that were added to the list as rigs.
     pub added: Vec<Found>,
-    /// The boards that were in the list before.
+    /// The boards that were rigs of the list before.
     pub known: Vec<Found>,
-    /// The boards that share a serial number. They cannot be told apart, so none of them was added.
+    /// The boards that share a serial number. They cannot be told apart, and none of them is added.
     pub ambiguous: Vec<Ambiguous>,
 }
 
-/// A board that is plugged in, as a rig of the list.
+/// A board that is a rig of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// The name of the rig.
     pub name: String,
-    /// The target of the board.
+    /// The target of the rig.
     pub target: String,
-    /// The path of the port that the board has at present.
+    /// The port at which the board is plugged in now.
     pub port: String,
 }
 
-/// Boards that share a serial number.
+/// Several boards with the same serial number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ambiguous {
     /// The serial number that the boards share.
@@ -42,8 +42,8 @@ pub struct Ambiguous {
     pub places: Vec<String>,
 }
 
-/// Adds the boards that are plugged in to the end of the list, if no rig of the list is that board.
-/// The rest of the file stays as it is. Nothing is written to a board.
+/// Adds the boards that are plugged in and not yet listed to the end of the list. The rest of the
+/// file does not change. Nothing is written to a board.
 ///
 /// # Errors
 /// The list has a fault, or cannot be read or written.

@@ -1,4 +1,4 @@
-//! Several rigs for one command. The command gets all of them or none, for as long as it runs.
+//! Several rigs for one command. It gets all of them or none, for as long as it runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::rigs::Selector;
 /// The longest duration of a lease for one command: 24 hours.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The parameters of a request for several rigs.
+/// A request for several rigs.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The selector of the rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
     /// The number of rigs. All of them are granted together, or none is.
     pub count: usize,
-    /// The longest time in the queue. Zero means not to wait.
+    /// The longest time to wait for the rigs. Zero means not to wait.
     pub wait: Duration,
     /// The longest duration of the lease.
     pub ttl: Duration,
@@ -30,7 +30,7 @@ pub struct Asked<'a> {
     pub purpose: &'a str,
 }
 
-/// The rigs that this process holds. Its targets `rig:NAME` use the same lease.
+/// Rigs that this process has. Its targets `rig:NAME` join their lease.
 pub struct Shards {
     targets: Vec<String>,
     own: Option<Own>,
@@ -44,12 +44,12 @@ struct Own {
 }
 
 impl Shards {
-    /// Takes rigs. If this process runs within a lease that has enough matching rigs, they are
-    /// used; otherwise it gets a lease of its own. `tell` gets the place in the queue.
+    /// Gets rigs. If this process runs within a lease that has enough rigs, it takes those;
+    /// otherwise it gets a lease of its own. `tell` gets the place in the queue and the reason of
+    /// the wait.
     ///
     /// # Errors
-    /// There are too few matching rigs, they are not free within `wait`, or the agent does not
-    /// answer.
+    /// There are not enough rigs, they are not free within `wait`, or the agent does not answer.
     pub async fn take(place: &Place, asked: &Asked<'_>, tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
         let Asked { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
@@ -87,23 +87,22 @@ impl Shards {
         Ok(Self { targets, own: Some(Own { place: place.clone(), lease: id, lost, keeping }) })
     }
 
-    /// Returns the targets of the rigs.
+    /// The targets of the rigs.
     pub fn targets(&self) -> &[String] {
         &self.targets
     }
 
-    /// Returns the id of the lease. Returns `None` if the rigs belong to a lease that this process
-    /// runs within.
+    /// The id of the lease, if this process has got one of its own.
     pub fn lease(&self) -> Option<&str> {
         self.own.as_ref().map(|own| own.lease.as_str())
     }
 
-    /// Returns the reason why the rigs were lost. Returns `None` if they were not.
+    /// The reason why the rigs were lost; none if this process still has them.
     pub fn lost(&self) -> Option<String> {
         self.own.as_ref().and_then(|own| lock(&own.lost).clone())
     }
 
-    /// Gives the rigs back. Returns the reason if they were lost before.
+    /// Gives the rigs back. Returns the reason why they were lost before, if they were.
     pub async fn give_back(self) -> Option<String> {
         let Own { place, lease, lost, keeping } = self.own?;
         dial::within(None);

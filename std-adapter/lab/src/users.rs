@@ -1,4 +1,4 @@
-//! The names and ids of users and groups.
+//! The names of users and groups.
 
 use std::fs;
 
@@ -6,13 +6,13 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::processes::Process;
 
-/// Returns the name of a user. If there is none, returns `uid N`.
+/// The name of a user; `uid N` if the user has none.
 pub fn name(uid: u32) -> String {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
-/// Returns the id of the group that `text` gives by name or id.
+/// The id of a group, from its name or its id as text.
 ///
 /// # Errors
 /// There is no such group.
@@ -27,14 +27,14 @@ pub fn group(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Returns the name of a group. If there is none, returns `gid N`.
+/// The name of a group; `gid N` if the group has none.
 pub fn group_name(gid: u32) -> String {
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
     group.map_or_else(|| format!("gid {gid}"), |group| group.name)
 }
 
-/// Returns whether a living process belongs to a group, by its effective or its supplementary group
-/// ids (proc(5), `status`).
+/// Whether a living process belongs to a group, by its effective group or by its supplementary
+/// groups (proc(5), `status`).
 pub fn is_of_group(process: Process, gid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
     let numbers = |name: &str| {

@@ -235,9 +235,9 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
 /// A message of a client.
 enum Message<'t> {
     Request(Asked<'t>),
-    /// The message cancels the request with this id.
+    /// A notification that cancels the request with this id.
     Cancel(&'t str),
-    /// A notification, which needs no answer.
+    /// Any other notification, which needs no answer.
     Notification,
 }
 

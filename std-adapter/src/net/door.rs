@@ -72,9 +72,10 @@ pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit)
 /// A client whose connections count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Client {
-    /// A user of this machine.
+    /// The connections of one user of this machine, by the user's id.
     User(u32),
-    /// Another machine: an address of IPv4, or a network of IPv6, of which one machine has all addresses.
+    /// The connections of another machine, by its IPv4 address, or by its IPv6 network, since one
+    /// machine may have all addresses of a network.
     Machine(IpAddr),
 }
 
