@@ -1,5 +1,9 @@
 //! A small HTTP/1.1 client over hyper. It sends one `POST` of JSON over one connection, with limits
 //! on time and size.
+//!
+//! hyper parses and writes HTTP. A client such as reqwest is not used, since it does things that
+//! must not happen here: it follows redirects with the token, uses proxies of the environment,
+//! keeps connections for later calls, and brings a TLS library.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

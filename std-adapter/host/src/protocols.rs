@@ -1,4 +1,7 @@
 //! The registry of protocols. The command, the relay and the servers read this one list.
+//!
+//! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line
+//! in [`ALL`].
 
 pub(crate) use crate::gevals::passing;
 use crate::protocol::Protocol;

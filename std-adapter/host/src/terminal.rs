@@ -1,4 +1,8 @@
 //! Makes text of others safe to show on a terminal.
+//!
+//! The text of an extension, a file or a peer may contain characters that control a terminal:
+//! escape sequences that set its title or move the cursor, and marks that change the order of
+//! characters. Everything that the command `rigline` shows passes through this module.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

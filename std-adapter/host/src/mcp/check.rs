@@ -1,5 +1,8 @@
 //! The conformance cases of MCP, of both eras, for any server of tools: a program, a serial port,
 //! TCP or HTTP.
+//!
+//! Over HTTP, the cases of messages run as they do over lines. The cases that begin with `http.`
+//! run over HTTP only.
 
 mod http;
 
