@@ -283,6 +283,7 @@ struct Described {
 }
 
 impl Schemas {
+    /// The argument schemas of these operations.
     pub fn of(operations: &[Operation]) -> Self {
         Self::new(operations.iter().map(|operation| (operation.name.as_str(), operation.params_text.as_str())))
     }

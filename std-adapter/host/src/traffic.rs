@@ -33,7 +33,9 @@ pub struct Reading {
 /// A line that was sent or received, as an object.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
+    /// The object as JSON.
     pub json: Json<'a>,
+    /// Whether the line went from the extension to the host.
     pub is_received: bool,
 }
 
@@ -75,6 +77,7 @@ struct Asked {
 pub struct Fault(Option<String>);
 
 impl Fault {
+    /// Records a fault of the line, unless it has one already.
     pub fn is(&mut self, text: impl Into<String>) {
         self.0.get_or_insert_with(|| text.into());
     }
