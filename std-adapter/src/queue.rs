@@ -1651,8 +1651,8 @@ impl<E: Extension> Extension for Configured<'_, E> {
     }
 }
 
-/// Whether two JSON values are equal. The order of members does not matter, and numbers must have
-/// the same digits.
+/// Whether two JSON values are equal. The order of members does not matter. Numbers are equal if
+/// their texts are.
 // The checker of `Json::parse` bounds the depth.
 pub fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
     if one.kind() != other.kind() {

@@ -17,6 +17,7 @@ pub struct Names {
     pub names: &'static [&'static str],
     /// The position of the real name, for each alias.
     pub aliases: &'static [usize],
+    /// The treatment of a name that is not in `names`.
     pub otherwise: Otherwise,
 }
 
@@ -151,11 +152,13 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
 
 /// The place that an argument is decoded into.
 pub struct Slot<'s, T> {
+    /// The decoded value; none until the member was read.
     pub value: Option<T>,
     argument: &'s Argument<T>,
 }
 
 impl<'s, T> Slot<'s, T> {
+    /// An empty place for `argument`.
     pub const fn new(argument: &'s Argument<T>) -> Self {
         Self { value: None, argument }
     }

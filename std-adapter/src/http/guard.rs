@@ -30,10 +30,14 @@ impl TurnedAway {
     }
 }
 
+/// The rules for who may send requests over HTTP.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
+    /// The rules about users and the token.
     pub access: Access,
+    /// Further host names, in lower case, that requests may be sent to.
     pub hosts: Vec<String>,
+    /// Origins of web pages, in lower case, that may send requests and read the answers.
     pub origins: Vec<String>,
 }
 
