@@ -273,7 +273,8 @@ mod tests {
     use super::*;
     use crate::protocols;
 
-    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong with it.
+    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong
+    /// with it.
     fn session(lines: &[(char, &str, &str, &str)]) {
         let mut decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
         for (arrow, line, what, wrong) in lines {
