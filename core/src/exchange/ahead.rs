@@ -67,8 +67,8 @@ impl Session {
             return None;
         }
         match (protocol.read)(&received, &to.facts(false)) {
-            Ok(Action::Call(CallAction { timeout: Some(Nanos(nanos)), .. })) if !protocol.has_own_limit => {
-                Some((nanos, protocol.has_ids()))
+            Ok(Action::Call(CallAction { timeout, .. })) if !protocol.has_own_limit => {
+                timeout.map(|Nanos(nanos)| (nanos, protocol.has_ids()))
             }
             _ => None,
         }
