@@ -105,6 +105,8 @@ pub struct Relay {
     logs: backlog::Receiver<Log>,
     /// A caller waits, who gets the logs. Without one they go to the listener.
     is_calling: Arc<AtomicBool>,
+    /// The target has logged during a call.
+    has_logged: Arc<AtomicBool>,
 }
 
 /// The reason why a relay could not be made.
@@ -421,9 +423,16 @@ impl Relay {
         let others = way.options.listener.take();
         let is_calling = Arc::new(AtomicBool::new(false));
         let has_caller = is_calling.clone();
+        let has_logged = Arc::new(AtomicBool::new(false));
+        let logged = has_logged.clone();
         way.options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
-            EventKind::Log(line) if takes_logs && has_caller.load(Ordering::Relaxed) => {
-                log.send(line.clone(), size_of(line));
+            EventKind::Log(line) if has_caller.load(Ordering::Relaxed) => {
+                logged.store(true, Ordering::Relaxed);
+                if takes_logs {
+                    log.send(line.clone(), size_of(line));
+                } else {
+                    others.iter().for_each(|listener| listener(event));
+                }
             }
             _ => others.iter().for_each(|listener| listener(event)),
         }));
@@ -481,6 +490,7 @@ impl Relay {
             was_cut_off: false,
             logs,
             is_calling,
+            has_logged,
         })
     }
 
@@ -756,7 +766,7 @@ impl Extension for Relay {
         self.logs.clear();
         let asked_by = lock(&self.known).asked_by.clone();
         self.losses.of_request(&request, asked_by.as_ref(), cx);
-        let (mut scale, mut has_logs) = (None, false);
+        let mut scale = None;
         let answer = {
             let Self { jobs, logs, is_calling, .. } = &mut *self;
             let _calling = Calling::begin(is_calling);
@@ -768,7 +778,6 @@ impl Extension for Relay {
                     biased;
                     Some(log) = logs.recv(), if passed < LOGS => {
                         passed += 1;
-                        has_logs = true;
                         pass_log_on(&log, &mut scale, cx);
                     }
                     answer = &mut answer => break answer,
@@ -778,12 +787,11 @@ impl Extension for Relay {
             // They came before it, on another thread.
             for _ in 0..LOGS {
                 let Some(log) = logs.try_recv() else { break };
-                has_logs = true;
                 pass_log_on(&log, &mut scale, cx);
             }
             answer
         };
-        self.losses.of_answer(&answer, has_logs, cx);
+        self.losses.of_answer(&answer, self.has_logged.swap(false, Ordering::Relaxed), cx);
         let Answer { outputs, content, end } = answer;
         match self.logs.take_dropped() {
             0 => {}

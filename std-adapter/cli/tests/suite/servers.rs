@@ -673,8 +673,8 @@ fn a_time_limit_counts_from_arrival_behind_a_batch_and_within_it() {
         let server = Server::start(&["serve", target, "--tcp", "0"], "serving");
         let mut client = server.connect();
         let limited = |id: u32, timeout: &str| {
-            let args = json!({ "pin": "LED", "high": true });
-            let params = json!({ "operation": "gpio_write", "args": args, "context": { "timeout": timeout } });
+            let args = json!({ "channel": "3V3" });
+            let params = json!({ "operation": "measure", "args": args, "context": { "timeout": timeout } });
             json!({ "jsonrpc": "2.0", "id": id, "method": "execute", "params": params }).to_string()
         };
         let wait = execute("wait-for", json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 3000 }));
@@ -687,7 +687,8 @@ fn a_time_limit_counts_from_arrival_behind_a_batch_and_within_it() {
         assert!(text.contains("in the queue: wait-for has run for"), "{target}: {text}");
         let batch = client.reply();
         assert_eq!((&batch[1]["id"], &batch[1]["error"]["code"]), (&json!(7), &json!(-32001)), "{target}: {batch}");
-        assert_eq!(client.reply()["result"]["success"], true, "{target}: in time");
+        let last = client.reply();
+        assert_eq!((&last["id"], &last["result"]["success"]), (&json!(9), &json!(true)), "{target}: {last}");
     }
 }
 
