@@ -844,7 +844,7 @@ fn the_python_client_has_every_outcome_in_every_way() {
 }
 
 fn the_javascript_client_has_every_outcome_in_every_way() {
-    if !runs("node", &["-e", "process.exit(parseInt(process.versions.node) < 18)"]) {
+    if !runs("node", &["-e", "process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)"]) {
         return rigline_test_support::skipped(
             "the outcomes in the JavaScript client",
             "there is no node of 18 or newer",

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect};
-use crate::host::{Child, Connection, Direction, End, Exit, HostError, Options, RawLine, RequestError};
+use crate::host::{Child, Connection, Direction, Exit, HostError, Options, RawLine, RequestError};
 use crate::http_client::Credentials;
 use crate::target::Target;
 
@@ -594,12 +594,6 @@ impl Peer {
 
     fn note(&self, direction: Direction, text: &[u8]) {
         self.notes.borrow_mut().note(direction, text);
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.connection.close(End::ShutDown);
     }
 }
 
