@@ -430,6 +430,7 @@ impl Relay {
         let Manner { takes_logs, is_lazy, watch, last } = manner;
         let (log, logs) = backlog::backlog(LOGS, LOG_BYTES);
         let others = way.options.listener.take();
+        let losses = Losses::new(&way.target);
         let is_calling = Arc::new(AtomicBool::new(false));
         let has_caller = is_calling.clone();
         let has_logged = Arc::new(AtomicBool::new(false));
@@ -495,7 +496,7 @@ impl Relay {
             jobs: Some(jobs),
             thread: Some(thread),
             codes: Vec::new(),
-            losses: Losses::default(),
+            losses,
             was_cut_off: false,
             logs,
             is_calling,

@@ -282,7 +282,9 @@ impl Connection {
             let due = self.next_due();
             let is_unread = self.out.waiting() >= MAX_UNREAD / 2;
             let may_read = !has_ended && !is_unread && !self.has_enough();
-            let (deadline, ticks) = (input.deadline(), has_ended || self.is_full);
+            // A target that is reached meanwhile says nothing of that.
+            let is_unknown = self.waiting.iter().any(|waiting| waiting.due.is_none());
+            let (deadline, ticks) = (input.deadline(), has_ended || self.is_full || is_unknown);
             let out = self.out.clone();
             tokio::select! {
                 biased;

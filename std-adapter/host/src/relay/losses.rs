@@ -2,15 +2,20 @@
 //!
 //! Each loss is reported once for each protocol of clients, on standard error and by a log to the client.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use rigline::Context;
 use rigline::json::{Json, Kind};
 use rigline_std::stderr::complain;
+use rigline_std::sync::lock;
 
 use super::{Answer, is_text_block};
 use crate::choose::Chosen;
 use crate::client::{CallRequest, Part};
 use crate::protocol::Protocol;
 use crate::protocols;
+use crate::target::Target;
 
 /// The protocol that the target is asked by, and the parts that it carries over this connection.
 #[derive(Debug, Clone)]
@@ -36,13 +41,22 @@ impl AskedBy {
     }
 }
 
-/// The losses that were reported.
-#[derive(Debug, Default)]
+/// The losses that were reported on standard error, with their targets. A server may have one relay after the other for a target.
+static REPORTED: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
+
+/// The losses that were reported to clients.
+#[derive(Debug)]
 pub(super) struct Losses {
+    target: String,
     said: Vec<(&'static str, Part)>,
 }
 
 impl Losses {
+    /// Of a relay to this target.
+    pub(super) fn new(target: &Target) -> Self {
+        Self { target: target.to_string(), said: Vec::new() }
+    }
+
     /// Reports the parts of a request that do not reach the target.
     pub(super) fn of_request(&mut self, request: &CallRequest, target: Option<&AskedBy>, cx: &mut Context<'_>) {
         let Some((client, target)) = client_of(cx).zip(target) else { return };
@@ -84,7 +98,9 @@ impl Losses {
         }
         self.said.push((client.name, part));
         let text = text();
-        complain(format_args!("warning: {text}"));
+        if lock(&REPORTED).insert((self.target.clone(), text.clone())) {
+            complain(format_args!("warning: {text}"));
+        }
         if client.carries(Part::Logs) {
             cx.warn(text.as_str());
         }
