@@ -9,7 +9,7 @@ mod step;
 use core::fmt;
 
 use crate::call::Outcome;
-use crate::definition::Protocol;
+use crate::protocol::define::Protocol;
 use crate::exchange::{Done, Exchange, Next as Outcomes, Served, Session, Stage, Turn};
 use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Taken};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::json::view::{Json, Kind, Text};
+use crate::json::view::{Json, JsonKind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Digits, check::SyntaxError};
 
@@ -23,18 +23,18 @@ use crate::json::{Digits, check::SyntaxError};
 pub struct Event<'a>(Json<'a>);
 
 /// The members of the schema, in the order in which they are checked.
-static MEMBERS: [(&str, Kind, Presence, &str); 11] = [
-    ("id", Kind::String, Presence::Required, "a string"),
-    ("ts", Kind::Number, Presence::Required, "a number"),
-    ("event", Kind::String, Presence::Required, "a string"),
-    ("component", Kind::String, Presence::Required, "a string"),
-    ("module", Kind::String, Presence::Optional, "a string or null"),
-    ("status", Kind::String, Presence::Optional, "a string or null"),
-    ("data", Kind::Object, Presence::Optional, "an object or null"),
-    ("error", Kind::Object, Presence::Optional, "an object or null"),
-    ("session_id", Kind::String, Presence::Optional, "a string or null"),
-    ("request_id", Kind::String, Presence::Optional, "a string or null"),
-    ("span_id", Kind::String, Presence::Optional, "a string or null"),
+static MEMBERS: [(&str, JsonKind, Presence, &str); 11] = [
+    ("id", JsonKind::String, Presence::Required, "a string"),
+    ("ts", JsonKind::Number, Presence::Required, "a number"),
+    ("event", JsonKind::String, Presence::Required, "a string"),
+    ("component", JsonKind::String, Presence::Required, "a string"),
+    ("module", JsonKind::String, Presence::Optional, "a string or null"),
+    ("status", JsonKind::String, Presence::Optional, "a string or null"),
+    ("data", JsonKind::Object, Presence::Optional, "an object or null"),
+    ("error", JsonKind::Object, Presence::Optional, "an object or null"),
+    ("session_id", JsonKind::String, Presence::Optional, "a string or null"),
+    ("request_id", JsonKind::String, Presence::Optional, "a string or null"),
+    ("span_id", JsonKind::String, Presence::Optional, "a string or null"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Event<'a> {
     /// The value does not conform to the schema.
     pub fn read(json: Json<'a>) -> Result<Self, EventError> {
         const INTEGER: &str = "an integer or null";
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             return Err(EventError::NotAnObject);
         }
         if json.get("ts").is_none() {

@@ -117,14 +117,12 @@ extern crate std;
 #[doc(hidden)]
 #[path = "macro_support/mod.rs"]
 pub mod __private;
-mod apart;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
 mod clock;
 mod content;
 mod context;
-mod definition;
 mod duration;
 pub mod engine;
 pub mod event;
@@ -137,17 +135,16 @@ mod level;
 #[cfg(feature = "postcard")]
 pub mod link;
 pub mod manifest;
+mod message;
+mod own_frame;
 pub mod params;
-mod phrases;
 pub mod protocol;
-mod received;
 mod reply;
 pub mod rpc;
 mod schema;
 pub mod serve;
 pub mod service;
 
-pub use apart::apart;
 pub use call::{Call, CallContext, Config, Outcome};
 pub use clock::{Clock, Instant, Sleep};
 pub use content::Content;
@@ -158,6 +155,7 @@ pub use extension::Extension;
 pub use failure::{Failure, FailureKind, MAX_ERROR_TEXT};
 pub use level::Level;
 pub use manifest::{Manifest, Operation};
+pub use own_frame::own_frame;
 pub use params::{Outputs, Params};
 pub use protocol::gevals::{Phase, client};
 #[cfg(feature = "macros")]

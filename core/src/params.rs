@@ -45,13 +45,13 @@ use crate::schema::{HasNode, Schema};
 /// `#[derive(Params)]` implements both. A type of your own can implement both by hand:
 ///
 /// ```
-/// use rigline::params::{Node, Params};
+/// use rigline::params::{SchemaNode, Params};
 ///
 /// /// An I²C address.
 /// struct Address(u8);
 ///
 /// impl Params for Address {
-///     const SCHEMA: &'static Node = &Node::Integer { minimum: 0x08, maximum: 0x77 };
+///     const SCHEMA: &'static SchemaNode = &SchemaNode::Integer { minimum: 0x08, maximum: 0x77 };
 /// }
 ///
 /// impl<'de> serde::Deserialize<'de> for Address {
@@ -72,7 +72,7 @@ use crate::schema::{HasNode, Schema};
 )]
 pub trait Params: Sized {
     /// The schema of the type.
-    const SCHEMA: &'static Node;
+    const SCHEMA: &'static SchemaNode;
 
     /// Whether a field of this type may be left out. This is true for an `Option`.
     const OPTIONAL: bool = false;
@@ -95,7 +95,7 @@ pub trait Params: Sized {
 )]
 pub trait OutputValue: Serialize {
     /// The schema of the type.
-    const SCHEMA: &'static Node;
+    const SCHEMA: &'static SchemaNode;
     /// Whether an output of this type may be left out. This is true for an `Option`.
     const OPTIONAL: bool = false;
 
@@ -152,7 +152,7 @@ impl Context<'_> {
 pub trait Ending {
     /// The schema of the outputs, if it is known.
     #[doc(hidden)]
-    const OUTPUTS: Option<&'static Node>;
+    const OUTPUTS: Option<&'static SchemaNode>;
 
     /// The schema of the outputs as text, if it is known.
     #[doc(hidden)]
@@ -164,7 +164,7 @@ pub trait Ending {
 }
 
 impl Ending for Outcome {
-    const OUTPUTS: Option<&'static Node> = None;
+    const OUTPUTS: Option<&'static SchemaNode> = None;
 
     fn end(self, _: &mut Context<'_>) -> Result<Outcome, Failure> {
         Ok(self)
@@ -172,7 +172,7 @@ impl Ending for Outcome {
 }
 
 impl Ending for () {
-    const OUTPUTS: Option<&'static Node> = None;
+    const OUTPUTS: Option<&'static SchemaNode> = None;
 
     fn end(self, _: &mut Context<'_>) -> Result<Outcome, Failure> {
         Ok(Outcome::DONE)
@@ -180,7 +180,7 @@ impl Ending for () {
 }
 
 impl<T: Outputs> Ending for T {
-    const OUTPUTS: Option<&'static Node> = Some(T::SCHEMA);
+    const OUTPUTS: Option<&'static SchemaNode> = Some(T::SCHEMA);
     const RENDERED: Option<Schema> = Some(Schema::of_outputs::<T>());
 
     fn end(self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
@@ -189,7 +189,7 @@ impl<T: Outputs> Ending for T {
     }
 }
 
-pub use crate::schema::{Choice, Field, Keywords, Node, OneOf};
+pub use crate::schema::{Choice, Field, Keywords, SchemaNode, OneOf};
 
 impl Schema {
     /// The schema of the arguments `T`, made at compile time.
@@ -206,81 +206,81 @@ impl Schema {
 struct Arguments<T>(core::marker::PhantomData<T>);
 
 impl<T: Params> HasNode for Arguments<T> {
-    const NODE: &'static Node = T::SCHEMA;
+    const NODE: &'static SchemaNode = T::SCHEMA;
 }
 
 struct OutputsOf<T>(core::marker::PhantomData<T>);
 
 impl<T: OutputValue> HasNode for OutputsOf<T> {
-    const NODE: &'static Node = T::SCHEMA;
+    const NODE: &'static SchemaNode = T::SCHEMA;
 }
 
 macro_rules! both {
     ($([$($generics:tt)*] $type:ty = $node:expr;)*) => {$(
         #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
         impl<$($generics)*> Params for $type {
-            const SCHEMA: &'static Node = &$node;
+            const SCHEMA: &'static SchemaNode = &$node;
         }
 
         #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
         impl<$($generics)*> OutputValue for $type {
-            const SCHEMA: &'static Node = &$node;
+            const SCHEMA: &'static SchemaNode = &$node;
         }
     )*};
 }
 
 macro_rules! integers {
     ($($type:ident)*) => {
-        both! {$([] $type = Node::Integer { minimum: $type::MIN as i128, maximum: $type::MAX as u128 };)*}
+        both! {$([] $type = SchemaNode::Integer { minimum: $type::MIN as i128, maximum: $type::MAX as u128 };)*}
     };
 }
 
 macro_rules! non_zero {
     ($($type:ident)*) => {
-        both! {$([] $type = Node::Integer { minimum: 1, maximum: $type::MAX.get() as u128 };)*}
+        both! {$([] $type = SchemaNode::Integer { minimum: 1, maximum: $type::MAX.get() as u128 };)*}
     };
 }
 
 integers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
 non_zero! { NonZeroU8 NonZeroU16 NonZeroU32 NonZeroU64 NonZeroU128 NonZeroUsize }
 
-const TEXT: Node = Node::String { min_length: 0, max_length: usize::MAX, pattern: "" };
+const TEXT: SchemaNode = SchemaNode::String { min_length: 0, max_length: usize::MAX, pattern: "" };
 
 both! {
-    [] bool = Node::Bool;
-    [] char = Node::String { min_length: 1, max_length: 1, pattern: "" };
-    [] f32 = Node::Number { multiple_of: "", minimum: "-3.4028235e38", maximum: "3.4028235e38" };
-    [] f64 = Node::Number { multiple_of: "", minimum: "", maximum: "" };
+    [] bool = SchemaNode::Bool;
+    [] char = SchemaNode::String { min_length: 1, max_length: 1, pattern: "" };
+    [] f32 = SchemaNode::Number { multiple_of: "", minimum: "-3.4028235e38", maximum: "3.4028235e38" };
+    [] f64 = SchemaNode::Number { multiple_of: "", minimum: "", maximum: "" };
     [const PLACES: u8] Decimal<PLACES> = decimal(PLACES);
     [] &str = TEXT;
-    [L: LenType, const N: usize] heapless::String<N, L> = Node::String { min_length: 0, max_length: N, pattern: "" };
+    [L: LenType, const N: usize] heapless::String<N, L> = SchemaNode::String { min_length: 0, max_length: N, pattern: "" };
     // `[-+]?([0-9]*(\.[0-9]*)?[a-z]+)+` with a digit in each number, and `0`.
-    [] GoDuration = Node::String {
+    [] GoDuration = SchemaNode::String {
         min_length: 0,
         max_length: usize::MAX,
         pattern: r"^[-+]?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
     };
-    [] RawJson<'_> = Node::Any;
+    [] RawJson<'_> = SchemaNode::Any;
 }
 
-const fn decimal(places: u8) -> Node {
+const fn decimal(places: u8) -> SchemaNode {
     match places {
-        0 => Node::Integer { minimum: i32::MIN as i128, maximum: i32::MAX as u128 },
-        1 => Node::Number { multiple_of: "0.1", minimum: "-214748364.8", maximum: "214748364.7" },
-        2 => Node::Number { multiple_of: "0.01", minimum: "-21474836.48", maximum: "21474836.47" },
-        3 => Node::Number { multiple_of: "0.001", minimum: "-2147483.648", maximum: "2147483.647" },
-        4 => Node::Number { multiple_of: "0.0001", minimum: "-214748.3648", maximum: "214748.3647" },
-        5 => Node::Number { multiple_of: "0.00001", minimum: "-21474.83648", maximum: "21474.83647" },
-        6 => Node::Number { multiple_of: "0.000001", minimum: "-2147.483648", maximum: "2147.483647" },
-        7 => Node::Number { multiple_of: "0.0000001", minimum: "-214.7483648", maximum: "214.7483647" },
-        8 => Node::Number { multiple_of: "0.00000001", minimum: "-21.47483648", maximum: "21.47483647" },
-        _ => Node::Number { multiple_of: "0.000000001", minimum: "-2.147483648", maximum: "2.147483647" },
+        0 => SchemaNode::Integer { minimum: i32::MIN as i128, maximum: i32::MAX as u128 },
+        1 => SchemaNode::Number { multiple_of: "0.1", minimum: "-214748364.8", maximum: "214748364.7" },
+        2 => SchemaNode::Number { multiple_of: "0.01", minimum: "-21474836.48", maximum: "21474836.47" },
+        3 => SchemaNode::Number { multiple_of: "0.001", minimum: "-2147483.648", maximum: "2147483.647" },
+        4 => SchemaNode::Number { multiple_of: "0.0001", minimum: "-214748.3648", maximum: "214748.3647" },
+        5 => SchemaNode::Number { multiple_of: "0.00001", minimum: "-21474.83648", maximum: "21474.83647" },
+        6 => SchemaNode::Number { multiple_of: "0.000001", minimum: "-2147.483648", maximum: "2147.483647" },
+        7 => SchemaNode::Number { multiple_of: "0.0000001", minimum: "-214.7483648", maximum: "214.7483647" },
+        8 => SchemaNode::Number { multiple_of: "0.00000001", minimum: "-21.47483648", maximum: "21.47483647" },
+        _ => SchemaNode::Number { multiple_of: "0.000000001", minimum: "-2.147483648", maximum: "2.147483647" },
     }
 }
 
 /// A reference is written as what it points to.
 impl<T: OutputValue> OutputValue for &T {
-    const SCHEMA: &'static Node = T::SCHEMA;
+    const SCHEMA: &'static SchemaNode = T::SCHEMA;
     const OPTIONAL: bool = T::OPTIONAL;
 
     fn is_absent(&self) -> bool {
@@ -289,7 +289,7 @@ impl<T: OutputValue> OutputValue for &T {
 }
 
 impl<T: Params> Params for Option<T> {
-    const SCHEMA: &'static Node = &Node::Nullable(T::SCHEMA);
+    const SCHEMA: &'static SchemaNode = &SchemaNode::Nullable(T::SCHEMA);
     const OPTIONAL: bool = true;
 
     fn missing() -> Option<Self> {
@@ -298,7 +298,7 @@ impl<T: Params> Params for Option<T> {
 }
 
 impl<T: OutputValue> OutputValue for Option<T> {
-    const SCHEMA: &'static Node = &Node::Nullable(T::SCHEMA);
+    const SCHEMA: &'static SchemaNode = &SchemaNode::Nullable(T::SCHEMA);
     const OPTIONAL: bool = true;
 
     fn is_absent(&self) -> bool {
@@ -310,33 +310,33 @@ impl<T: OutputValue> OutputValue for Option<T> {
 macro_rules! holders {
     ($trait:ident) => {
         impl<T: $trait, L: LenType, const N: usize> $trait for heapless::Vec<T, N, L> {
-            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: 0, max_items: N };
+            const SCHEMA: &'static SchemaNode = &SchemaNode::Array { items: T::SCHEMA, min_items: 0, max_items: N };
         }
 
         impl<K: Key + Eq + Serialize, V: $trait, const N: usize> $trait for heapless::LinearMap<K, V, N> {
-            const SCHEMA: &'static Node = &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: N };
+            const SCHEMA: &'static SchemaNode = &SchemaNode::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: N };
         }
 
         #[cfg(feature = "alloc")]
         impl<T: $trait> $trait for alloc::vec::Vec<T> {
-            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: 0, max_items: usize::MAX };
+            const SCHEMA: &'static SchemaNode = &SchemaNode::Array { items: T::SCHEMA, min_items: 0, max_items: usize::MAX };
         }
 
         #[cfg(feature = "alloc")]
         impl<T: $trait> $trait for alloc::boxed::Box<T> {
-            const SCHEMA: &'static Node = T::SCHEMA;
+            const SCHEMA: &'static SchemaNode = T::SCHEMA;
         }
 
         #[cfg(feature = "alloc")]
         impl<K: Key + Serialize, V: $trait> $trait for alloc::collections::BTreeMap<K, V> {
-            const SCHEMA: &'static Node =
-                &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
+            const SCHEMA: &'static SchemaNode =
+                &SchemaNode::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
         }
 
         #[cfg(feature = "std")]
         impl<K: Key + Serialize, V: $trait, S> $trait for std::collections::HashMap<K, V, S> {
-            const SCHEMA: &'static Node =
-                &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
+            const SCHEMA: &'static SchemaNode =
+                &SchemaNode::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
         }
     };
 }
@@ -359,14 +359,14 @@ impl<K: Key + AsRef<str> + Serialize, V: OutputValue, S> Outputs for std::collec
 }
 
 impl<T: Params, const N: usize> Params for [T; N] {
-    const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: N, max_items: N };
+    const SCHEMA: &'static SchemaNode = &SchemaNode::Array { items: T::SCHEMA, min_items: N, max_items: N };
 }
 
 /// The lengths for which serde has arrays.
 macro_rules! arrays {
     ($($n:literal)*) => {$(
         impl<T: OutputValue> OutputValue for [T; $n] {
-            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: $n, max_items: $n };
+            const SCHEMA: &'static SchemaNode = &SchemaNode::Array { items: T::SCHEMA, min_items: $n, max_items: $n };
         }
     )*};
 }
@@ -375,13 +375,13 @@ arrays! { 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 2
 
 #[cfg(feature = "alloc")]
 mod allocated {
-    use super::{Key, Node, OutputValue, Params, TEXT};
+    use super::{Key, SchemaNode, OutputValue, Params, TEXT};
     use alloc::{borrow::Cow, string::String};
 
     both! {
         [] String = TEXT;
         [] Cow<'_, str> = TEXT;
-        [] crate::json::raw::RawJsonBuf = Node::Any;
+        [] crate::json::raw::RawJsonBuf = SchemaNode::Any;
     }
 
     impl Key for String {}

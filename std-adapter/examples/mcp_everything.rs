@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rigline::params::Node;
 use rigline::{Content, Context, Failure, Outcome, Outputs, Params};
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{Options, HttpServer};
 use rigline_std::stdio;
 
 /// One red pixel.
@@ -191,7 +191,7 @@ fn main() -> ExitCode {
 }
 
 fn http(address: &str) -> std::io::Result<()> {
-    let server = Server::bind(address, Options::mcp())?;
+    let server = HttpServer::bind(address, Options::mcp())?;
     println!("http://{}/mcp", server.address()?);
     server.run(|_| Everything)
 }

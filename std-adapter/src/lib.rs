@@ -73,7 +73,7 @@ pub mod signals;
 pub mod stderr;
 pub mod stdio;
 #[doc(hidden)]
-pub mod sync;
+pub mod mutex;
 pub mod testing;
 
 pub use clock::TokioClock;

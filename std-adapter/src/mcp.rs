@@ -2,9 +2,9 @@
 
 #[cfg(feature = "http")]
 mod http;
-mod select;
+mod selection;
 
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub use http::ROUTES;
-pub use select::{Selected, Selection};
+pub use selection::{Selected, Selection};

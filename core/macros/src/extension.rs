@@ -876,7 +876,7 @@ impl Method {
                 // The arguments are decoded in a frame that has no room for any operation.
                 quote! {
                     let future = ::core::pin::pin!(#call);
-                    let result = __private::apart(future).await;
+                    let result = __private::own_frame(future).await;
                     result
                 }
             } else {

@@ -30,8 +30,8 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
 
             #[automatically_derived]
             impl #impl_generics __private::OutputValue for #name #types #where_clause {
-                const SCHEMA: &'static __private::Node =
-                    &__private::Node::Object { description: "", fields: &[], closed: false };
+                const SCHEMA: &'static __private::SchemaNode =
+                    &__private::SchemaNode::Object { description: "", fields: &[], closed: false };
             }
 
             #[automatically_derived]
@@ -125,8 +125,8 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
 
         #[automatically_derived]
         impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Object { description: #description, fields: &[#(#schemas),*], closed: false };
+            const SCHEMA: &'static __private::SchemaNode =
+                &__private::SchemaNode::Object { description: #description, fields: &[#(#schemas),*], closed: false };
         }
 
         #[automatically_derived]
@@ -182,7 +182,7 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node = &__private::Node::Said(#node, #keywords);
+            const SCHEMA: &'static __private::SchemaNode = &__private::SchemaNode::Said(#node, #keywords);
             #optional
         }
 
@@ -216,8 +216,8 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Enum { names: &[#(#names),*], description: #description };
+            const SCHEMA: &'static __private::SchemaNode =
+                &__private::SchemaNode::Enum { names: &[#(#names),*], description: #description };
         }
 
         #[automatically_derived]

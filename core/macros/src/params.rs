@@ -37,8 +37,8 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
 
             #[automatically_derived]
             impl #params_impl __private::Params for #name #types #params_where {
-                const SCHEMA: &'static __private::Node =
-                    &__private::Node::Object { description: "", fields: &[], closed: false };
+                const SCHEMA: &'static __private::SchemaNode =
+                    &__private::SchemaNode::Object { description: "", fields: &[], closed: false };
             }
 
             #[automatically_derived]
@@ -100,7 +100,7 @@ pub(crate) fn wrapped(input: &DeriveInput, code: &TokenStream, schema_of: &Token
     let check = (!generic).then(|| {
         let name = &input.ident;
         let lifetimes = input.generics.params.iter().map(|_| quote!('static));
-        quote!(const _: &__private::Node = <#name<#(#lifetimes),*> as __private::#schema_of>::SCHEMA;)
+        quote!(const _: &__private::SchemaNode = <#name<#(#lifetimes),*> as __private::#schema_of>::SCHEMA;)
     });
     quote! {
         #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused_qualifications)]
@@ -212,9 +212,9 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
 
         #[automatically_derived]
         impl #params_impl __private::Params for #name #types #params_where {
-            const SCHEMA: &'static __private::Node = {
+            const SCHEMA: &'static __private::SchemaNode = {
                 #(#checks)*
-                &__private::Node::Object { description: #description, fields: &[#(#schemas),*], closed: #closed }
+                &__private::SchemaNode::Object { description: #description, fields: &[#(#schemas),*], closed: #closed }
             };
         }
 
@@ -304,9 +304,9 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
     Ok(quote! {
         #[automatically_derived]
         impl #params_impl __private::Params for #name #types #params_where {
-            const SCHEMA: &'static __private::Node = {
+            const SCHEMA: &'static __private::SchemaNode = {
                 #checks
-                &__private::Node::Said(#node, #keywords)
+                &__private::SchemaNode::Said(#node, #keywords)
             };
             #optional
         }
@@ -351,8 +351,8 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics __private::Params for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Enum { names: &[#(#primary),*], description: #description };
+            const SCHEMA: &'static __private::SchemaNode =
+                &__private::SchemaNode::Enum { names: &[#(#primary),*], description: #description };
         }
 
         const __KNOWN: &[&::core::primitive::str] = &[#(#known_names),*];
@@ -415,7 +415,7 @@ fn names<'a>(members: impl Iterator<Item = &'a Member> + Clone) -> syn::Result<V
 /// The schema node of a member, by way of the trait `schema_of`.
 pub(crate) fn node(ty: &Type, member: &Member, schema_of: &TokenStream) -> TokenStream {
     if let Some(schema) = &member.schema {
-        quote_spanned!(schema.span()=> const { &__private::Node::text(#schema) })
+        quote_spanned!(schema.span()=> const { &__private::SchemaNode::text(#schema) })
     } else {
         quote_spanned!(ty.span()=> <#ty as __private::#schema_of>::SCHEMA)
     }

@@ -26,4 +26,4 @@ pub use de::DecodeError;
 pub use decimal::Decimal;
 pub use number::Digits;
 pub use raw::RawJson;
-pub use view::{Json, Kind, Text};
+pub use view::{Json, JsonKind, Text};

@@ -4,7 +4,7 @@ use crate::frame::TooLong;
 use crate::json::check::{NO_SPANS, SyntaxError};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
-use crate::received::{Envelope, Received};
+use crate::message::{Envelope, Received};
 use crate::rpc::{self, end_line, invalid_request, writer};
 
 /// A request or a notification with a valid envelope (JSON-RPC 2.0 §4).

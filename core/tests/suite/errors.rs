@@ -40,7 +40,7 @@ fn every_public_error_is_an_error() {
     is_error::<TooLarge>();
     is_error::<TooLong>();
     is_error::<TooSmall>();
-    is_error::<de::Kind>();
+    is_error::<de::DecodeErrorKind>();
     is_error::<waza::Error<'_>>();
     is_error::<waza::Refusal>();
 }

@@ -10,7 +10,7 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
 use rigline::event::{Event, Member};
 use rigline::json::Decimal;
-use rigline::manifest::{Guarantee, Kind};
+use rigline::manifest::{Guarantee, ModuleKind};
 use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, namel3ss};
 use rigline::serve::blocking::Server;
 use rigline::{
@@ -25,7 +25,7 @@ struct Module {
 impl Extension for Module {
     fn manifest(&self) -> &'static Manifest {
         const MANIFEST: Manifest =
-            Manifest::new("module", "1.0.0").kind(Kind::Hook).guarantees(&[Guarantee::NoNetwork]).operations(&[
+            Manifest::new("module", "1.0.0").kind(ModuleKind::Hook).guarantees(&[Guarantee::NoNetwork]).operations(&[
                 Operation::new("measure-rail", Schema::OBJECT),
                 Operation::new("fail", Schema::OBJECT),
                 Operation::new("session", Schema::OBJECT),
@@ -544,7 +544,7 @@ struct Hook<'a> {
 
 impl Extension for Hook<'_> {
     fn manifest(&self) -> &'static Manifest {
-        const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(Kind::Hook);
+        const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(ModuleKind::Hook);
         &MANIFEST
     }
 

@@ -53,7 +53,7 @@
 //! run in a new session.
 #![forbid(unsafe_code)]
 
-mod against;
+mod target_check;
 pub mod attach;
 mod command;
 mod digits;
@@ -63,10 +63,10 @@ pub mod grade;
 pub mod guide;
 pub mod history;
 pub mod list;
-mod mask;
+mod redact;
 pub mod measurement;
 mod model;
-mod node;
+mod yaml;
 mod placeholders;
 pub mod records;
 pub mod report;
@@ -84,7 +84,7 @@ pub mod trial;
 pub mod verdict;
 mod walk;
 
-pub use against::{against, owner_of};
+pub use target_check::{check_against_target, owner_of};
 pub use command::OUTPUT_LIMIT;
 pub use model::class;
 pub use root::{OutsideRoot, Root};

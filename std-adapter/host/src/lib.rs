@@ -19,7 +19,7 @@
 pub mod amplifier;
 mod backlog;
 #[doc(hidden)]
-pub mod by_schema;
+pub mod coerce;
 pub mod check;
 #[doc(hidden)]
 pub mod choose;
@@ -35,7 +35,7 @@ mod http_client;
 pub mod lines;
 pub mod mcp;
 pub mod namel3ss;
-mod not_http;
+mod http_sniff;
 #[doc(hidden)]
 pub mod number;
 #[doc(hidden)]
@@ -51,7 +51,7 @@ pub mod tcp;
 #[doc(hidden)]
 pub mod terminal;
 #[doc(hidden)]
-pub mod traffic;
+pub mod decode;
 mod waza;
 
 pub use host::*;

@@ -18,7 +18,7 @@ use rigline::json::write::Writer;
 use rigline::rpc;
 use rigline_host::ports::Roots;
 use rigline_std::signals::Signals;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::book::{Ask, Asked, Effect, Lab, Refusal};
-use crate::check::{self, Check};
+use crate::book::{Ask, LeaseReply, Effect, Lab, Refusal};
+use crate::check::{self, RigCheck};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
@@ -334,7 +334,7 @@ impl Agent {
             "select" => {
                 let Select { selector } = parse(params)?;
                 self.read_rigs(now)?;
-                self.select(&selector)
+                self.list_matching(&selector)
             }
             "check" => {
                 let OfRig { rig, .. } = parse(params)?;
@@ -414,8 +414,8 @@ impl Agent {
             holder,
         };
         match lock(&self.lab).ask(peer.conn, ask, now)? {
-            Asked::Granted(lease) => Ok(json!({ "lease": lease, "targets": self.targets(&lease) })),
-            Asked::Waits => Ok(json!({ "lease": null })),
+            LeaseReply::Granted(lease) => Ok(json!({ "lease": lease, "targets": self.targets(&lease) })),
+            LeaseReply::Waits => Ok(json!({ "lease": null })),
         }
     }
 
@@ -526,7 +526,7 @@ impl Agent {
         }
     }
 
-    fn select(&self, text: &str) -> Result<Value, Refusal> {
+    fn list_matching(&self, text: &str) -> Result<Value, Refusal> {
         let selector = if text.is_empty() { None } else { Some(self.selector(text)?) };
         let mut status = lock(&self.lab).status(None, clock::now())?;
         let Some(selector) = selector else { return Ok(status) };
@@ -611,7 +611,7 @@ impl Agent {
                                 lock(&agent.closing).remove(&id);
                             }
                             let (lease, board, recover) = (lease.as_deref(), board.as_deref(), recover.as_slice());
-                            let what = Check { target: &target, asks, lease, recover, board };
+                            let what = RigCheck { target: &target, asks, lease, recover, board };
                             let found = check::run(&what, &agent.roots).await;
                             let board = target.parse().ok().and_then(|target| check::board_at(&target, &agent.roots));
                             let mut lab = lock(&agent.lab);

@@ -195,7 +195,7 @@ impl Fault {
 
 /// The answer to a request for a lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum LeaseReply {
     /// The request has this lease already.
     Granted(Box<Lease>),
     /// The request waits in the queue, or has an offer to confirm.
@@ -335,14 +335,14 @@ impl Lab {
     ///
     /// # Errors
     /// The request is refused without waiting.
-    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<Asked, Refusal> {
+    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<LeaseReply, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == ask.request) {
             if held.lease.holder.uid != ask.holder.uid {
                 return Err(Refusal::refused("this request is another user's"));
             }
             held.conns.insert(conn);
             held.heard = now;
-            return Ok(Asked::Granted(Box::new(held.lease.clone())));
+            return Ok(LeaseReply::Granted(Box::new(held.lease.clone())));
         }
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ask.request == ask.request) {
             if waiting.ask.holder.uid != ask.holder.uid {
@@ -354,7 +354,7 @@ impl Lab {
                 self.effects.push(Effect::Tell { conn, method: "offer", params });
             }
             self.schedule(now);
-            return Ok(Asked::Waits);
+            return Ok(LeaseReply::Waits);
         }
         if self.queue.len() >= QUEUE {
             return Err(Refusal::refused(format!("{QUEUE} wait already, which is the limit")));
@@ -378,7 +378,7 @@ impl Lab {
         let behind = self.queue.iter().position(|other| (other.ask.since, other.order) > place);
         self.queue.insert(behind.unwrap_or(self.queue.len()), waiting);
         self.schedule(now);
-        Ok(Asked::Waits)
+        Ok(LeaseReply::Waits)
     }
 
     /// Confirms an offer. When the function returns, the lease is in the books.

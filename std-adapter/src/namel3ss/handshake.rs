@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub(super) const PATH: &str = "/capabilities/handshake";
 
 #[derive(Serialize)]
-struct Answer {
+struct HandshakeReply {
     ok: bool,
     enforcement: &'static str,
     supported_guarantees: Map<String, Value>,
@@ -60,7 +60,7 @@ pub(super) fn answer(text: &[u8], manifest: &Manifest) -> String {
             supported.insert("secrets_allowed".into(), manifest.secrets.into());
         }
     }
-    let answer = Answer {
+    let answer = HandshakeReply {
         ok: true,
         enforcement: "enforced",
         supported_guarantees: supported,

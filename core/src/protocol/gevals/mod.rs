@@ -17,21 +17,21 @@
 pub mod client;
 
 use crate::call::CallContext;
-use crate::definition::{Action, CallAction, Facts, Protocol};
+use crate::protocol::define::{Action, CallAction, ServerState, Protocol};
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
-use crate::json::view::{self, Json, Kind, Text, has_escapes};
+use crate::json::view::{self, Json, JsonKind, Text, has_escapes};
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
-use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, write_fault};
-use crate::received::{Code, Received, Refusal};
+use crate::protocol::format::{Closing, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
+use crate::message::{Code, Received, Refusal};
 use crate::rpc;
 use crate::schema::escaped_len;
 
 /// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
 pub const GEVALS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &PHRASES, read).with_line_limit();
+static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_line_limit();
 
 /// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
@@ -101,10 +101,10 @@ impl Manifest {
 }
 
 /// The fixed parts of its replies.
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: rpc::write_head,
     success: b",\"result\":{\"success\":true",
-    outputs: Outputs { start: b",\"outputs\":{", end: b"}", as_strings: true },
+    outputs: OutputsPlace { start: b",\"outputs\":{", end: b"}", as_strings: true },
     message: MessagePlace {
         after_outputs: b"},\"message\":\"",
         alone: b",\"message\":\"",
@@ -160,13 +160,13 @@ const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
 }
 
 /// Reads a request.
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     let is_initialize = || received.is(rpc::METHOD, "initialize");
-    if facts.is_closed && !is_initialize() {
+    if server.is_closed && !is_initialize() {
         return Err(AFTER_SHUTDOWN);
     }
     if received.is(rpc::METHOD, "execute") {
-        let call = execute(received, facts.manifest)?;
+        let call = execute(received, server.manifest)?;
         check_context(received)?;
         Ok(Action::Call(call.timeout_nanos(read_timeout(received)?)))
     } else if is_initialize() {
@@ -310,7 +310,7 @@ impl<'a> TaskContext<'a> {
 
     fn of_json(json: Json<'a>) -> Self {
         let text = |json: Json<'a>, name: &str| json.get(name).and_then(|value| value.text());
-        let agent = json.get("agent").filter(|agent| agent.kind() == Kind::Object);
+        let agent = json.get("agent").filter(|agent| agent.kind() == JsonKind::Object);
         Self {
             workdir: text(json, "workdir"),
             phase: match text(json, "phase") {
@@ -320,7 +320,7 @@ impl<'a> TaskContext<'a> {
                 _ => Phase::Unknown,
             },
             agent: agent.map(|agent| Agent { prompt: text(agent, "prompt"), output: text(agent, "output") }),
-            env: json.get("env").filter(|env| env.kind() == Kind::Object),
+            env: json.get("env").filter(|env| env.kind() == JsonKind::Object),
         }
     }
 
@@ -382,8 +382,8 @@ fn phase(received: &Received<'_>) -> Phase {
 }
 
 /// Writes the reply to `initialize` behind its head: the manifest.
-fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
-    let Facts { manifest, limits, .. } = *facts;
+fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
+    let ServerState { manifest, limits, .. } = *server;
     if cfg!(feature = "std") && !manifest.own_members.is_empty() {
         out.raw(b",\"result\":{");
         out.raw(manifest.own_members.as_bytes());
@@ -566,8 +566,8 @@ mod tests {
             rpc::write_head(&mut out, b"12345");
             let limits = (u32::MAX as usize, u32::MAX as usize);
             let spans = crate::json::check::NO_SPANS;
-            let facts = Facts { manifest: &manifest, limits, is_closed: false, is_ahead: false };
-            write_manifest(&mut out, &Received::whole(b"", &spans), &facts);
+            let server = ServerState { manifest: &manifest, limits, is_closed: false, is_ahead: false };
+            write_manifest(&mut out, &Received::whole(b"", &spans), &server);
             assert_eq!(manifest_reply_len(&manifest, 5), out.len(), "{manifest:?}");
         }
     }

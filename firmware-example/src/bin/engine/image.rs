@@ -21,7 +21,7 @@ use rigline::protocol::waza::Evals;
 use rigline::protocol::{GEVALS, Protocol};
 use rigline::serve::Transport;
 use rigline::serve::asynch::Server;
-use rigline::{Clock, Extension, Instant, apart};
+use rigline::{Clock, Extension, Instant, own_frame};
 use rigline_embassy::rp2040::Endpoints;
 use rigline_embassy::usb_cdc::{self, Port, State};
 use rigline_rig::bench::Kubernetes;
@@ -75,7 +75,7 @@ async fn main(_spawner: Spawner) {
                 .await;
         }
     });
-    join(apart(running), apart(serving)).await;
+    join(own_frame(running), own_frame(serving)).await;
 }
 
 type UsbPort = Port<'static, Driver<'static, USB>>;

@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rigline::json::{Json, Kind, RawJson};
-use rigline::{Content, Context, Failure, FailureKind, Outcome, Params};
+use rigline::json::{Json, JsonKind, RawJson};
+use rigline::{Content, Context, Failure, FailureKind, CaseOutcome, Params};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{CallOutcome, CallRequest, ClientError, ClientOptions, Part};
 use rigline_host::target::Target;
@@ -125,7 +125,7 @@ impl Drop for Marks {
 impl Outcomes {
     /// Has an outcome of the table.
     #[operation]
-    fn give(args: Give<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    fn give(args: Give<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
         let Some(row) = rows().iter().find(|row| row.name == args.name) else {
             return Err(cx.failure(FailureKind::BadArguments, "there is no such outcome"));
         };
@@ -145,27 +145,27 @@ impl Outcomes {
         }
         match &row.message {
             Some(message) => cx.done(message.as_str()),
-            None => Ok(Outcome::DONE),
+            None => Ok(CaseOutcome::DONE),
         }
     }
 
     /// Has a text as its output.
     #[operation]
-    fn echo(args: Echo<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    fn echo(args: Echo<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
         cx.output("x", &args.text)?;
-        Ok(Outcome::DONE)
+        Ok(CaseOutcome::DONE)
     }
 
     /// Has an output that fits no reply.
     #[operation]
-    fn large(cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    fn large(cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
         cx.output("text", &"x".repeat(100_000).as_str())?;
-        Ok(Outcome::DONE)
+        Ok(CaseOutcome::DONE)
     }
 
     /// Waits.
     #[operation]
-    async fn wait(args: Wait<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    async fn wait(args: Wait<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
         let mut marks = Marks(args.mark.to_owned());
         cx.sleep(Duration::from_millis(args.ms.into())).await;
         marks.0.clear();
@@ -174,7 +174,7 @@ impl Outcomes {
 
     /// Ends the program.
     #[operation]
-    fn exit(_cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    fn exit(_cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
         std::process::exit(7)
     }
 }
@@ -309,7 +309,7 @@ fn plain(json: &str) -> String {
 fn compact(json: &str) -> String {
     fn write(json: Json<'_>, out: &mut String) {
         match json.kind() {
-            Kind::Object => {
+            JsonKind::Object => {
                 out.push('{');
                 for (place, (name, value)) in json.members().enumerate() {
                     out.push_str(if place > 0 { "," } else { "" });
@@ -318,7 +318,7 @@ fn compact(json: &str) -> String {
                 }
                 out.push('}');
             }
-            Kind::Array => {
+            JsonKind::Array => {
                 out.push('[');
                 for (place, value) in json.elements().enumerate() {
                     out.push_str(if place > 0 { "," } else { "" });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Bench, Case, CaseResult, Plan, Report, run};
-use crate::by_schema::{brief, nearest_or_longer, spelled};
+use crate::coerce::{brief, nearest_or_longer, spelled};
 use crate::client::{ClientError, OptionValues};
 use crate::host::Options;
 use crate::target::Target;

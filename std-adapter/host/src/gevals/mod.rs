@@ -7,7 +7,7 @@ pub(crate) mod passing;
 
 use crate::client::{Form, Part, ProtocolOption};
 use crate::protocol::Protocol;
-use crate::traffic::JSON_RPC;
+use crate::decode::JSON_RPC;
 pub(crate) use client::{client_of, connect_error};
 
 fn configuration(config: &str) -> String {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, Unreached, Verdict, cases, fail, is_success,
+    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, MayBeUnreachable, Verdict, cases, fail, is_success,
     json, names, run, start,
 };
 use crate::client::ClientError;
@@ -51,7 +51,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
 
 type On<'a> = &'a mut Recorded<Host>;
 
-impl Unreached for RunError {
+impl MayBeUnreachable for RunError {
     fn is_unreached(&self) -> bool {
         matches!(
             self,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rigline_host::protocols;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_host::traffic::Decoder;
+use rigline_host::decode::Decoder;
 use rigline_host::{Child, Direction, EventKind, Exit, wire};
 use rigline_std::stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

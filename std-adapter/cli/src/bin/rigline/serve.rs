@@ -186,7 +186,7 @@ impl Arguments {
         remote: Option<Remote>,
     ) -> Result<ExitCode, Failure> {
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
-        let mut server = tcp::Server::bind(tcp).map_err(failed)?.clients(self.clients);
+        let mut server = tcp::TcpServer::bind(tcp).map_err(failed)?.clients(self.clients);
         if self.http.any_user {
             server = server.any_user();
         }

@@ -192,7 +192,7 @@ fn decoder() {
     }
     keep(de::from_empty::<Option<Choice<'_>>>());
     decode_error(DecodeError::rule(text(), text()));
-    decode_error(DecodeError::new(de::Kind::Expected(text())).within(Segment::Index(black_box(1))));
+    decode_error(DecodeError::new(de::DecodeErrorKind::Expected(text())).within(Segment::Index(black_box(1))));
     let mut text = bytes::<16>();
     match RawJson::from_checked(&mut text) {
         Ok(raw) => {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rigline_host::relay::Remote;
 use rigline_lab::book::Refusal;
-use rigline_lab::client::{self, Connection, Place};
+use rigline_lab::client::{self, Connection, AgentLocation};
 use rigline_lab::dial;
-use rigline_lab::shards::{Asked, Shards};
-use rigline_std::sync::lock;
+use rigline_lab::shards::{RigRequest, Shards};
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -25,7 +25,7 @@ const LONGEST: u64 = 24 * 60 * 60;
 
 /// The lab's tools for one target.
 pub(crate) struct Rigs {
-    place: Place,
+    place: AgentLocation,
     selector: String,
     relay: OnceLock<Remote>,
     runtime: Runtime,
@@ -40,7 +40,7 @@ impl fmt::Debug for Rigs {
 
 impl Rigs {
     /// `selector` is the target without `rig:`.
-    pub(crate) fn new(place: Place, selector: &str) -> std::io::Result<Self> {
+    pub(crate) fn new(place: AgentLocation, selector: &str) -> std::io::Result<Self> {
         // An agent may forget the rig that a call has taken.
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
@@ -100,7 +100,7 @@ impl Rigs {
             if let Some(before) = before {
                 before.give_back().await;
             }
-            let asked = Asked {
+            let asked = RigRequest {
                 selector: &self.selector,
                 count: 1,
                 wait: Duration::from_secs(wait),
