@@ -44,7 +44,7 @@ PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 # Where a protocol may be named: `{}` is its name. waza's desktop side is the package rigline-eval, and its command `rigline eval`.
 # Besides: the registries, and the table of what other eval runners have: their files, and the members and graders of those.
 OWN = {
-    "core": ["protocol/", "lib.rs"],
+    "core": ["protocol/", "client/", "lib.rs"],
     "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
     "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs", "choose.rs"],
     "eval": ["foreign.rs"],

@@ -11,8 +11,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::json::ser;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::protocol::format::{Log, Logs, Progress};
 use crate::message::Received;
+use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
 

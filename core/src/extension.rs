@@ -4,13 +4,13 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::task::Poll;
 
-use crate::own_frame::own_frame;
 use crate::call::{Call, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::level::Level;
 use crate::manifest::Manifest;
+use crate::own_frame::own_frame;
 use crate::service::{JobRun, Step, TaskEnd};
 
 /// An extension: a manifest, and a handler for its operations.

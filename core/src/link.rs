@@ -45,9 +45,9 @@
 use core::cell::Cell;
 
 #[cfg(feature = "async")]
-use crate::protocol::define::Protocol;
-#[cfg(feature = "async")]
 use crate::exchange::owes_reply;
+#[cfg(feature = "async")]
+use crate::protocol::define::Protocol;
 
 /// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
 const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
@@ -496,7 +496,7 @@ mod device {
 
     use embedded_io_async::{Error, ErrorKind, ErrorType, Read, Write};
 
-    use super::{Blocks, Collected, Collector, Frame, Head, FrameKind, Shared, Taken};
+    use super::{Blocks, Collected, Collector, Frame, FrameKind, Head, Shared, Taken};
     use crate::rpc;
 
     /// Makes a device's link from a reader and a writer of bytes. The results read and write lines,

@@ -13,7 +13,7 @@ use core::task::{Context, Poll};
 ///
 /// The price is some flash. The compiler no longer sees that the future is not polled after its
 /// end, so the image contains the panic for that case.
-pub fn apart<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
+pub fn own_frame<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
     OwnFrame(future)
 }
 

@@ -5,15 +5,15 @@
 
 use crate::call::Outcome;
 use crate::content::Content;
-use crate::protocol::define::Protocol;
 use crate::failure::{Detail, Failure, FailureKind, PathPrefix};
+use crate::json::Text;
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
-use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::Manifest;
-use crate::protocol::format::{Closing, ReplyFormat};
 use crate::message::Received;
+use crate::protocol::define::Protocol;
+use crate::protocol::format::{Closing, ReplyFormat};
 use crate::rpc::writer;
 
 /// The state of one reply; its memory is passed beside it.
@@ -309,7 +309,12 @@ impl Reply {
 
     /// Ends the reply; returns the end of what was written.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &ReplyContext<'_>) -> usize {
+    pub(crate) fn finish(
+        &mut self,
+        memory: &mut [u8],
+        result: &Result<Outcome, Failure>,
+        about: &ReplyContext<'_>,
+    ) -> usize {
         if self.is_silent() {
             return self.start;
         }

@@ -5,16 +5,16 @@
 //! image contains neither the tree nor code that walks it.
 
 mod literal;
-mod tree;
 mod render;
+mod tree;
 
 use core::fmt;
 
 use crate::json::write::Writer;
 use literal::is_schema;
 pub(crate) use literal::numeric;
-pub use tree::{Choice, Field, Keywords, SchemaNode, OneOf};
 pub(crate) use render::escaped_len;
+pub use tree::{Choice, Field, Keywords, OneOf, SchemaNode};
 
 /// A JSON Schema in a manifest: JSON text in flash, ready to be sent.
 #[derive(Debug, Clone, Copy)]

@@ -158,24 +158,24 @@ pub(crate) struct WaitPin<'a> {
 mod outputs {
     use rigline::Outputs;
     use rigline::json::Decimal;
-    use rigline::params::{Node, OutputValue};
+    use rigline::params::{OutputValue, SchemaNode};
     use serde::{Serialize, Serializer};
 
     /// A value whose range goes without saying.
     struct Plain<T>(T);
 
     impl OutputValue for Plain<Decimal<3>> {
-        const SCHEMA: &'static Node = &Node::text(r#"{"type":"number"}"#);
+        const SCHEMA: &'static SchemaNode = &SchemaNode::text(r#"{"type":"number"}"#);
     }
 
-    const INTEGER: &Node = &Node::text(r#"{"type":"integer"}"#);
+    const INTEGER: &SchemaNode = &SchemaNode::text(r#"{"type":"integer"}"#);
 
     impl OutputValue for Plain<u32> {
-        const SCHEMA: &'static Node = INTEGER;
+        const SCHEMA: &'static SchemaNode = INTEGER;
     }
 
     impl OutputValue for Plain<u64> {
-        const SCHEMA: &'static Node = INTEGER;
+        const SCHEMA: &'static SchemaNode = INTEGER;
     }
 
     impl<T: Serialize> Serialize for Plain<T> {

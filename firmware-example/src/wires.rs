@@ -21,7 +21,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::pin::pin;
 
-use rigline::engine::SessionPolicy;
+use rigline::exchange::SessionPolicy;
 use rigline::service::JobRun;
 use rigline::{
     Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, own_frame,

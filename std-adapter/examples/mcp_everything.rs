@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rigline::params::Node;
 use rigline::{Content, Context, Failure, Outcome, Outputs, Params};
-use rigline_std::http::{Options, HttpServer};
+use rigline_std::http::{HttpServer, Options};
 use rigline_std::stdio;
 
 /// One red pixel.

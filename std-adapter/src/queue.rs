@@ -30,7 +30,7 @@ use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
@@ -46,9 +46,9 @@ use crate::between::{Between, Renewal};
 use crate::callers::{InCall, Ticket as Caller};
 use crate::clock::TokioClock;
 use crate::log::logs_in;
+use crate::mutex::lock;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
-use crate::mutex::lock;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);

@@ -40,9 +40,12 @@ use std::pin::pin;
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_io_async::{Read, Write};
 use rigline::Extension;
-use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::protocol::{self, Protocol};
 use rigline::serve::{End, ServeError, Transport, asynch};
+use rigline::{
+    engine::{Engine, Memory, TooSmall},
+    exchange::LEAST_REPLY,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::clock::TokioClock;

@@ -49,7 +49,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::Extension;
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::{self, Protocol};
 use rigline::rpc;
@@ -67,7 +67,7 @@ use crate::between::Between;
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
-use crate::server::{Pauses, StreamServer, ServerError};
+use crate::server::{Pauses, ServerError, StreamServer};
 use crate::stderr::complain;
 
 mod between;

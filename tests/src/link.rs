@@ -176,7 +176,8 @@ pub fn is_spoken_on(mut stream: TcpStream, limit: Duration) -> bool {
             return false;
         }
         let Ok(count @ 1..) = stream.read(&mut bytes) else { return false };
-        let is_hello = |byte| matches!(collector.push(byte), Some(Collected::Frame(Frame { kind: FrameKind::Hello, .. })));
+        let is_hello =
+            |byte| matches!(collector.push(byte), Some(Collected::Frame(Frame { kind: FrameKind::Hello, .. })));
         if bytes[..count].iter().copied().any(is_hello) {
             return true;
         }

@@ -173,7 +173,7 @@ method_attributes! { operation configure safe_state on_event run_task }
 /// let mut text = br#"{"rail":"5V","sampleCount":0}"#.to_vec();
 /// let error = from_checked::<Measure>(&mut text).err().unwrap();
 /// assert_eq!(error.to_string(), "sampleCount: 0 is below the minimum 1");
-/// # Ok::<(), rigline::json::DecodeError>(())
+/// # Ok::<(), rigline::json::de::DecodeError>(())
 /// ```
 ///
 /// # Types of fields

@@ -4,12 +4,12 @@
 use super::answer::parse_error;
 use super::detect::{Detected, detect, is_json_rpc, scan};
 use super::{Served, Session};
-use crate::protocol::define::{Action, Busy, ServerState, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{self, NO_SPANS, Span};
 use crate::json::write::{Message, Writer};
-use crate::protocol::format::Closing;
 use crate::message::{Envelope, Received};
+use crate::protocol::define::{Action, Busy, Protocol, ServerState};
+use crate::protocol::format::Closing;
 use crate::rpc;
 use crate::service::Service;
 

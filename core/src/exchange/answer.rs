@@ -1,12 +1,12 @@
 //! Answers that are written at once.
 
 use super::state::Turn;
-use crate::protocol::define::{Protocol, Respond};
 use crate::failure::Failure;
 use crate::json::check::{Span, Spans, SyntaxError};
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
 use crate::message::{Received, Refusal};
+use crate::protocol::define::{Protocol, Respond};
 use crate::reply::ReplyContext;
 use crate::rpc;
 

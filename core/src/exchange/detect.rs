@@ -1,11 +1,11 @@
 //! Which protocol a message is of, and where its members are.
 
-use crate::protocol::define::Protocol;
+use crate::json::Json;
 use crate::json::check::{self, NO_SPANS, SLOTS, Spans, SyntaxError};
-use crate::json::view::Json;
 #[cfg(all(feature = "postcard", feature = "async"))]
 use crate::message::Envelope;
 use crate::message::Received;
+use crate::protocol::define::Protocol;
 #[cfg(all(feature = "postcard", feature = "async"))]
 use crate::rpc;
 

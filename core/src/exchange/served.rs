@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::SessionPolicy;
-use crate::protocol::define::{ServerState, Protocol};
 use crate::manifest::Manifest;
+use crate::protocol::define::{Protocol, ServerState};
 use crate::rpc;
 use crate::service::Service;
 

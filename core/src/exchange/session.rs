@@ -4,12 +4,12 @@
 use super::answer::parse_error;
 use super::state::{Done, Exchange, Opened, Stage, Turn};
 use super::{Served, detect};
-use crate::protocol::define::Protocol;
 use crate::failure::Failure;
 use crate::frame::TooLong;
 use crate::json::check::Span;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
+use crate::protocol::define::Protocol;
 use crate::protocol::format::{Log, Logs};
 use crate::reply::MADE_SAFE;
 use crate::rpc;

@@ -1,10 +1,10 @@
 //! The state of a message from its arrival to its reply.
 
 use super::Served;
-use crate::protocol::define::{CallAction, Nanos, Respond};
 use crate::json::check::{Span, Spans};
 use crate::json::write::Writer;
 use crate::level::Level;
+use crate::protocol::define::{CallAction, Nanos, Respond};
 use crate::reply::Reply;
 
 /// The state of one message, from its arrival to its reply.

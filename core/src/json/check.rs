@@ -390,7 +390,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 /// scan(text, &MESSAGE, &mut slots)?;
 /// assert_eq!(&text[slots[0].range()], b"7");
 /// assert_eq!(&text[slots[1].range()], b"\"x\"");
-/// # Ok::<(), rigline::json::SyntaxError>(())
+/// # Ok::<(), rigline::json::check::SyntaxError>(())
 /// ```
 pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<DEPTH_WORDS>::new();

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::check::{SyntaxError, check};
+use super::text::Text;
 pub(crate) use super::text::has_escapes;
-pub use super::text::{Chars, Text};
 use super::text::{put_utf8, value_length};
 
 /// A JSON value, as a view of its text.
@@ -15,7 +15,7 @@ use super::text::{put_utf8, value_length};
 /// assert!(json.get("rail").and_then(|rail| rail.text()).is_some_and(|rail| rail == "3V3"));
 /// let highest = json.get("limits").and_then(|limits| limits.elements().last());
 /// assert_eq!(highest.map(|json| json.as_str()), Some("3.465"));
-/// # Ok::<(), rigline::json::SyntaxError>(())
+/// # Ok::<(), rigline::json::check::SyntaxError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Json<'a> {

@@ -4,5 +4,5 @@ mod refusal;
 mod request;
 
 pub use refusal::{Code, Quoted, Refusal};
-pub(crate) use request::{is, string};
+pub(crate) use request::string;
 pub use request::{Envelope, Received};

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::json::view::Text;
+use super::Received;
+use crate::json::Text;
 use crate::json::write::{Message, Writer};
 
 /// The reason why a request is answered with an error before anything runs. Refusals are constants

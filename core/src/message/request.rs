@@ -1,7 +1,7 @@
 //! A message as it was received, by its members.
 
 use crate::json::check::{Parts, Span, Spans};
-use crate::json::view::{Json, Text};
+use crate::json::{Json, Text};
 
 /// A message that was checked, and whose watched members were found.
 ///

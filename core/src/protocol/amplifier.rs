@@ -9,20 +9,18 @@
 use core::time::Duration;
 
 use crate::call::CallContext;
-use crate::protocol::define::{self, Action, CallAction, ServerState, Protocol};
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
-use crate::json::view::{Json, JsonKind, Text};
 use crate::json::write::{Message as _, Writer};
+use crate::json::{Json, JsonKind, Text};
 use crate::manifest::ModuleKind;
-use crate::protocol::format::{Closing, Failed, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::message::{Code, Envelope, Received, Refusal};
+use crate::protocol::define::{self, Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Failed, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::rpc::MAX_ID;
 
-/// Amplifier Module Protocol v1, for an engine's list of protocols.
-pub const AMPLIFIER: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
+pub(super) static PROTOCOL: Protocol =
     Protocol::new("amplifier", &MEMBERS, OP, &FORMAT, read, refuse).envelope(envelope).answers(is_answer);
 
 /// The fixed parts of its replies.
@@ -134,7 +132,7 @@ fn is_nested(received: &Received<'_>) -> bool {
 /// The id of the session that the call belongs to. It is none if the host sent none, or if the call
 /// came by another protocol.
 pub fn session_id<'a>(context: &CallContext<'a>) -> Option<Text<'a>> {
-    let received = context.received_by(AMPLIFIER)?;
+    let received = context.received_by(&PROTOCOL)?;
     received.string(session(&received))
 }
 

@@ -3,13 +3,13 @@
 
 use core::fmt;
 
+use crate::json::Json;
 use crate::json::check::{Member, Members, SLOTS, Span};
-use crate::json::view::Json;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::protocol::format::ReplyFormat;
 use crate::message::{Envelope, Received, Refusal};
+use crate::protocol::format::ReplyFormat;
 
 /// A protocol that an engine speaks: how messages are recognised, what they ask for, and how
 /// replies are written. It has no state. The engine has the session, the order of replies and

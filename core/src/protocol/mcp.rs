@@ -40,22 +40,22 @@
 use core::iter;
 
 use crate::call::CallContext;
-use crate::protocol::define::{Action, Busy, CallAction, ServerState, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
 use crate::json::text;
-use crate::json::view::{Json, JsonKind, Text};
 use crate::json::write::{Message, Writer};
+use crate::json::{Json, JsonKind, Text};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::protocol::format::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, Progress, write_fault};
 use crate::message::{Code, Envelope, Quoted, Received, Refusal};
+use crate::protocol::define::{Action, Busy, CallAction, Protocol, ServerState};
+use crate::protocol::format::{
+    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat, write_fault,
+};
 use crate::rpc;
 use crate::schema::Schema;
 
-/// The Model Context Protocol (both eras), for an engine's list of protocols.
-pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol {
+pub(super) static PROTOCOL: Protocol = Protocol {
     refuse,
     envelope,
     stays_open,
@@ -395,7 +395,7 @@ fn timeout(received: &Received<'_>) -> Option<u64> {
 /// The value of [`CONTEXT_NAME`] in a call: the caller's context of the task. It is none if the
 /// caller sent none.
 pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
-    call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == JsonKind::Object)
+    call.received_by(&PROTOCOL)?.json(OWN_CONTEXT).filter(|json| json.kind() == JsonKind::Object)
 }
 
 /// Members that clients add to the arguments of calls: n8n (n8n-io/n8n#21500), Neon's (neondatabase/mcp-server-neon#353), and others.

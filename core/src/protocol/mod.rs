@@ -95,18 +95,24 @@ pub mod mcp;
 pub mod namel3ss;
 pub mod waza;
 
-pub use amplifier::AMPLIFIER;
-pub use gevals::GEVALS;
-pub use mcp::MCP;
-pub use namel3ss::NAMEL3SS;
-
-pub use define::{Action, Busy, CallAction, ServerState, Protocol, Read, Refuse, Respond};
-pub use crate::json::check::{Member, Members, SLOTS, Span};
+pub use crate::message::{Code, Envelope, Quoted, Received, Refusal};
+pub use define::{Action, Busy, CallAction, Protocol, Read, Refuse, Respond, ServerState};
 pub use format::{
-    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, Progress,
+    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat,
     close_two, write_fault,
 };
-pub use crate::message::{Code, Envelope, Quoted, Received, Refusal};
+
+/// Amplifier Module Protocol v1, for an engine's list of protocols.
+pub const AMPLIFIER: &Protocol = &amplifier::PROTOCOL;
+
+/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
+pub const GEVALS: &Protocol = &gevals::PROTOCOL;
+
+/// The Model Context Protocol (both eras), for an engine's list of protocols.
+pub const MCP: &Protocol = &mcp::PROTOCOL;
+
+/// The namel3ss tool protocol 1, for an engine's list of protocols.
+pub const NAMEL3SS: &Protocol = &namel3ss::PROTOCOL;
 
 /// All protocols. A message with the markers of several belongs to the first of them in this order.
 pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];

@@ -12,19 +12,18 @@
 //! positive, as in the bindings of the real host: 0 is a `ProtocolError`, and nothing runs.
 
 use crate::call::CallContext;
-use crate::protocol::define::{Action, CallAction, ServerState, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
 use crate::json::number::Digits;
-use crate::json::view::{Json, JsonKind, Text};
 use crate::json::write::{Message as _, Writer};
+use crate::json::{Json, JsonKind, Text};
 use crate::manifest::{Guarantee, Manifest};
-use crate::protocol::format::{Closing, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::message::{Code, Quoted, Received, Refusal};
+use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 
-/// The namel3ss tool protocol 1, for an engine's list of protocols.
-pub const NAMEL3SS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol::new("namel3ss", &MEMBERS, TOOL, &FORMAT, read, refuse).with_numeric_strings();
+pub(super) static PROTOCOL: Protocol =
+    Protocol::new("namel3ss", &MEMBERS, TOOL, &FORMAT, read, refuse).with_numeric_strings();
 
 /// The fixed parts of its replies.
 static FORMAT: ReplyFormat = ReplyFormat {
@@ -124,7 +123,7 @@ pub struct Invocation<'a> {
 impl<'a> Invocation<'a> {
     /// Reads the context of a call by namel3ss. It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
-        let Some(received) = context.received_by(NAMEL3SS) else { return Self::default() };
+        let Some(received) = context.received_by(&PROTOCOL) else { return Self::default() };
         let object = |slot| received.json(slot).filter(|json| json.kind() == JsonKind::Object);
         Self {
             entry: received.string(ENTRY),

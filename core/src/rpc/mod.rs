@@ -13,13 +13,13 @@ mod answer;
 
 pub use answer::{Incoming, answer, answer_too_long};
 
-use crate::protocol::define::{Busy, ServerState, Protocol, Read};
 use crate::frame::TooLong;
 use crate::json::check::{self, Member, Members, NO_SPANS, SLOTS, Span, Spans, SyntaxError};
-use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};
-use crate::protocol::format::ReplyFormat;
+use crate::json::{Json, Text};
 use crate::message::{Code, Envelope, Received, Refusal};
+use crate::protocol::define::{Busy, Protocol, Read, ServerState};
+use crate::protocol::format::ReplyFormat;
 
 /// The error code for a text that is not JSON.
 pub const PARSE_ERROR: i32 = -32700;

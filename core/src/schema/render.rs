@@ -1,6 +1,6 @@
 //! The JSON text of a schema, made by the compiler.
 
-use super::tree::{Field, Keywords, SchemaNode, OneOf};
+use super::tree::{Field, Keywords, OneOf, SchemaNode};
 
 impl SchemaNode {
     /// The length of the schema's JSON text, in bytes.

@@ -11,7 +11,6 @@ use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
 use super::{End, HEARTBEAT, ServeError, Transport, write_dropped};
 use crate::Extension;
-use crate::own_frame::own_frame;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink, ReplyBuffer};
@@ -19,8 +18,9 @@ use crate::engine::{Background, Engine, Next, Run};
 use crate::exchange::Work;
 use crate::failure::Failure;
 use crate::json::write::Writer;
-use crate::protocol::format::{Logs, Progress};
 use crate::message::Received;
+use crate::own_frame::own_frame;
+use crate::protocol::format::{Logs, Progress};
 
 /// The async driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 ///
@@ -77,7 +77,7 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     /// Sets the memory for log lines that a handler has written and the transport has not accepted
     /// yet [default: none]. It is used in two halves: one fills while the other is sent. A line
     /// that does not fit is dropped as a whole, and the number of dropped lines is reported. If a
-    /// half has at least [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that
+    /// half has at least [`LEAST_REPLY`](crate::exchange::LEAST_REPLY) bytes, faulty lines that
     /// arrive during a call are answered at once, otherwise after the call.
     #[must_use]
     pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {

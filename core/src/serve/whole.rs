@@ -11,10 +11,10 @@ use super::{HEARTBEAT, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::protocol::define::Protocol;
 use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
+use crate::protocol::define::Protocol;
 use crate::protocol::format::{Logs, Progress};
 
 /// The driver for the work of an [`Exchange`], with its clock and the destination of logs and

@@ -11,12 +11,15 @@ use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
 use rigline::json::write::{Message, Writer};
 use rigline::json::{Json, Text};
-use rigline::protocol::{
-    self, Action, CallAction, Code, GEVALS, Logs, MCP, Member, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Refusal,
-};
 use rigline::serve::{Transport, blocking};
 use rigline::service::{Job, JobRun, Service, Step, TaskEnd};
 use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Outcome, Schema};
+use rigline::{
+    json::check::Member,
+    protocol::{
+        self, Action, CallAction, Code, GEVALS, Logs, MCP, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat,
+    },
+};
 
 const fn is_send<T: Send + 'static>() {}
 

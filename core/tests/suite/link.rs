@@ -161,7 +161,11 @@ fn a_reply_that_is_too_long_to_be_kept_is_sent_again_from_the_engines_memory() {
             }
             // Also behind a hello, whose answer is another word of the link's.
             assert_eq!(say([frame(FrameKind::Hello, 7, b""), press].concat()).len(), 2);
-            assert_eq!(say(frame(FrameKind::Request, 2, execute("press", 6).as_bytes())).len(), 1, "the session goes on");
+            assert_eq!(
+                say(frame(FrameKind::Request, 2, execute("press", 6).as_bytes())).len(),
+                1,
+                "the session goes on"
+            );
         });
         assert_eq!(presses.get(), 2);
     }
@@ -183,7 +187,11 @@ fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
         assert_eq!(say(frame(FrameKind::Cancel, 1, b"")), unknown(1));
         assert_eq!(say(frame(FrameKind::Request, 3, execute("press", 1).as_bytes())), unknown(3), "a gap");
         assert_eq!(say(frame(FrameKind::Request, 2, execute("press", 1).as_bytes())).len(), 2);
-        assert_eq!(say(frame(FrameKind::Hello, 3, b"")), [(FrameKind::Hello, 3, String::new())], "the same session goes on");
+        assert_eq!(
+            say(frame(FrameKind::Hello, 3, b"")),
+            [(FrameKind::Hello, 3, String::new())],
+            "the same session goes on"
+        );
         assert_eq!(say(frame(FrameKind::Request, 2, execute("press", 1).as_bytes())).len(), 1, "its reply is kept");
         assert_eq!(
             say(frame(FrameKind::Request, 3, br#"{"jsonrpc":"2.0","method":"nope"}"#)),
@@ -335,8 +343,9 @@ fn no_damaged_frame_runs_and_every_request_runs_once() {
                     let bit = random(answer.len() * 8);
                     answer[bit / 8] ^= 1 << (bit % 8);
                 }
-                let reply =
-                    frames(answer).into_iter().find(|(kind, number, _)| (*kind, *number) == (FrameKind::Reply, sequence));
+                let reply = frames(answer)
+                    .into_iter()
+                    .find(|(kind, number, _)| (*kind, *number) == (FrameKind::Reply, sequence));
                 if let Some((_, _, reply)) = reply {
                     break reply;
                 }

@@ -10,13 +10,16 @@ use crate::common::asynch::Wire;
 use crate::common::ping_pong::PING_PONG;
 use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
-use rigline::protocol::{
-    AMPLIFIER, Action, Busy, CallAction, Closing, Code, ServerState, GEVALS, Log, Logs, Member, Members, MessagePlace,
-    OutputsPlace, ReplyFormat, Progress, Protocol, Received, Refusal,
-};
 use rigline::rpc;
 use rigline::serve::{Transport, asynch, blocking};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use rigline::{
+    json::check::{Member, Members},
+    protocol::{
+        AMPLIFIER, Action, Busy, CallAction, Closing, Code, GEVALS, Log, Logs, MessagePlace, OutputsPlace, Progress,
+        Protocol, Received, Refusal, ReplyFormat, ServerState,
+    },
+};
 
 struct Rig {
     gate: Rc<Cell<bool>>,

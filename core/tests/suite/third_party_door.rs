@@ -3,8 +3,9 @@
 use std::net::UdpSocket;
 
 use rigline::exchange::{Exchange, Next, Served, Session};
-use rigline::protocol::{
-    Action, CallAction, Code, Logs, Member, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Refusal, close_two,
+use rigline::{
+    json::check::Member,
+    protocol::{Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat, close_two},
 };
 
 static FORMAT: ReplyFormat = ReplyFormat {

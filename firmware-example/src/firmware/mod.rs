@@ -40,7 +40,6 @@ use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
 use embassy_usb::{Builder, UsbDevice};
 use embedded_io_async::{Error as _, ErrorKind, ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory, SessionPolicy};
 use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
@@ -48,6 +47,10 @@ use rigline::serve::asynch::Server;
 use rigline::serve::{End, ServeError, Transport};
 use rigline::service::Service;
 use rigline::{Extension, Manifest, own_frame};
+use rigline::{
+    engine::{Engine, Memory},
+    exchange::SessionPolicy,
+};
 use rigline_embassy::rp2040::{self, Endpoints};
 use rigline_embassy::usb_cdc::{self, Port};
 use rigline_embassy::{EmbassyClock, LogsMayBeLost};

@@ -68,7 +68,7 @@ use self::targets::{SharedHosts, Targets};
 use rigline_eval::Root;
 use rigline_eval::history;
 use rigline_eval::runs::Runs;
-use rigline_eval::server::StreamServer as EvalServer;
+use rigline_eval::server::WazaServer;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host as host;
@@ -79,7 +79,7 @@ use rigline_host::target::Target;
 use rigline_std::http::Front;
 use rigline_std::http::guard::{Guard, bearer};
 use rigline_std::net::{ListenAddress, Listeners, Token};
-use rigline_std::queue::{Asker, QueueClient, Line, Origin as _, Queue, Received};
+use rigline_std::queue::{Asker, Line, Origin as _, Queue, QueueClient, Received};
 
 mod clients;
 mod page;
@@ -257,7 +257,7 @@ impl WebServer {
             Some(Evals { root, store, hosts }) => {
                 let connect = SharedHosts { targets: Arc::clone(&targets), hosts };
                 let runs = Runs::with_connect(store, of_evals, Arc::new(connect));
-                (Some(runs.clone()), Some(EvalServer::new(runs, root)))
+                (Some(runs.clone()), Some(WazaServer::new(runs, root)))
             }
             None => (None, None),
         };
@@ -292,7 +292,7 @@ impl WebServer {
 /// State that all connections share.
 struct Service {
     targets: Arc<Targets>,
-    evals: Option<EvalServer>,
+    evals: Option<WazaServer>,
     runs: Option<Runs>,
     lab: Option<Lab>,
     token: Token,

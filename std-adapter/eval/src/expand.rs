@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::yaml::{NodeKind, Node};
+use super::yaml::{Node, NodeKind};
 use rigline_host::coerce::nearest_or_longer;
 use rigline_host::number;
 use rigline_host::terminal::is_control;

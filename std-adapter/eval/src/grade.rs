@@ -11,7 +11,7 @@ use rigline::json::{Json, JsonKind};
 use rigline::protocol::waza::Verdict;
 
 use super::placeholders::{is_whole, substitute};
-pub use super::records::{Grade, Judgement};
+pub(crate) use super::records::{Grade, Judgement};
 use super::records::{Measurement, StepRecord};
 use super::root::FILE_LIMIT;
 use rigline_host::terminal::cut;
@@ -574,8 +574,10 @@ mod tests {
             matches: vec![Regex::new(matches).unwrap()],
             not: vec![Regex::new(not).unwrap()],
         };
-        let files =
-            |present: &str, absent: &str| Condition::Files { present: vec![present.into()], absent: vec![absent.into()] };
+        let files = |present: &str, absent: &str| Condition::Files {
+            present: vec![present.into()],
+            absent: vec![absent.into()],
+        };
         let duration = |millis| Condition::Duration { most: Duration::from_millis(millis) };
         let (read, volts) = (Some("read"), Some("volts"));
         let table = [

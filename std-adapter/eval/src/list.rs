@@ -8,9 +8,9 @@ use std::thread;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::foreign::{self, AsText};
-use super::yaml::{Unreadable, options, unreadable};
 use super::spec::source::read;
 use super::walk;
+use super::yaml::{Unreadable, options, unreadable};
 
 /// The largest depth of folders that [`list`] searches, below the folder that it is given.
 pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
@@ -102,7 +102,7 @@ pub fn list(folder: &Path) -> Listing {
 /// Files that may be evals, and whether their name says so.
 fn walk(folder: &Path, listing: &mut Listing) -> Vec<(PathBuf, bool)> {
     let found = if folder.is_file() {
-        walk::ListedEval { files: vec![folder.to_owned()], ..walk::ListedEval::default() }
+        walk::Found { files: vec![folder.to_owned()], ..walk::Found::default() }
     } else {
         walk::walk(folder, DEPTH_LIMIT, |path, _| is_entered(path), is_yaml)
     };

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::attach::Attachments;
 use super::grade::{Grade, Judgement};
-use super::redact::Redactor;
 use super::measurement::Statistics;
+use super::redact::Redactor;
 use super::session::{Connect, OnLog, Rig, SessionError};
 use super::spec::{Executor, Fault, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
@@ -768,7 +768,13 @@ fn end(text: &str) -> Option<usize> {
     })
 }
 
-fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled: bool, duration: Duration) -> RunOutcome {
+fn outcome(
+    spec: &Spec,
+    tasks: Vec<TaskRecord>,
+    error: Option<String>,
+    cancelled: bool,
+    duration: Duration,
+) -> RunOutcome {
     let count = |verdicts: &[Verdict]| {
         u32::try_from(tasks.iter().filter(|task| verdicts.contains(&task.verdict)).count()).unwrap_or(u32::MAX)
     };

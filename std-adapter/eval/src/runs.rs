@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::target_check::check_against_target;
 use super::model::{Run, Trial};
-use super::run::{self, Event, OnEvent, RunOutcome, Plan, Progress};
+use super::run::{self, Event, OnEvent, Plan, Progress, RunOutcome};
 use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{Ended, RunFile, Store, Stored};
+use super::target_check::check_against_target;
 use rigline_host::coerce::Schema;
 use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
@@ -348,7 +348,8 @@ impl Runs {
                 };
                 known.insert(asked.clone(), operations);
             }
-            let (mut faults, doubts) = check_against_target(&spec, known.get(&asked).map(Vec::as_slice).unwrap_or_default());
+            let (mut faults, doubts) =
+                check_against_target(&spec, known.get(&asked).map(Vec::as_slice).unwrap_or_default());
             faults.extend(doubts.into_iter().filter(|_| request.strict));
             found.push(faults);
         }
@@ -626,7 +627,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::super::session::{OnLog, Pending, EvalSession, SessionError};
+    use super::super::session::{EvalSession, OnLog, Pending, SessionError};
     use super::*;
 
     /// A board that is never there.

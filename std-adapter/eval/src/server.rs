@@ -52,8 +52,8 @@ use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
 use rigline_host::lines::{self, Entrance, Input, Output};
-use rigline_std::net::{self, Access, Listeners, Presence, Stream};
 use rigline_std::mutex::lock;
+use rigline_std::net::{self, Access, Listeners, Presence, Stream};
 
 /// The longest request line, in bytes, without the newline. A longer one is refused.
 pub const REQUEST_LIMIT: usize = 8 << 20;

@@ -12,14 +12,15 @@ use rigline::{FailureKind, Level, Phase};
 use tokio::sync::Mutex;
 
 use super::verdict::Cause;
-use rigline_host::coerce::{Schema, spelled};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{
     self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description, Part,
 };
+use rigline_host::coerce::Schema;
 use rigline_host::ports::Roots;
 use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
+use rigline_host::spelled;
 use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_host::{Agent, CallContext, Credentials, EventKind, HostError, JsonObject, Listener, Manifest, Options};

@@ -10,9 +10,9 @@ use rigline::Phase;
 use super::foreign;
 use super::grade::Grader;
 use super::redact::Redactor;
+pub use super::root::FILE_LIMIT;
 use super::yaml::Node;
 pub use super::yaml::{DEPTH_LIMIT, VALUE_LIMIT};
-pub use super::root::FILE_LIMIT;
 use rigline_host::JsonObject;
 
 mod config;

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::foreign;
-use super::yaml::Node;
 use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
-use rigline_host::coerce::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer, spelled};
+use super::yaml::Node;
+use rigline_host::coerce::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer};
+use rigline_host::spelled;
 
 /// Checks the steps of an eval, and of its preflight, against the operations of a target and their
 /// schemas. Returns the errors and the warnings.

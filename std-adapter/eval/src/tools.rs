@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rigline::Effects;
 use rigline::json::{Json, JsonKind};
-use rigline::manifest::Effects;
 use rigline::protocol::waza::{self, RunState, Verdict};
 use rigline::{
-    Call, Config, Context, Event, Extension, Failure, FailureKind, Level, Manifest, Operation, RunOutcome, Schema,
+    Call, Config, Context, Event, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -33,7 +33,7 @@ use super::list::list;
 use super::model::Statistic;
 use super::run::{self, OnEvent, TaskRecord};
 use super::runs::{Accepted, Request, Runs, StartError};
-use super::session::{Connect, Hosts, OnLog, Pending, EvalSession, SessionError};
+use super::session::{Connect, EvalSession, Hosts, OnLog, Pending, SessionError};
 use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
@@ -157,7 +157,7 @@ impl Evals {
         runtime.spawn_blocking(move || root.confine(|| read(&root))).await.or(Err(ENDING))
     }
 
-    async fn list(&self, cx: &mut Context<'_>) -> Result<RunOutcome, Failure> {
+    async fn list(&self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let found = self.blocking(found).await?;
         let evals: Vec<Value> = found
             .evals
@@ -170,7 +170,7 @@ impl Evals {
         cx.done(format_args!("{count} {}", if count == 1 { "eval" } else { "evals" }))
     }
 
-    async fn run(&self, args: Arguments, cx: &mut Context<'_>) -> Result<RunOutcome, Failure> {
+    async fn run(&self, args: Arguments, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let id = args.id.clone();
         let path = match self.blocking(move |root| path_of(root, &id)).await? {
             Ok(path) => path,
@@ -505,7 +505,7 @@ impl Extension for Evals {
         manifests.1
     }
 
-    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<RunOutcome, Failure> {
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.settle().await;
         match call.operation() {
             LIST => self.list(cx).await,

@@ -10,17 +10,17 @@ use rigline::{Level, Phase};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::target_check::{known_names, of_tasks};
 use super::attach::Attachments;
 use super::command;
 use super::grade::{Condition, Evidence};
 use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, Judgement};
-pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
-use super::session::{Call, Connect, OnLog, Rig, EvalSession, SessionError, StepResult};
+pub(crate) use super::records::{EarlierAttempt, StepRecord, TrialRecord};
+use super::session::{Call, Connect, EvalSession, OnLog, Rig, SessionError, StepResult};
 use super::spec::{Executor, Fault, Spec, Step, Task};
-use rigline_host::coerce::{Schema, fit};
+use super::target_check::{known_names, of_tasks};
 use rigline_host::client::Part;
+use rigline_host::coerce::{Schema, fit};
 use rigline_std::mutex::lock;
 
 /// The time limit of a cleanup step that sets none of its own.

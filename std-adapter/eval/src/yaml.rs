@@ -438,7 +438,9 @@ impl<'de> Deserialize<'de> for NodeKind {
 
             fn visit_f64<E>(self, value: f64) -> Result<NodeKind, E> {
                 // A number that an f64 cannot hold is taken from the document afterwards.
-                Ok(NodeKind::Number(Number::from_f64(value).map_or_else(|| value.to_string(), |number| number.to_string())))
+                Ok(NodeKind::Number(
+                    Number::from_f64(value).map_or_else(|| value.to_string(), |number| number.to_string()),
+                ))
             }
 
             fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {

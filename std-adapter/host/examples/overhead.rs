@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_host::target::Target;
 use rigline_host::tcp::TcpServer;
-use rigline_host::{CallContext, Direction, Host, Options};
+use rigline_host::{CallContext, Host, Options, record::transcript::Direction};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::FailureKind;
+use rigline::ModuleKind;
 use rigline::json::{Json, JsonKind};
-use rigline::manifest::ModuleKind;
 use rigline::protocol::{CODE_NAME, KIND_NAME};
 use serde_json::Value;
 
@@ -314,7 +314,9 @@ impl CallOutcome {
         let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
         let blocks = self.blocks().collect::<Vec<_>>().join(",");
         match self.outputs.trim_end().strip_suffix('}') {
-            Some(members) if !blocks.is_empty() && known.kind() == JsonKind::Object && known.get("content").is_none() => {
+            Some(members)
+                if !blocks.is_empty() && known.kind() == JsonKind::Object && known.get("content").is_none() =>
+            {
                 let comma = if known.members().next().is_some() { "," } else { "" };
                 format!("{members}{comma}\"content\":[{blocks}]}}")
             }

@@ -36,13 +36,13 @@ use crate::number;
 mod fit;
 mod instance;
 mod names;
-mod view;
 mod schema;
+mod view;
 
 pub use fit::{ArgumentFault, Fit, brief, fit};
-pub use names::{nearest, nearest_or_longer, operation_named, spelled};
-pub use view::SchemaView;
+pub use names::{nearest, nearest_or_longer, operation_named};
 pub use schema::Schema;
+pub use view::SchemaView;
 
 /// A value whose JSON type is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 //!
 //! Parts of a call that only one of the two protocols has are lost. The members `entry`, `trace_id`
 //! and `project` of namel3ss do not reach the target. A relay keeps no
-//! [guarantees](rigline::manifest::Guarantee), since nothing is known about the work of the target.
+//! [guarantees](rigline::Guarantee), since nothing is known about the work of the target.
 //! A configuration and the context of a gevals call reach a target that is asked by gevals, and a
 //! server of rigline's own. Logs go to the [listener](Options::listener).
 //!
@@ -46,9 +46,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use rigline::event;
+use rigline::Effects;
 use rigline::json::{Json, JsonKind, RawJson};
-use rigline::manifest::Effects;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
@@ -56,9 +55,9 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
-use crate::coerce::Schemas;
 use crate::choose::{self, Need};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
+use crate::coerce::Schemas;
 use crate::host::wire::Connect;
 use crate::host::{Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::on_one_line;
@@ -66,8 +65,8 @@ use crate::protocol::Protocol;
 use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
-use rigline_std::queue::{Absence, Origin, Reaching};
 use rigline_std::mutex::lock;
+use rigline_std::queue::{Absence, Origin, Reaching};
 
 /// How long a description may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -822,7 +821,7 @@ impl Extension for Relay {
         }
     }
 
-    async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
+    async fn on_event(&mut self, event: rigline::Event<'_>, cx: &mut Context<'_>) {
         let request = CallRequest {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),

@@ -31,7 +31,7 @@ use rigline::protocol::{self, Protocol};
 use crate::{lines, protocols};
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::queue::{Asker, QueueClient, Line, Origin, Queue, Received, Settings};
+use rigline_std::queue::{Asker, Line, Origin, Queue, QueueClient, Received, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.

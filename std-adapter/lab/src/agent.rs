@@ -17,8 +17,8 @@ use rigline::frame::{Frame, HeapFramer};
 use rigline::json::write::Writer;
 use rigline::rpc;
 use rigline_host::ports::Roots;
-use rigline_std::signals::Signals;
 use rigline_std::mutex::lock;
+use rigline_std::signals::Signals;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::book::{Ask, LeaseReply, Effect, Lab, Refusal};
+use crate::book::{Ask, Effect, Lab, LeaseReply, Refusal};
 use crate::check::{self, RigCheck};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;

@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, AgentLocation, Trouble, Want};
+use crate::client::{self, AgentLocation, Connection, Trouble, Want};
 use crate::clock;
-use crate::frames::{self, Back, HEAD_BACK, PieceKind, PIECE};
+use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.

@@ -23,7 +23,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, AgentLocation, Want};
+use crate::client::{self, AgentLocation, Connection, Want};
 use crate::processes::{self, LEASE};
 
 /// The environment variable with the names of the lease's rigs, which the command gets.

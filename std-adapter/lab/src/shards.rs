@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, AgentLocation, Want};
+use crate::client::{self, AgentLocation, Connection, Want};
 use crate::dial;
 use crate::rigs::Selector;
 
@@ -50,7 +50,11 @@ impl Shards {
     ///
     /// # Errors
     /// There are not enough rigs, they are not free within `wait`, or the agent does not answer.
-    pub async fn take(place: &AgentLocation, asked: &RigRequest<'_>, tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
+    pub async fn take(
+        place: &AgentLocation,
+        asked: &RigRequest<'_>,
+        tell: impl FnMut(u64, &str),
+    ) -> Result<Self, Refusal> {
         let RigRequest { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
         selector.parse::<Selector>().map_err(Refusal::usage)?;

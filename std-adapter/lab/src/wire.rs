@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::book::Refusal;
 use crate::check;
 use crate::clock::{self, BootTime};
-use crate::frames::{Back, PieceKind, PIECE, Piece, back};
+use crate::frames::{Back, PIECE, Piece, PieceKind, back};
 
 /// How many bytes of one holder may wait for the rig to take them.
 const WAITING: usize = 32 << 20;

@@ -38,7 +38,7 @@
 //! # Example
 //! ```no_run
 //! use rigline::{Context, Failure, Outcome};
-//! use rigline_std::http::{Options, HttpServer, Token};
+//! use rigline_std::{http::{Options, HttpServer}, net::Token};
 //!
 //! struct Greeter;
 //!
@@ -93,7 +93,7 @@ use axum::{Extension as Extend, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::protocol::{self, Protocol};
 use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
@@ -103,11 +103,11 @@ use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
 use crate::between::Between;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
-use crate::queue::{Asker, QueueClient, Line, Queue, Received, Settings};
+use crate::queue::{Asker, Line, Queue, QueueClient, Received, Settings};
 use crate::signals::Signals;
 use crate::stderr::complain;
 
-pub use crate::net::Token;
+use crate::net::Token;
 pub use crate::queue::ServerInfo;
 
 mod body;

@@ -47,12 +47,13 @@ use self::course::{Begun, Course};
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 #[cfg(doc)]
 use crate::queue::SESSIONS;
-use crate::queue::{Asker, QueueClient, Incoming, Line, Queue, Received, Replies};
+use crate::queue::{Asker, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 mod course;
 
 /// The path of MCP over HTTP: `/mcp`.
-pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
+pub const ROUTES: Routes =
+    Routes::new(rigline::protocol::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";

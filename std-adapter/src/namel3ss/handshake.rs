@@ -1,7 +1,7 @@
 //! namel3ss's "Service capability handshake".
 
+use rigline::Guarantee;
 use rigline::Manifest;
-use rigline::manifest::Guarantee;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

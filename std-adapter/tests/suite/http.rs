@@ -7,9 +7,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, HttpServer, Token};
+use rigline_std::{
+    http::{HttpServer, Options},
+    net::Token,
+};
 use tokio::sync::oneshot;
 
 struct Bench(Arc<AtomicUsize>);
@@ -408,7 +411,7 @@ fn a_hook_acknowledges_first() {
     struct Hook(Arc<tokio::sync::Semaphore>, Arc<AtomicUsize>);
     impl Extension for Hook {
         fn manifest(&self) -> &'static Manifest {
-            const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(rigline::manifest::ModuleKind::Hook);
+            const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(rigline::ModuleKind::Hook);
             &MANIFEST
         }
 

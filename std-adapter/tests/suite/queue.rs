@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rigline::json::RawJson;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, HttpServer};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

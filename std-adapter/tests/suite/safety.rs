@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, HttpServer};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

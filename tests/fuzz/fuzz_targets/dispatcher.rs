@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use embedded_io::{ErrorKind, ErrorType};
 use libfuzzer_sys::fuzz_target;
-use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::exchange::{Exchange, Next, Running, Served, Session, Work};
 use rigline::frame::LineEnds;
 use rigline::json::{Json, JsonKind};
@@ -24,6 +23,10 @@ use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
     Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, LogSink, Manifest,
     Operation, Outcome, Schema,
+};
+use rigline::{
+    engine::{Engine, Memory, TooSmall},
+    exchange::LEAST_REPLY,
 };
 use rigline_fuzz::{Choices, Event, split};
 use serde::de::IgnoredAny;

@@ -184,7 +184,9 @@ impl Program {
         let expected = self.expected();
         let judged = if self.verdict == Verdict::Fails { DiagnosticKind::Error } else { DiagnosticKind::OurWarning };
         let mut wrong = Vec::new();
-        if self.verdict == Verdict::Fails && !diagnostics.iter().any(|diagnostic| diagnostic.kind == DiagnosticKind::Error) {
+        if self.verdict == Verdict::Fails
+            && !diagnostics.iter().any(|diagnostic| diagnostic.kind == DiagnosticKind::Error)
+        {
             wrong.push("It compiles.".to_owned());
         }
         for Diagnostic { kind, places, texts, .. } in diagnostics {

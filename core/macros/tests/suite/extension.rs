@@ -564,7 +564,7 @@ fn operations_that_are_configured_away_leave_no_gap() {
 /// The description of an extension for Amplifier hosts.
 #[test]
 fn kinds() {
-    use rigline::manifest::ModuleKind;
+    use rigline::ModuleKind;
 
     struct Said;
     #[rigline::extension(name = "said", kind = "orchestrator")]

@@ -4,7 +4,7 @@ use core::mem;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::error::{DecodeError, FoundText, DecodeErrorKind, Segment, push_segment};
+use super::error::{DecodeError, DecodeErrorKind, FoundText, Segment, push_segment};
 use super::key::{Name, ONE_MEMBER};
 use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
 use super::{MAX_DEPTH, MAX_PATH, NEXT_IS_NULL, NEXT_IS_VALUE, Rules};
@@ -155,7 +155,11 @@ impl<'de> Decoder<'de> {
 
     /// The next token checks what follows the literal.
     fn literal(&mut self, literal: &[u8]) -> Result<(), DecodeErrorKind> {
-        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(DecodeErrorKind::NotJson) }
+        if self.take(literal.len()).is_some_and(|text| text == literal) {
+            Ok(())
+        } else {
+            Err(DecodeErrorKind::NotJson)
+        }
     }
 
     /// The decoded bytes of the current string.
@@ -243,7 +247,8 @@ impl<'de> Decoder<'de> {
         if number::Digits::new(inside.get(..length).unwrap_or_default()).is_none() {
             return Err(DecodeErrorKind::Expected(what));
         }
-        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(DecodeErrorKind::NotJson)?;
+        let text =
+            self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(DecodeErrorKind::NotJson)?;
         self.last = Last::Text(text);
         Ok(text)
     }
@@ -342,14 +347,20 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: DecodeErrorKind) -> Result<V::Value, DecodeErrorKind> {
+    fn sequence<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        wrong_length: DecodeErrorKind,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if !self.enter() {
             return Err(DecodeErrorKind::Depth);
         }
         let segments = self.segments;
         match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
             // A length of this array, not of something inside it.
-            Err(DecodeErrorKind::Length(_)) if self.segments == segments && !matches!(wrong_length, DecodeErrorKind::Length(_)) => {
+            Err(DecodeErrorKind::Length(_))
+                if self.segments == segments && !matches!(wrong_length, DecodeErrorKind::Length(_)) =>
+            {
                 Err(wrong_length)
             }
             Err(kind) => Err(kind),
@@ -550,13 +561,21 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.deserialize_unit(visitor)
     }
 
     // The name is a constant at the call: only one of the two ways is compiled into it.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN {
             let text = drop_line_breaks(self.raw().ok_or(DecodeErrorKind::NotJson)?);
             self.last = Last::Text(text);
@@ -817,7 +836,11 @@ impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
         self.decoder.tuple(length, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.decoder.structure(false, fields, visitor)
     }
 }

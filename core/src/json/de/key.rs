@@ -95,7 +95,11 @@ impl<'de> Deserializer<'de> for Name<'de> {
 
     // As in `decoder`: the name is a constant at the call.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {
             Err(DecodeErrorKind::Unexpected("a member name"))
         } else {

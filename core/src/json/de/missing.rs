@@ -24,7 +24,11 @@ impl<'de> Deserializer<'de> for Nothing {
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_unit()
     }
 
@@ -34,7 +38,11 @@ impl<'de> Deserializer<'de> for Nothing {
 
     // As in `decoder`: the name is a constant at the call.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {
             visitor.visit_borrowed_bytes(b"{}")
         } else {

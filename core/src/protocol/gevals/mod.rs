@@ -14,24 +14,22 @@
 //! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
 //! -32602.
 
-pub mod client;
-
 use crate::call::CallContext;
-use crate::protocol::define::{Action, CallAction, ServerState, Protocol};
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
-use crate::json::view::{self, Json, JsonKind, Text, has_escapes};
+use crate::json::view::has_escapes;
 use crate::json::write::Writer;
+use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
 use crate::manifest::Manifest;
-use crate::protocol::format::{Closing, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::message::{Code, Received, Refusal};
+use crate::phase::Phase;
+use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::rpc;
 use crate::schema::escaped_len;
 
-/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
-pub const GEVALS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_line_limit();
+pub(super) static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_line_limit();
 
 /// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
@@ -296,7 +294,7 @@ impl<'a> TaskContext<'a> {
     /// Reads the context of a call by gevals, or of a call by MCP that has
     /// [`mcp::CONTEXT_NAME`](super::mcp::CONTEXT_NAME). It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
-        let Some(received) = context.received_by(GEVALS) else {
+        let Some(received) = context.received_by(&PROTOCOL) else {
             return super::mcp::context(context).map(Self::of_json).unwrap_or_default();
         };
         Self {
@@ -332,7 +330,7 @@ impl<'a> TaskContext<'a> {
 
 /// An iterator over environment variables: names and values.
 #[derive(Debug, Clone)]
-pub struct Env<'a>(view::Members<'a>);
+pub struct Env<'a>(JsonMembers<'a>);
 
 impl<'a> Iterator for Env<'a> {
     type Item = (Text<'a>, Text<'a>);
@@ -340,23 +338,6 @@ impl<'a> Iterator for Env<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.0.find_map(|(name, value)| Some((name, value.text()?)))
     }
-}
-
-/// The phase of a task that a call belongs to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum Phase {
-    /// The host did not send a phase, or sent an unknown word. The real gevals host always sends
-    /// one.
-    #[default]
-    Unknown,
-    /// The phase before the agent works.
-    Setup,
-    /// The phase after the agent has run.
-    Verify,
-    /// The phase at the end of the task, which runs also after a failure.
-    Cleanup,
 }
 
 /// The prompt and the answer of the agent under test (gevals "Agent Context Object").

@@ -24,9 +24,9 @@ use core::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::json::ser;
-use crate::json::view::{Json, JsonKind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Decimal, RawJson};
+use crate::json::{Json, JsonKind, Text};
 use crate::level::Level;
 use crate::message::Quoted;
 use crate::rpc;

@@ -1,8 +1,12 @@
 //! A protocol that rigline does not have: `{"ping":"OPERATION","with":{…}}` is answered with `{"pong":{…}}`, or with
 //! `{"pang":"…"}` where it failed.
 
-use rigline::protocol::{
-    Action, CallAction, Code, ServerState, Logs, Member, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Received, Refusal,
+use rigline::{
+    json::check::Member,
+    protocol::{
+        Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Received, Refusal, ReplyFormat,
+        ServerState,
+    },
 };
 
 const PING: usize = 0;

@@ -38,7 +38,7 @@ const LINE: usize = 1024;
 
 /// The memory of the engine and the driver; the figures name it.
 const BUFFERS: usize = 2 * LINE + LOGS;
-const LOGS: usize = 2 * rigline::engine::LEAST_REPLY;
+const LOGS: usize = 2 * rigline::exchange::LEAST_REPLY;
 
 /// The linked protocols. One that is not listed is not linked.
 const PROTOCOLS: &[&Protocol] = &[

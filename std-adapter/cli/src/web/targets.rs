@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::socket::IN_FLIGHT;
 use rigline::serve::Transport;
-use rigline_eval::session::{self, Connect, Hosts, OnLog, Pending, EvalSession, SessionError};
+use rigline_eval::session::{self, Connect, EvalSession, Hosts, OnLog, Pending, SessionError};
 use rigline_host::choose::Need;
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
@@ -23,8 +23,8 @@ use rigline_host::target::{Port, Serial, Target};
 use rigline_host::wire::{self, Connecting, RawConnection, TransportTraits};
 use rigline_host::{EventKind, HostError, JsonObject, Options, lines};
 use rigline_std::callers::{Callers, Ticket};
-use rigline_std::queue::{QueueClient, Queue, Settings};
 use rigline_std::mutex::lock;
+use rigline_std::queue::{Queue, QueueClient, Settings};
 
 /// The longest line, in bytes without its end.
 const LINE: usize = 8 << 20;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rigline::json::{Json, JsonKind, RawJson};
-use rigline::{Content, Context, Failure, FailureKind, CaseOutcome, Params};
+use rigline::{CaseOutcome, Content, Context, Failure, FailureKind, Params};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{CallOutcome, CallRequest, ClientError, ClientOptions, Part};
 use rigline_host::target::Target;

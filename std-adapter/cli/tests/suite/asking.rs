@@ -600,7 +600,8 @@ fn an_eval_sends_the_token_of_an_http_server() {
     #[cfg(unix)]
     fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let peer = Peer::new(MCP);
-    let server = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp", "--token-file", token]);
+    let server =
+        ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp", "--token-file", token]);
     write_eval(folder.path(), "executor: extension");
     let (code, report, errors) = run_eval(folder.path(), &server.address, &[]);
     assert_eq!(code, Some(3), "{report:#}{errors}");

@@ -12,8 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline_host::Options;
-use rigline_host::amplifier::{self, CallError, Descriptor, EventLog, HttpError, Place};
 use rigline_host::namel3ss::{Host, Project, RunError, ToolCall};
+use rigline_host::{
+    HttpError,
+    amplifier::{self, CallError, Descriptor, EventLog, ModuleLocation},
+};
 use serde_json::{Value, json};
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
@@ -177,7 +180,8 @@ async fn http_servers_of_all_kinds() {
                 thread::sleep(Duration::from_secs(5));
             }
         });
-        let mut host = amplifier::Host::at(Place::Http { url, credentials: rigline_host::Credentials::default() });
+        let mut host =
+            amplifier::Host::at(ModuleLocation::Http { url, credentials: rigline_host::Credentials::default() });
         (host.timeout, host.grace, host.limit) = (Duration::from_millis(1500), Duration::ZERO, 1 << 20);
         let start = Instant::now();
         let result = host.invoke("go", "{}").await;
@@ -188,8 +192,10 @@ async fn http_servers_of_all_kinds() {
             (result, _) => panic!("{}: {result:?}", &response[..response.len().min(200)]),
         }
     }
-    let mut host =
-        amplifier::Host::at(Place::Http { url: "https://x".into(), credentials: rigline_host::Credentials::default() });
+    let mut host = amplifier::Host::at(ModuleLocation::Http {
+        url: "https://x".into(),
+        credentials: rigline_host::Credentials::default(),
+    });
     assert!(matches!(host.health().await, Err(CallError::Http(HttpError::Https { .. }))));
 }
 
@@ -949,7 +955,8 @@ fn a_server_that_people_start() {
     fs::write(&other, "s3creT\n").unwrap();
     let [token, other] = [token, other].map(|path| path.display().to_string());
     for protocol in ["amplifier", "namel3ss"] {
-        let server = ServerProcess::start(&["serve", "sim", "--http", "0", "--protocol", protocol, "--token-file", &token]);
+        let server =
+            ServerProcess::start(&["serve", "sim", "--http", "0", "--protocol", protocol, "--token-file", &token]);
         let call = |file: &[&str]| {
             let arguments = ["call", &server.url, "identify", "--protocol", protocol];
             rigline(&[&arguments[..], file].concat(), "")

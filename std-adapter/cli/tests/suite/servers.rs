@@ -207,7 +207,8 @@ fn a_token_of_ones_own_or_none() {
     let file = folder.path().join("token");
     fs::write(&file, "my-token\n").unwrap();
     let path = file.to_str().unwrap().to_owned();
-    let server = ServerProcess::start(&["jsonrpc", "--tcp", "0", "--runs", "runs", "--token-file", &path], "the token is in");
+    let server =
+        ServerProcess::start(&["jsonrpc", "--tcp", "0", "--runs", "runs", "--token-file", &path], "the token is in");
     assert!(!server.said.iter().any(|line| line.contains("my-token")), "{:?}", server.said);
     assert_eq!(server.connect().ask("eval.list", json!({}))["error"]["code"], -32000);
     let mut client = server.connect();
@@ -839,7 +840,8 @@ fn outputs_on_many_lines_pass_a_relay() {
     );
     let upstream = format!("http://127.0.0.1:{port}/");
     for protocol in ["amplifier", "namel3ss"] {
-        let server = ServerProcess::start(&["serve", &upstream, "--protocol", protocol, "--http", "127.0.0.1:0"], "listening");
+        let server =
+            ServerProcess::start(&["serve", &upstream, "--protocol", protocol, "--http", "127.0.0.1:0"], "listening");
         let (path, body) = match protocol {
             "amplifier" => ("/invoke", r#"{"op":"go","args":{}}"#),
             _ => ("/tools", r#"{"protocol_version":1,"tool_name":"go","payload":{}}"#),

@@ -340,8 +340,13 @@ fn nothing_is_told_and_nothing_runs_without_the_token() {
 
 #[test]
 fn pages_of_other_origins_and_foreign_names_are_refused() {
-    let server =
-        ServerProcess::start(&["sim", "--allow-host", "rig.example.org", "--allow-origin", "https://bench.example.org"]);
+    let server = ServerProcess::start(&[
+        "sim",
+        "--allow-host",
+        "rig.example.org",
+        "--allow-origin",
+        "https://bench.example.org",
+    ]);
     let path = format!("/ws?token={}", server.token);
     let own = format!("http://{}", server.address);
     for (status, headers) in [

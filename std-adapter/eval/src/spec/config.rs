@@ -11,7 +11,7 @@ use super::{
 };
 use crate::expand;
 use crate::grade::Grader;
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 use rigline_host::target::Target;
 
 pub(super) fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overrides) -> Config {

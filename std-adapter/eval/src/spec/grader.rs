@@ -10,7 +10,7 @@ use super::settings::{
 use crate::foreign;
 use crate::grade::{Condition, Grader, Marginal};
 use crate::measurement::UNIT_LIMIT;
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 use rigline_host::coerce::nearest_or_longer;
 use rigline_host::number;
 

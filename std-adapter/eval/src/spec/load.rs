@@ -14,7 +14,7 @@ use super::{Executor, Fault, LoadError, Overrides, Spec};
 use crate::expand;
 use crate::foreign;
 use crate::redact::Redactor;
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 
 /// Reads an eval with its tasks, and returns all faults. A file with faults is read as far as
 /// possible. If `path` is a folder, its `eval.yaml` is read.

@@ -9,7 +9,7 @@ use rigline::GoDuration;
 use super::members::{Known, level_of};
 use super::{Fault, TIME_LIMIT};
 use crate::expand;
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 use rigline_host::coerce::nearest_or_longer;
 use rigline_host::terminal::is_control;
 

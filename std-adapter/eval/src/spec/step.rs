@@ -7,7 +7,7 @@ use super::members::Known;
 use super::reader::Reader;
 use super::texts::placeholders;
 use crate::attach::{self, PATTERN_LIMIT};
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();

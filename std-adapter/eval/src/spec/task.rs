@@ -13,7 +13,7 @@ use super::texts::{placeholders, strange};
 use super::{Mock, Step, Task};
 use crate::foreign;
 use crate::grade::Grader;
-use crate::yaml::{NodeKind, Node};
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<String>) -> Option<Task> {
     if !matches!(node.kind, NodeKind::Map(_)) {

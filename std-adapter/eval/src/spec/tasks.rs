@@ -11,8 +11,8 @@ use super::task::{prompt, task};
 use super::texts::unescape;
 use super::{Fault, SIZE_LIMIT, TASK_LIMIT, Task};
 use crate::expand::{self, Axes};
-use crate::yaml::{NodeKind, Node};
 use crate::walk;
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, String)]) -> Vec<Task> {
     let mut listing = Tasks {

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::reader::Reader;
-use crate::yaml::{NodeKind, Node};
 use crate::placeholders::{PLACEHOLDER, literal};
+use crate::yaml::{Node, NodeKind};
 
 /// Records the faults of the placeholders in a node's texts. `fault` returns the fault of a step that one names.
 pub(super) fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(&str) -> Option<String>) {

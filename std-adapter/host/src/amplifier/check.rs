@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::host::HEALTH_TIMEOUT;
 use super::{CallError, Host, HttpError, ModuleLocation, RESERVED_CODES};
 use crate::check::{
-    Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, MayBeUnreachable, Verdict, cases, fail,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Sample, Settings, Suite, Verdict, cases, fail,
     is_success, json, names, own_names, run, start,
 };
 use crate::client::ClientError;

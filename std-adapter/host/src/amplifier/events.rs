@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Read as _, Write};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use rigline::event::{Event, EventError, Member};
 use rigline::json::JsonKind;
+use rigline::{Event, EventError, EventMember};
 use rigline_std::mutex::lock;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -216,7 +216,7 @@ pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
         .map(|path| format!("{path}: required in {}, but missing", event.event()))
         .collect();
     if event.event() == "module:invoke"
-        && let Member::Value(status) = event.status()
+        && let EventMember::Value(status) = event.status()
         && status != "ok"
         && status != "error"
     {
@@ -267,7 +267,7 @@ mod tests {
         let line = record.to_line();
         let event = Event::parse(line.as_bytes()).unwrap();
         assert!(check_taxonomy(&event, true).is_empty());
-        assert!(matches!(event.error(), Member::Absent));
+        assert!(matches!(event.error(), EventMember::Absent));
     }
 
     #[test]

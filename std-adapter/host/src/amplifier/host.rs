@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
-use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use rigline::ModuleKind;
+
+use super::{EventLog, EventRecord, ModuleError};
 use crate::host as rigline_host;
 use crate::host::wire::{self, Connect};
 use crate::http_client::{self, Bounds, Credentials, HttpError};

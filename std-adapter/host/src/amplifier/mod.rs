@@ -2,17 +2,17 @@
 
 pub mod check;
 mod client;
+mod decode;
 mod descriptor;
 mod error;
 mod events;
 mod host;
 mod lines;
 mod plan;
-mod decode;
 
-pub use crate::http_client::HttpError;
+pub(crate) use crate::http_client::HttpError;
 pub(crate) use client::client_of;
-pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
+pub use descriptor::{Descriptor, DescriptorError, SCHEMA, Transport};
 pub use error::{CallError, ModuleError, RESERVED_CODES};
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
 pub use host::{Description, Host, Invocation, ModuleLocation};

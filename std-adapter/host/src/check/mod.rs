@@ -54,8 +54,8 @@ pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
 #[doc(hidden)]
 pub use recorded::ensure_transcripts;
-pub use recorded::{Plan, Recorded, Sample};
 pub(crate) use recorded::{MayBeUnreachable, fail, is_success, json, start};
+pub use recorded::{Plan, Recorded, Sample};
 #[doc(hidden)]
 pub use suite::Settings;
 pub(crate) use suite::{Suite, calls, names, own_names, run_on, run_on_bench};

@@ -3,7 +3,7 @@
 
 use rigline::json::{Json, JsonKind};
 
-use super::{Breach, Draft, Mismatch, SchemaView, Schema, nearest, nearest_or_longer, settle};
+use super::{Breach, Draft, Mismatch, Schema, SchemaView, nearest, nearest_or_longer, settle};
 use crate::terminal;
 
 /// The arguments of a call, and all their faults.

@@ -233,7 +233,9 @@ fn prepared(json: Json<'_>) -> Value {
                     ("enum", JsonKind::Array) => {
                         (name, member.elements().map(plain).chain(is_nullable.then_some(Value::Null)).collect())
                     }
-                    ("type", JsonKind::String) if is_nullable => (name, Value::Array(vec![plain(member), "null".into()])),
+                    ("type", JsonKind::String) if is_nullable => {
+                        (name, Value::Array(vec![plain(member), "null".into()]))
+                    }
                     ("const" | "default" | "example" | "examples", _) => (name, plain(member)),
                     (
                         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"

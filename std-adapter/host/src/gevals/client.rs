@@ -11,7 +11,7 @@ use crate::client::{
     Beside, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description,
     OptionValues, Pending,
 };
-use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, CallVerdict, Shutdown};
+use crate::host::{Agent, CallContext, CallResult, CallVerdict, Host, HostError, Manifest, Shutdown};
 use crate::target::Target;
 
 /// The time that a program has to end when its call is cancelled.

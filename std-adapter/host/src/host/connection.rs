@@ -30,7 +30,7 @@ use super::error::{Details, Exit, HostError, also_open};
 use super::event::{Event, EventKind};
 use super::manifest::Manifest;
 use super::reading::Reading;
-use super::result::Answer;
+use super::result::OwnedReply;
 use super::transport::{Control, RawConnection, TransportTraits, Writer};
 use super::{Options, random};
 use rigline_std::mutex::lock;

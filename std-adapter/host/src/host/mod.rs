@@ -67,11 +67,11 @@ mod manifest;
 mod port_info;
 pub mod ports;
 mod reading;
+mod recorded;
 mod replay;
 mod result;
 mod rig_lock;
 mod serial;
-mod recorded;
 mod transport;
 pub mod wire;
 
@@ -100,7 +100,7 @@ pub use port_info::Holder;
 pub use result::{CallResult, CallVerdict};
 pub use rig_lock::names as rig_names;
 
-pub use crate::record::Direction;
+pub(crate) use crate::record::transcript::Direction;
 
 use crate::http_client::Credentials;
 use crate::record::Recorder;

@@ -12,16 +12,16 @@ use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
 use super::ports::Roots;
+use super::recorded::RecordingDialer;
 use super::replay::ReplayDialer;
 use super::rig_lock::{self, InUse};
 use super::serial::SerialDialer;
-use super::recorded::RecordingDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
-use rigline_std::net::{self, Token};
 use rigline_std::mutex::lock;
+use rigline_std::net::{self, Token};
 
 /// Returns the dialer of a target.
 ///

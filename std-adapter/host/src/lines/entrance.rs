@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::{NOT_ALLOWED, STALLED, error_line};
-use rigline_std::net::{self, Access, Arrival, Door, ConnectionPermit, Stream};
+use rigline_std::net::{self, Access, Arrival, ConnectionPermit, Door, Stream};
 use rigline_std::stderr::complain;
 
 /// The entrance of a server of lines. It admits clients, and tells the others why they are refused.

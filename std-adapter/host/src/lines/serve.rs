@@ -32,9 +32,9 @@ use tokio::task::JoinSet;
 
 use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
 use rigline_std::log;
-use rigline_std::net::{self, Access, Listeners, Presence, Stream};
-use rigline_std::queue::{Asker, QueueClient, Early, Incoming, Line, Queue, Received, Replies};
 use rigline_std::mutex::lock;
+use rigline_std::net::{self, Access, Listeners, Presence, Stream};
+use rigline_std::queue::{Asker, Early, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 /// The most requests of a connection that wait or run, and the most lines that wait for those.
 const MAX_WAITING: usize = 64;

@@ -555,7 +555,8 @@ mod tests {
         let text =
             "{\"mcpServers\": {\"rig\": {\"url\": \"http://h/mcp\", \"headers\": {\"a\": \"b\"}, \"disabled\": true}}}";
         std::fs::write(&path, text).unwrap();
-        let server = ServerEntry::Program { command: "rigline".into(), args: vec!["mcp".into(), "http://h/mcp".into()] };
+        let server =
+            ServerEntry::Program { command: "rigline".into(), args: vec!["mcp".into(), "http://h/mcp".into()] };
         McpProgram::Cursor.write(&path, Name::Derived("rig"), &server).unwrap();
         let new = json::value(&std::fs::read_to_string(&path).unwrap()).unwrap().unwrap();
         let wanted = json!({ "disabled": true, "command": "rigline", "args": ["mcp", "http://h/mcp"] });

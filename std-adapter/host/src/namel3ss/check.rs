@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, MayBeUnreachable, Verdict, cases, fail, is_success,
-    json, names, run, start,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Settings, Suite, Verdict, cases, fail,
+    is_success, json, names, run, start,
 };
 use crate::client::ClientError;
 

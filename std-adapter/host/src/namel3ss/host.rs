@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use rigline::Guarantee;
 use rigline::json::Json;
-use rigline::manifest::Guarantee;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 

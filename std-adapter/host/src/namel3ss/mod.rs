@@ -8,15 +8,15 @@ use crate::protocol::Protocol;
 mod bindings;
 pub mod check;
 mod client;
+mod decode;
 mod host;
 mod project;
 mod redirects;
 mod reply;
 mod runners;
 mod trace;
-mod decode;
 
-pub use crate::http_client::HttpError;
+pub(crate) use crate::http_client::HttpError;
 pub use bindings::{Binding, Bindings, BindingsError, Pack, Runner};
 pub use host::{Host, ToolCall, ToolError, ToolOutcome};
 pub use project::{Project, Resolved, Settings, Source};

@@ -1,6 +1,9 @@
 //! Replies of tools, read in the way in which namel3ss reads them.
 
-use rigline::json::{Json, JsonKind, SyntaxErrorKind, check::SyntaxError};
+use rigline::json::{
+    Json, JsonKind,
+    check::{SyntaxError, SyntaxErrorKind},
+};
 use rigline::protocol::KIND_NAME;
 use serde::Serialize;
 

@@ -17,8 +17,8 @@ use super::folder::{Folder, FolderError, SESSION, UART};
 use super::transcript::{self, Direction, Entry, What};
 use crate::files;
 use rigline_std::clock::unix_millis;
-use rigline_std::stderr;
 use rigline_std::mutex::lock;
+use rigline_std::stderr;
 
 /// The number of requests without a reply that are remembered for a connection.
 const PENDING: usize = 64;

@@ -273,10 +273,17 @@ impl Recording {
                 for (name, default) in self.operations.get(&operation).into_iter().flatten() {
                     members.entry(name.clone()).or_insert_with(|| default.clone());
                 }
-                let args =
-                    if given.is_null() || given.kind() == JsonKind::Object { object(members) } else { canonical(given) };
+                let args = if given.is_null() || given.kind() == JsonKind::Object {
+                    object(members)
+                } else {
+                    canonical(given)
+                };
                 let shown = if given.is_null() { String::new() } else { given.as_str().to_owned() };
-                RecordedRequest { key: format!("execute {} {args}", Value::from(operation.as_str())), operation, args: shown }
+                RecordedRequest {
+                    key: format!("execute {} {args}", Value::from(operation.as_str())),
+                    operation,
+                    args: shown,
+                }
             }
             _ => {
                 // Another protocol, or another method.
@@ -509,7 +516,8 @@ fn members(text: &[u8]) -> Vec<Vec<u8>> {
 /// Whether a text is a request that is answered: no notification, and no answer to the extension's own requests.
 fn wants_answer(json: Json<'_>) -> bool {
     let has = |name: &str| json.get(name).is_some();
-    json.kind() == JsonKind::Object && if has("method") { has("id") } else { !has("result") && !has("error") && !has("ok") }
+    json.kind() == JsonKind::Object
+        && if has("method") { has("id") } else { !has("result") && !has("error") && !has("ok") }
 }
 
 /// Which of the open requests a line answers.

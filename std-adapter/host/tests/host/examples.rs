@@ -8,11 +8,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 
 use libtest_mimic::{Failed, Trial};
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use rigline::{Call, Context, Event, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Params};
 use rigline_host::amplifier::{Descriptor, EventRecord, ModuleError, Plan, RESERVED_CODES, SCHEMA};
 use rigline_host::namel3ss::Reply;
-use rigline_std::http::{Options, HttpServer};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 
 /// The greeter as a program: a tool of namel3ss, or on lines.

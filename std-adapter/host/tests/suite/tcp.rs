@@ -7,13 +7,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::serve::Transport;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_host::tcp::TcpServer;
 use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
 use rigline_std::net::Token;
-use rigline_std::queue::{QueueClient, Queue, Settings};
+use rigline_std::queue::{Queue, QueueClient, Settings};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::{CheckedRequest, error};
 use crate::between::{Between, Passing, Peer, Wire};
 use crate::http::Service;
-use crate::queue::{Asker, QueueClient, Incoming, Line, Received};
+use crate::queue::{Asker, Incoming, Line, QueueClient, Received};
 
 /// The number of the next peer.
 static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -2,7 +2,7 @@
 
 use rigline::frame::{Frame, HeapFramer, LineEnds, TooLong};
 use rigline::json::check::DEPTH;
-use rigline::json::{Json, JsonKind, SyntaxErrorKind};
+use rigline::json::{Json, JsonKind, check::SyntaxErrorKind};
 
 use crate::message::{LineKind, Reader, Reading, Span};
 

@@ -1,7 +1,7 @@
 //! The kind of a line: its protocol, and the members that matter to a reader of transcripts.
 
 use rigline::json::check::{Member, Members, Span as FoundSpan, scan};
-use rigline::json::{Json, JsonKind, SyntaxError};
+use rigline::json::{Json, JsonKind, check::SyntaxError};
 
 /// The kinds of lines. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, JsonKind};
-use rigline_host::coerce::{ArgumentFault, Draft, SchemaView, Schema, brief, fit};
+use rigline_host::coerce::{ArgumentFault, Draft, Schema, SchemaView, brief, fit};
 
 use crate::connect::Failure;
 use crate::out::{complain, word};

@@ -10,7 +10,7 @@ use rigline_host::protocol::Protocol;
 use rigline_host::relay::Relay;
 use rigline_host::target::Target;
 use rigline_std::TokioClock;
-use rigline_std::queue::{QueueClient, Queue, Settings};
+use rigline_std::queue::{Queue, QueueClient, Settings};
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 
 use crate::connect::{self, Connection, Failure};

@@ -3,11 +3,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rigline_eval::report::junit::{self, Case, Status, Suite};
-use rigline_host::Direction;
-use rigline_host::check::{self, CaseResult, Need, CaseOutcome, Plan, Report, Sample};
+use rigline_host::check::{self, CaseOutcome, CaseResult, Need, Plan, Report, Sample};
 use rigline_host::check::{Settings, ensure_transcripts};
 use rigline_host::client::Command;
 use rigline_host::protocol::Protocol;
+use rigline_host::record::transcript::Direction;
 use rigline_host::target::Target;
 use rigline_host::terminal;
 use serde_json::{Map, Value};

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use rigline::json::{Json, JsonKind};
-use rigline_host::coerce::{Draft, SchemaView, Schema, operation_named, settle};
 use rigline_host::choose::Chosen;
 use rigline_host::client::{Command, Description, Page};
+use rigline_host::coerce::{Draft, Schema, SchemaView, operation_named, settle};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::{HostError, Manifest, Operation};
 use serde_json::{Value, json};

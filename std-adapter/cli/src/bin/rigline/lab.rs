@@ -218,9 +218,9 @@ mod linux {
     use rigline_host::{HostError, process};
     use rigline_lab::agent::{self, Options, System};
     use rigline_lab::book::{Refusal, seconds, time_of_day};
-    use rigline_lab::client::{Connection, AgentLocation};
+    use rigline_lab::client::{AgentLocation, Connection};
     use rigline_lab::folders::Folders;
-    use rigline_lab::shards::{RigRequest, LONGEST, Shards};
+    use rigline_lab::shards::{LONGEST, RigRequest, Shards};
     use rigline_lab::{lock, scan, users};
     use serde_json::{Value, json};
 

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use rigline::json::{Json, JsonKind};
-use rigline_host::Direction;
-use rigline_host::coerce;
 use rigline_host::check::{Bench, CaseFailure, Peer};
+use rigline_host::coerce;
 use rigline_host::record::Recording;
+use rigline_host::record::transcript::Direction;
 use rigline_host::record::transcript::{self, Entry, Transcript, What};
 use rigline_host::target::Target;
 use tokio::time::{Instant, timeout_at};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use clap::Args;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::between::Between;
-use rigline_std::http::{Options, Routes, HttpServer, ServerInfo};
+use rigline_std::http::{HttpServer, Options, Routes, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
 

@@ -10,7 +10,7 @@ use rigline_host::protocols;
 use rigline_host::relay::{Relay, Remote};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::net::ListenAddress;
 use rigline_std::{Selected, TokioClock};

@@ -11,7 +11,7 @@ use rigline_host::local::in_process;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::{JsonObject, wire};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::net::{ListenAddress, Token};
 use tokio::task::LocalSet;

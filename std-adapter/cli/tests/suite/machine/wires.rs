@@ -347,7 +347,8 @@ fn connections_notice_that_the_peers_machine_is_gone() {
 fn a_client_beyond_the_limit_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let server = ServerProcess::start(&["jsonrpc", "--tcp", "127.0.0.1:0", "--no-token", "--root", path, "--runs", path]);
+    let server =
+        ServerProcess::start(&["jsonrpc", "--tcp", "127.0.0.1:0", "--no-token", "--root", path, "--runs", path]);
     const ASK: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eval.list\"}\n";
     let ask = |stream: &TcpStream| {
         let mut line = String::new();

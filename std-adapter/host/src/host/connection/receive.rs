@@ -11,7 +11,7 @@ use super::{Completion, Shared, State, Waiting};
 use crate::host::error::RpcFailure;
 use crate::host::event::{EventKind, Log};
 use crate::host::manifest::value;
-use crate::host::result::Answer;
+use crate::host::result::OwnedReply;
 use crate::host::{Direction, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.

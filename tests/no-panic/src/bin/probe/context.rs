@@ -4,11 +4,10 @@ use core::hint::black_box;
 use core::task::Waker;
 use core::time::Duration;
 
+use rigline::Event;
 use rigline::Sleep;
-use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
-use rigline::manifest::{Guarantee, ModuleKind};
 use rigline::protocol::Protocol;
 use rigline::protocol::gevals::TaskContext;
 use rigline::service::JobRun;
@@ -16,6 +15,7 @@ use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
     Schema,
 };
+use rigline::{Guarantee, ModuleKind};
 
 use crate::program::{bytes, keep, show, text};
 

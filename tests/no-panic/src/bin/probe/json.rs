@@ -3,9 +3,9 @@
 use core::hint::black_box;
 use core::str::FromStr;
 
+use rigline::json::RawJson;
 use rigline::json::check::{check, check_to_depth};
 use rigline::json::de::{self, DecodeError, Segment};
-use rigline::json::raw::RawJson;
 use rigline::json::write::{Message, Writer};
 use rigline::json::{Decimal, Digits, Json, Text, number, ser};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rigline::Event;
-use rigline::event::Member;
+use rigline::EventMember;
 use rigline_host::amplifier::{Entry, LogReader, check_taxonomy};
 use rigline_host::terminal;
 use serde_json::{Value, json};

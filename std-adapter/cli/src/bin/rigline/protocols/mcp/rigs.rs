@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rigline_host::relay::Remote;
 use rigline_lab::book::Refusal;
-use rigline_lab::client::{self, Connection, AgentLocation};
+use rigline_lab::client::{self, AgentLocation, Connection};
 use rigline_lab::dial;
 use rigline_lab::shards::{RigRequest, Shards};
 use rigline_std::mutex::lock;

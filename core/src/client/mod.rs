@@ -45,8 +45,8 @@ mod request;
 use core::fmt;
 
 use crate::json::check::{self, Member, Span, SyntaxError, SyntaxErrorKind};
-use crate::json::view::{Json, JsonKind};
 use crate::json::write::{Message as _, TooLarge, Writer};
+use crate::json::{Json, JsonKind};
 use crate::message::Quoted;
 use crate::rpc;
 

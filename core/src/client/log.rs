@@ -1,7 +1,7 @@
 //! Logs that an extension sends to its host (gevals "Log").
 
 use super::reply::{Plain, member};
-use crate::json::view::{Json, JsonKind};
+use crate::json::{Json, JsonKind};
 use crate::level::Level;
 
 /// A log that an extension has sent (gevals "Log").

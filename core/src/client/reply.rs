@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::json::view::{Json, JsonKind, Members, Text};
+use crate::json::{Json, JsonKind, Members, Text};
 
 /// The reply to a request.
 #[derive(Debug, Clone, Copy)]

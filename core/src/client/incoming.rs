@@ -5,7 +5,7 @@ use core::fmt;
 use super::log::Log;
 use super::reply::{Body, Reply, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
-use crate::json::view::{Json, Text};
+use crate::json::{Json, Text};
 
 /// The result of [`ClientSession::receive`](super::ClientSession::receive).
 #[derive(Debug, Clone, Copy)]
