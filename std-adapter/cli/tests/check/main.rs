@@ -360,7 +360,7 @@ fn both_answers_to_an_unknown_operation() -> Result<(), Failed> {
             let host = rigline_host::Host::connect(&fake(fault), Options::default()).await?;
             let result = host.call_json("no-such", "{}", rigline_host::CallContext::default()).await?;
             assert!(!result.is_success(), "{fault}");
-            assert_eq!(matches!(result.outcome, rigline_host::CaseOutcome::Refused(_)), is_refused, "{fault}");
+            assert_eq!(matches!(result.outcome, rigline_host::CallVerdict::Refused(_)), is_refused, "{fault}");
             host.shutdown().await?;
         }
         Ok(())

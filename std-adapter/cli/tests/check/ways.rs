@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rigline::json::{Json, JsonKind, RawJson};
-use rigline::{CaseOutcome, Content, Context, Failure, FailureKind, Params};
+use rigline::{Content, Context, Failure, FailureKind, Outcome, Params};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{CallOutcome, CallRequest, ClientError, ClientOptions, Part};
 use rigline_host::target::Target;
@@ -125,7 +125,7 @@ impl Drop for Marks {
 impl Outcomes {
     /// Has an outcome of the table.
     #[operation]
-    fn give(args: Give<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
+    fn give(args: Give<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Some(row) = rows().iter().find(|row| row.name == args.name) else {
             return Err(cx.failure(FailureKind::BadArguments, "there is no such outcome"));
         };
@@ -145,27 +145,27 @@ impl Outcomes {
         }
         match &row.message {
             Some(message) => cx.done(message.as_str()),
-            None => Ok(CaseOutcome::DONE),
+            None => Ok(Outcome::DONE),
         }
     }
 
     /// Has a text as its output.
     #[operation]
-    fn echo(args: Echo<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
+    fn echo(args: Echo<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.output("x", &args.text)?;
-        Ok(CaseOutcome::DONE)
+        Ok(Outcome::DONE)
     }
 
     /// Has an output that fits no reply.
     #[operation]
-    fn large(cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
+    fn large(cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.output("text", &"x".repeat(100_000).as_str())?;
-        Ok(CaseOutcome::DONE)
+        Ok(Outcome::DONE)
     }
 
     /// Waits.
     #[operation]
-    async fn wait(args: Wait<'_>, cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
+    async fn wait(args: Wait<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let mut marks = Marks(args.mark.to_owned());
         cx.sleep(Duration::from_millis(args.ms.into())).await;
         marks.0.clear();
@@ -174,7 +174,7 @@ impl Outcomes {
 
     /// Ends the program.
     #[operation]
-    fn exit(_cx: &mut Context<'_>) -> Result<CaseOutcome, Failure> {
+    fn exit(_cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         std::process::exit(7)
     }
 }
