@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rigline::params::Node;
+use rigline::params::SchemaNode;
 use rigline::{Content, Context, Failure, Outcome, Outputs, Params};
 use rigline_std::http::{HttpServer, Options};
 use rigline_std::stdio;
@@ -30,7 +30,7 @@ struct Everything;
 struct Vocabulary {}
 
 impl Params for Vocabulary {
-    const SCHEMA: &'static Node = &Node::text(VOCABULARY);
+    const SCHEMA: &'static SchemaNode = &SchemaNode::text(VOCABULARY);
 }
 
 /// How long to wait.

@@ -21,7 +21,7 @@ use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::between::Between;
-use rigline_std::http::{ServerEntry as HttpServer, ServerInfo};
+use rigline_std::http::{HttpServer, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::{IDLE, Stdio};
 use tokio::sync::watch;
