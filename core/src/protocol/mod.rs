@@ -18,8 +18,9 @@
 //!    cancelled while a call runs.
 //!
 //! ```
+//! use rigline::json::check::Member;
 //! use rigline::protocol::{
-//!     Action, CallAction, Code, ServerState, GEVALS, Logs, Member, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Received,
+//!     Action, CallAction, Code, ServerState, GEVALS, Logs, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Received,
 //!     Refusal,
 //! };
 //!
