@@ -270,6 +270,14 @@ impl Remote {
         self.end(Job::Settle).await;
     }
 
+    /// Ends the session and the connection, and has this description until a connection is opened again, whichever target that reaches.
+    pub async fn forget(&self, described: &Described) {
+        self.release().await;
+        let mut known = lock(&self.known);
+        *known = Known::present(described);
+        known.is_open = false;
+    }
+
     /// Opens the connection, and learns the operations of the target.
     ///
     /// # Errors
