@@ -68,7 +68,7 @@ use self::targets::{SharedHosts, Targets};
 use rigline_eval::Root;
 use rigline_eval::history;
 use rigline_eval::runs::Runs;
-use rigline_eval::server::WazaServer;
+use rigline_eval::server::EvalServer;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host as host;
@@ -257,7 +257,7 @@ impl WebServer {
             Some(Evals { root, store, hosts }) => {
                 let connect = SharedHosts { targets: Arc::clone(&targets), hosts };
                 let runs = Runs::with_connect(store, of_evals, Arc::new(connect));
-                (Some(runs.clone()), Some(WazaServer::new(runs, root)))
+                (Some(runs.clone()), Some(EvalServer::new(runs, root)))
             }
             None => (None, None),
         };
@@ -292,7 +292,7 @@ impl WebServer {
 /// State that all connections share.
 struct Service {
     targets: Arc<Targets>,
-    evals: Option<WazaServer>,
+    evals: Option<EvalServer>,
     runs: Option<Runs>,
     lab: Option<Lab>,
     token: Token,

@@ -223,11 +223,11 @@ pub async fn serve_tcp(
 /// A server for clients over streams that the caller has opened. The caller decides who may
 /// connect.
 #[derive(Clone)]
-pub struct WazaServer {
+pub struct EvalServer {
     shared: Shared,
 }
 
-impl WazaServer {
+impl EvalServer {
     /// Makes a server of the runs `runs`, for evals below the folder `root`. It needs a tokio
     /// runtime with several threads.
     pub fn new(runs: Runs, root: Root) -> Self {

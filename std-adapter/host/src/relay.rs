@@ -270,7 +270,8 @@ impl Remote {
         self.end(Job::Settle).await;
     }
 
-    /// Ends the session and the connection, and has this description until a connection is opened again, whichever target that reaches.
+    /// Ends the session and the connection, and takes over the description `described`. It holds
+    /// until a connection is opened again, which may reach another target.
     pub async fn forget(&self, described: &Described) {
         self.release().await;
         let mut known = lock(&self.known);

@@ -189,8 +189,8 @@ fn be_the_only(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Runs the agent until nobody needs it any more, or until it gets a signal to end. Returns `false`
-/// without running if another agent runs already. It must be called in a
-/// runtime of one thread.
+/// without running if another agent runs already. It must be called in a tokio runtime with a
+/// single thread.
 ///
 /// # Errors
 /// The agent cannot run. The text says why.

@@ -281,7 +281,8 @@ impl Lab {
         lab
     }
 
-    /// The holders of these leases live, and can be expected to tell them: nothing is offered until they have, or this time has come.
+    /// Delays all offers after a loss of the books. The holders of `leases` live, and are expected
+    /// to tell their leases. Offers begin when all have, or at the time `until`.
     pub fn expect(&mut self, leases: BTreeSet<String>, until: BootTime) {
         self.expected = leases;
         if !self.expected.is_empty() {
@@ -564,7 +565,7 @@ impl Lab {
         self.heartbeats.renew(id, uid, now)
     }
 
-    /// Returns the heartbeats of the leases.
+    /// Returns the heartbeats of all leases. They can be used without the books.
     pub fn heartbeats(&self) -> Heartbeats {
         self.heartbeats.clone()
     }
@@ -839,7 +840,8 @@ impl Lab {
         Ok(())
     }
 
-    /// The agent has stood still for longer than it sleeps, and has heard nobody meanwhile: nobody loses a lease or an offer by that.
+    /// Extends leases and offers that would end because the agent itself has stood still. It heard
+    /// nobody in that time, so nobody loses a lease or an offer by it.
     pub fn spare(&mut self, now: BootTime) {
         self.heartbeats.spare(now);
         for waiting in &mut self.queue {
@@ -851,7 +853,8 @@ impl Lab {
         }
     }
 
-    /// Offers that nobody was told yet begin now: the disk may have been slow since they were made.
+    /// Restarts the time of offers that no client was told yet, since a slow disk may have delayed
+    /// them.
     pub fn freshen(&mut self, now: BootTime) {
         for effect in &mut self.effects {
             let Effect::Tell { method: "offer", params, .. } = effect else { continue };
@@ -1046,7 +1049,7 @@ impl Lab {
         self.rigs.values().filter(|rig| is_meant(rig, selectors)).map(|rig| rig.spec.name.clone()).collect()
     }
 
-    /// The requests that wait for one of these rigs.
+    /// Returns the names of the requests that wait for one of these rigs.
     pub fn waiting_for(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let is_one = |waiting: &&Waiting| {
             let rigs = self.rigs.values().filter(|rig| names.contains(&rig.spec.name));

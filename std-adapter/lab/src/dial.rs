@@ -163,13 +163,14 @@ impl Connect for RigDialer {
     }
 }
 
-/// Dials the rig of the lease that this process has, whichever that is.
+/// The dialer of the rig that this process has leased at the time of the call.
 struct LeasedDialer(AgentLocation);
 
-/// The selector of the rig that this process has a lease of, as a target: `rig:*`.
+/// The selector of the target `rig:*`: the rig that this process has leased.
 pub const LEASED: &str = "*";
 
-/// Returns the dialler of the rig that this process has a lease of at the time: another one after another lease.
+/// Returns the dialer of the rig that this process has leased. After another lease it connects to
+/// the other rig.
 pub fn leased(place: &AgentLocation) -> Box<dyn Connect> {
     Box::new(LeasedDialer(place.clone()))
 }

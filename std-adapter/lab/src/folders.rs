@@ -112,7 +112,7 @@ impl Folders {
         self.state.join("agent.lock")
     }
 
-    /// The file that a command has locked while it starts the agent.
+    /// Returns the path of the file that a command keeps locked while it starts the agent.
     pub fn starting(&self) -> PathBuf {
         self.state.join("starting.lock")
     }

@@ -43,8 +43,8 @@ impl Process {
     }
 
     /// Returns whether the process is alive. A zombie, which has ended but was not waited for, is
-    /// not alive. A process of which nothing can be learnt, because no more files can be
-    /// opened for example, counts as alive.
+    /// not alive. If the system does not tell, for example because no more files can be opened, the
+    /// process counts as alive.
     pub fn is_alive(self) -> bool {
         match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
             Ok(stat) => Stat::read(&stat).is_some_and(|stat| !stat.is_dead && stat.started == self.started),
@@ -52,7 +52,8 @@ impl Process {
         }
     }
 
-    /// When it was started, in milliseconds since the start of the machine.
+    /// Returns the time at which the process was started, in milliseconds since the start of the
+    /// machine.
     pub fn since_boot(self) -> BootTime {
         // The system counts in hundredths of a second for all programs (time(7)).
         self.started.saturating_mul(10)
@@ -150,7 +151,8 @@ pub fn of_lease(lease: &str, uid: u32) -> Vec<Process> {
     all().filter(is_own).filter(is_marked).filter_map(Process::of).collect()
 }
 
-/// Returns the leases that living processes were started with, in this process's own lab.
+/// Returns the ids of the leases that living processes were started within. Only processes that use
+/// the same lab as this process count.
 pub fn leases() -> BTreeSet<String> {
     let folders = ["RIGLINE_LAB_DIR", "RIGLINE_LAB_SYSTEM_DIR"];
     let own = folders.map(|name| std::env::var_os(name).map(OsString::into_vec));

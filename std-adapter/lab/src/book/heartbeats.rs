@@ -1,6 +1,8 @@
-//! The leases from moment to moment: when each holder was heard last, and which leases have ended.
+//! The heartbeats of leases: the time at which each holder was last heard, and the leases that have
+//! ended.
 //!
-//! It is asked and told without the books, so that holders are heard, and their bytes pass, also while a slow disk is being written.
+//! They are kept apart from the books. So holders are heard, and their bytes pass, also while a
+//! slow disk is being written.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,14 +18,14 @@ const ENDED: usize = 256;
 /// How long holders have to be heard after the agent itself has stood still.
 const SPARED: u64 = 10_000;
 
-/// A lease that has ended.
+/// The record of a lease that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The person who ended the lease.
+    /// The name of the person, or `the agent`, who ended the lease.
     pub by: String,
-    /// The reason.
+    /// The reason why the lease ended.
     pub why: String,
-    /// When, for people.
+    /// The time at which the lease ended, in seconds since 1970 (UTC).
     pub at: u64,
 }
 
@@ -33,7 +35,7 @@ impl Ended {
     }
 }
 
-/// The heartbeats of all leases. A copy is of the same ones.
+/// The heartbeats of all leases. A clone has the same heartbeats.
 #[derive(Debug, Clone, Default)]
 pub struct Heartbeats(Arc<Mutex<All>>);
 
@@ -69,13 +71,13 @@ impl All {
 }
 
 impl Heartbeats {
-    /// Whether anything is known of a lease: it is there, or has ended lately.
+    /// Returns whether the lease exists, or has ended recently.
     pub fn knows(&self, id: &str) -> bool {
         let all = lock(&self.0);
         all.leases.contains_key(id) || all.ended.iter().any(|(ended, _)| ended == id)
     }
 
-    /// Returns until when a user may use a lease.
+    /// Returns the latest time at which the lease `id` ends, if the user `uid` may use it now.
     ///
     /// # Errors
     /// The lease has ended, or is another user's.
@@ -83,8 +85,8 @@ impl Heartbeats {
         lock(&self.0).usable(id, uid, now).map(|beat| beat.deadline)
     }
 
-    /// Notes that the holder of a lease was alive at the time `now`, and returns when the lease ends at the latest. `uid` is the user who
-    /// reports this.
+    /// Records that the holder of the lease `id` was alive at the time `now`. Returns the latest
+    /// time at which the lease ends. `uid` is the user who reports this.
     ///
     /// # Errors
     /// The lease has ended, or is another user's.
@@ -95,7 +97,8 @@ impl Heartbeats {
         Ok(beat.deadline)
     }
 
-    /// Notes that the rigs of a lease are used by its holder.
+    /// Records that the rigs of the lease `id` were used at the time `now`, so that the lease is
+    /// not idle.
     ///
     /// # Errors
     /// The lease has ended, or is another user's.

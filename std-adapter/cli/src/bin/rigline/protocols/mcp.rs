@@ -95,11 +95,14 @@ const CHOSEN: &str = "rig:*";
 /// not held from the start. The tool `lease` takes it, and can wait for it. A call of an operation
 /// takes it too, but does not wait. The rig is given back by `release`, and when the client goes.
 ///
-/// With --lab in place of a target, the agent chooses the rig: `lab_list` shows all rigs of the lab, `lease` takes the one that its argument `rig` names, and
-/// then the rig's tools are there, until `release`. The client is told of both changes, and lists the tools again.
+/// With --lab there is no target: the agent chooses the rig. The tool `lab_list` shows all rigs of
+/// the lab. The tool `lease` takes the rig that its argument `rig` names. From then on the tools of
+/// that rig are offered, until the tool `release` is called. The client is told of both changes,
+/// and lists the tools again.
 ///
-/// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
-/// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
+/// An owner can limit the calls of an agent by --limit and --confirm, or by a file with --policy.
+/// The agent cannot change these limits. With --record DIR every call is kept with its time,
+/// client, arguments and outcome. The tool `last_failure` tells why the last call failed.
 ///
 /// `rigline install CLIENT TARGET` prints the configuration for a client.
 #[derive(Debug, Args)]
@@ -120,7 +123,7 @@ pub(crate) struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
-    /// Let the agent choose a rig of the lab
+    /// Let the agent choose a rig of the lab, instead of a fixed target
     #[arg(long)]
     lab: bool,
     /// Leave the outputs on when the client goes or is idle. By default they are switched off then
