@@ -23,7 +23,7 @@ use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rigline::exchange::Session;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::{Transport, whole};
@@ -33,9 +33,9 @@ use tokio::task::JoinSet;
 
 use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
 use rigline_std::log;
+use rigline_std::mutex::lock;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
-use rigline_std::queue::{Asker, Client, Early, Incoming, Line, Queue, Received, Replies};
-use rigline_std::sync::lock;
+use rigline_std::queue::{Asker, Early, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 /// The most requests of a connection that wait or run, and the most lines that wait for those.
 const MAX_WAITING: usize = 64;
@@ -90,7 +90,7 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
         }
         None => {
             let input = Input::of_socket(queue.limits().0, access.token.clone()).with_telnet();
-            serve_with(queue, Client::of_lines(stream), &mut reader, input, out, Transport::Stream).await
+            serve_with(queue, QueueClient::of_lines(stream), &mut reader, input, out, Transport::Stream).await
         }
     };
     if end == End::Refused {
@@ -105,7 +105,7 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
 /// HTTP is refused.
 pub async fn serve<R, W>(
     queue: &Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     mut reader: R,
     writer: W,
     transport: Transport,
@@ -133,7 +133,7 @@ where
 
 async fn serve_with<R: AsyncRead + Unpin>(
     queue: &Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     reader: &mut R,
     input: Input,
     out: Output,
@@ -143,7 +143,7 @@ async fn serve_with<R: AsyncRead + Unpin>(
     let mut connection = Connection {
         out: out.clone(),
         client: client.clone(),
-        seat: Seat { queue: Arc::clone(queue), client, session },
+        seat: ConnectionSession { queue: Arc::clone(queue), client, session },
         transport,
         waiting: VecDeque::new(),
         open: Vec::new(),
@@ -170,13 +170,13 @@ pub enum End {
 }
 
 /// A connection's session, which is lost if it is open when this is dropped.
-struct Seat {
+struct ConnectionSession {
     queue: Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     session: Session,
 }
 
-impl Seat {
+impl ConnectionSession {
     fn set(&mut self, session: Session) {
         match (self.session.is_open(), session.is_open()) {
             (false, true) => self.queue.session_opened(),
@@ -187,7 +187,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSession {
     fn drop(&mut self) {
         if self.session.is_open() {
             self.queue.session_closed(true);
@@ -201,13 +201,13 @@ struct Connection {
     open: Vec<Open>,
     apart: Option<Apart>,
     out: Output,
-    client: Client,
+    client: QueueClient,
     transport: Transport,
     /// Lines that were not received yet.
     waiting: VecDeque<Waiting>,
     /// The queue has no room for the next one.
     is_full: bool,
-    seat: Seat,
+    seat: ConnectionSession,
 }
 
 /// A line that was not received yet.
@@ -363,7 +363,7 @@ impl Connection {
 
     /// When the time of a line is up that was not received, and can be answered all the same.
     fn next_due(&mut self) -> Option<Instant> {
-        let Seat { queue, session, .. } = &self.seat;
+        let ConnectionSession { queue, session, .. } = &self.seat;
         // What an extension has is known once it is reached.
         let is_reached = queue.is_reached();
         for Waiting { line, since, due } in
@@ -564,7 +564,7 @@ async fn reached(queue: Arc<Queue>, mut session: Session, waiting: Waiting, out:
 }
 
 /// A connection of lines asks, by a request that came then.
-fn asker(client: &Client, since: Instant) -> Asker<'_> {
+fn asker(client: &QueueClient, since: Instant) -> Asker<'_> {
     Asker { client, session: None, cancels: true, wants_logs: true, identity: None, arrived: Some(since) }
 }
 
@@ -572,7 +572,7 @@ fn asker(client: &Client, since: Instant) -> Asker<'_> {
 async fn batch(
     queue: Arc<Queue>,
     mut session: Session,
-    client: Client,
+    client: QueueClient,
     Waiting { line, since, .. }: Waiting,
     out: Output,
     cancels: Arc<Cancels>,
@@ -585,7 +585,7 @@ async fn batch(
     for member in members {
         let json = Json::parse(&member).unwrap_or(Json::NULL);
         let id = json.get("id").map_or_else(String::new, |id| id.as_str().to_owned());
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             let refusal = error_line(rpc::INVALID_REQUEST, "a member of a batch must be an object");
             replies.push(refusal.trim_ascii_end());
             continue;

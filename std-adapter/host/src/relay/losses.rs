@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use rigline::Context;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
+use rigline_std::mutex::lock;
 use rigline_std::stderr::complain;
-use rigline_std::sync::lock;
 
-use super::{Answer, is_text_block};
+use super::{RelayedOutcome, is_text_block};
 use crate::choose::Chosen;
 use crate::client::{CallRequest, Part};
 use crate::protocol::Protocol;
@@ -75,10 +75,10 @@ impl Losses {
     }
 
     /// Reports the parts of an answer that do not reach the client. `has_logs` says whether there were logs.
-    pub(super) fn of_answer(&mut self, answer: &Answer, has_logs: bool, cx: &mut Context<'_>) {
+    pub(super) fn of_answer(&mut self, answer: &RelayedOutcome, has_logs: bool, cx: &mut Context<'_>) {
         let Some(client) = client_of(cx) else { return };
         let is_typed = |(_, value): &(String, String)| {
-            Json::parse(value.as_bytes()).is_ok_and(|value| value.kind() != Kind::String)
+            Json::parse(value.as_bytes()).is_ok_and(|value| value.kind() != JsonKind::String)
         };
         let is_block = |block: &String| !is_text_block(Json::parse(block.as_bytes()).unwrap_or(Json::NULL));
         let came = [
