@@ -640,7 +640,7 @@ fn said_by_server(words: &[&str], ask: impl FnOnce(&str) -> String) -> Said {
     let mut child = child.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let server = Server { child, address: line.trim().rsplit(' ').next().unwrap().to_owned() };
+    let server = ServerProcess { child, address: line.trim().rsplit(' ').next().unwrap().to_owned() };
     let lines = ask(&server.address);
     drop(server);
     Said { lines, errors: fs::read_to_string(path).unwrap() }
