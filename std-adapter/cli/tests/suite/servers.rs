@@ -671,7 +671,7 @@ fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
 fn a_time_limit_counts_from_arrival_behind_a_batch_and_within_it() {
     let program = format!("exec:{RIGLINE} rig");
     for target in ["sim", &program] {
-        let server = Server::start(&["serve", target, "--tcp", "0"], "serving");
+        let server = ServerProcess::start(&["serve", target, "--tcp", "0"], "serving");
         let mut client = server.connect();
         let limited = |id: u32, timeout: &str| {
             let args = json!({ "channel": "3V3" });
