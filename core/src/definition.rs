@@ -267,7 +267,7 @@ impl CallAction {
     /// The operation at `index` in the manifest with the arguments at `args`, an object. If `args` is absent or null,
     /// the arguments are an empty object, which is written over the member at `reusable`: a member of at least two
     /// bytes that every such request has, and that is not needed after it was read.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[inline(always)]
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }

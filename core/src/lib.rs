@@ -118,7 +118,6 @@ extern crate std;
 #[path = "macro_support/mod.rs"]
 pub mod __private;
 mod apart;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
 mod clock;

@@ -42,17 +42,30 @@
 #[cfg(feature = "async")]
 use core::cell::Cell;
 
+use crate::bytes::BY_WORDS;
 #[cfg(feature = "async")]
 use crate::definition::Protocol;
 #[cfg(feature = "async")]
 use crate::exchange::owes_reply;
 
-/// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
+/// The algorithm of the CRC: CRC-32/ISO-HDLC.
 const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
-#[cfg(target_pointer_width = "64")]
-type Table = crc::Table<1>;
-#[cfg(not(target_pointer_width = "64"))]
-type Table = crc::NoTable;
+type Table = <Processor<BY_WORDS> as HasTable>::Table;
+
+struct Processor<const BY_WORDS: bool>;
+
+/// What looks up the CRC of a byte. A table would be a kilobyte of a microcontroller's flash.
+trait HasTable {
+    type Table;
+}
+
+impl HasTable for Processor<true> {
+    type Table = crc::Table<1>;
+}
+
+impl HasTable for Processor<false> {
+    type Table = crc::NoTable;
+}
 
 /// The largest number of bytes in a frame in addition to its payload and COBS's code bytes: kind, sequence, length,
 /// CRC, the first code byte, the end.

@@ -143,7 +143,7 @@ impl Exchange {
     }
 
     /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[inline(always)]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let Asked { kind, answer, message: span, .. } = self.running;

@@ -138,21 +138,21 @@ impl<'b> Framer<'b> {
     ///
     /// Empty only while undelivered lines (or a [`TooLong`]) fill the memory: call [`next_frame`](Self::next_frame) until it gives
     /// `None` before each read; after [`finish`](Self::finish); and for an empty slice.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         space(self.buf, &mut self.state)
     }
 
     /// `n` bytes were read into the beginning of [`space`](Self::space). More than there is room for counts as all of it.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
     }
 
     /// The next line, or the next event; `None` when more must be read first.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(self.buf, &mut self.state)
     }
@@ -207,7 +207,7 @@ impl<'b> Framer<'b> {
     }
 
     /// The line that [`take`](Self::take) returned last, without the memory behind it; an empty line if it is consumed.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub(crate) fn line(&self) -> &[u8] {
         self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
     }
