@@ -15,9 +15,10 @@ use super::records::StepRecord;
 use rigline_host::by_schema::{Draft, read};
 use rigline_host::number;
 
-/// The limit on the values of a file, with those of aliases.
+/// The largest number of values in one file. Values of aliases are counted each time.
 pub const VALUE_LIMIT: usize = 100_000;
-/// The limit on the nesting of lists and maps in a file. Each level needs up to 32 KiB of stack, of a thread's 2 MiB.
+/// The deepest nesting of lists and maps in one file. Each level needs up to 32 KiB of stack, and a
+/// thread has 2 MiB.
 pub const DEPTH_LIMIT: usize = 32;
 
 /// A value and its place.
@@ -41,7 +42,7 @@ pub(super) enum Kind {
     #[default]
     Null,
     Bool(bool),
-    /// As JSON text, with all its digits.
+    /// A number as JSON text, with all its digits.
     Number(String),
     Text(String),
     List(Vec<Node>),

@@ -22,48 +22,51 @@ use serde_json::{Value, json};
 
 use rigline_host::files;
 
-/// The most runs of a folder. When another begins, the oldest that have ended are removed; those that have not ended stay.
+/// The largest number of runs in a folder. When a further run begins, the oldest ended ones are
+/// removed. Unfinished runs are never removed.
 pub const KEPT: usize = 1000;
 /// How old a file is that was to become a run's, when it is certain that nothing will become of it.
 const STALE: Duration = Duration::from_secs(60);
 /// A line of a run's file that is read is not longer.
 const LINE_LIMIT: u64 = 64 << 20;
 
-/// A folder of runs.
+/// A folder that keeps runs.
 #[derive(Debug, Clone)]
 pub struct Store {
     folder: PathBuf,
 }
 
-/// A run on the disk.
+/// The state of a run, as its file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// The state of the run; `running` if another process runs it.
+    /// The state of the run. It is `running` while this or another process runs it.
     pub state: RunState,
-    /// The summary of its progress.
+    /// The numbers of tasks that have passed and failed so far.
     pub summary: Summary,
-    /// The reason of the failure.
+    /// The reason why the run failed. `None` if it did not fail.
     pub error: Option<String>,
-    /// The outcome, as in reports. `None` of one that has not ended, or whose process was killed.
+    /// The result of the run, as in reports. `None` if the run has not ended, or its process was
+    /// killed.
     pub result: Option<Ended>,
 }
 
-/// The verdict of a run that has ended.
+/// The result of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended {
-    /// `pass`, `fail`, `rig_error` or `cancelled`.
+    /// The verdict: `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why the run did not pass, or which failures its threshold allows.
+    /// The reason why the run did not pass. In a run that passed: the failures that its threshold
+    /// allows.
     pub reason: Option<String>,
 }
 
 impl Store {
-    /// The folder for runs among this user's state: `$XDG_STATE_HOME/rigline/runs` or what the system has instead.
-    ///
+    /// Returns the default folder for the runs of this user: `$XDG_STATE_HOME/rigline/runs`, or the
+    /// corresponding folder of the system.
     /// # Errors
-    /// The user has no home.
+    /// The user has no home folder.
     pub fn default_folder() -> io::Result<PathBuf> {
         use etcetera::BaseStrategy as _;
         let strategy = etcetera::choose_base_strategy().map_err(io::Error::other)?;
@@ -71,10 +74,9 @@ impl Store {
         Ok(base.join("rigline").join("runs"))
     }
 
-    /// Opens the folder, and makes it if it is not there. Runs that a process left unfinished become failed.
-    ///
+    /// Opens a folder of runs. A missing folder is made. Runs whose process has died become failed.
     /// # Errors
-    /// It cannot be made or read.
+    /// The folder cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         if folder.exists() && !folder.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
@@ -162,10 +164,9 @@ impl Store {
         }
     }
 
-    /// Returns a run that this process does not run; `None` if it is not known.
-    ///
+    /// Reads the state of a run from its file. Returns `None` if there is no such run.
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists, but cannot be read or is not a run's.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
         let path = self.path(id);
         if !is_run(id) || fs::symlink_metadata(&path).is_err() {
@@ -202,14 +203,14 @@ impl Store {
         Ok(ids.into_iter().filter_map(|id| Some((head_of(&self.path(&id), &id)?, id))).map(|(head, id)| (id, head)))
     }
 
-    /// The lines of a run's file that are whole; none if it is not there.
+    /// Returns the complete lines of a run's file. There are none if the file does not exist.
     pub fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         let path = self.path(id);
         let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
         file.into_iter().flat_map(|file| records_of(file).map_while(Result::ok))
     }
 
-    /// The folder for the files that a run's steps attach.
+    /// Returns the folder for the files that the steps of a run attach.
     pub fn files(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.files"))
     }
