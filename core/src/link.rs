@@ -494,7 +494,7 @@ impl Shared {
 #[cfg(feature = "async")]
 enum Taken {
     Nothing,
-    /// The running call is cancelled.
+    /// The frame cancels the running call, or opens a new session.
     Reset,
     Line,
     Notification,

@@ -134,7 +134,8 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy)]
 enum Detail {
     Fault(&'static str),
-    /// The slot of a name that the peer sent, to be quoted.
+    /// The slot of a member whose string is added to the text. A string of more than 64 characters
+    /// is cut.
     Quoted(u8),
 }
 

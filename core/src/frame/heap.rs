@@ -35,7 +35,7 @@ pub struct HeapFramer {
 }
 
 impl HeapFramer {
-    /// The size of the memory at the start and after each line, in bytes.
+    /// The size of the memory while nothing is buffered, in bytes.
     pub const START: usize = 4096;
     /// Up to here it grows twofold.
     const SMALL: usize = 64 << 10;

@@ -548,17 +548,17 @@ struct Scanner<const WORDS: usize> {
 /// A place in the grammar, in the order in which they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Behind the bracket that opens a container.
+    /// The place behind the bracket that opens an array or object.
     Open,
-    /// Before a member.
+    /// The place before a member of an object.
     Member,
-    /// Behind the quote that opens its name. It does not stop here.
+    /// The place behind the quote that opens a member's name. The scanner does not stop there.
     Name,
-    /// Before a value.
+    /// The place before a value.
     Value,
-    /// In a value that is a string.
+    /// A place in a value that is a string.
     Text,
-    /// Behind a value.
+    /// The place behind a value.
     Next,
 }
 

@@ -4,7 +4,7 @@ use heapless::LenType;
 
 use crate::schema::{Choice, OneOf, has_name};
 
-/// A type with a length.
+/// A type whose values have a length, for the attributes `min_length` and `max_length`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length",
     label = "no min_length or max_length here",

@@ -508,9 +508,9 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
 #[derive(Clone, Copy)]
 enum Detail {
     All,
-    /// All but the schema of its outputs.
+    /// The tool without the schema of its outputs.
     Arguments,
-    /// The name of a member, and the protocol's requirement.
+    /// Only the name of the tool, and the members that the protocol requires.
     Name,
 }
 

@@ -199,9 +199,9 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
 
 /// A requirement of a call that the extension does not fulfil.
 enum Violation {
-    /// A guarantee that it does not give.
+    /// The host requires this guarantee, and the extension does not give it.
     Guarantee(Guarantee),
-    /// A secret that it makes use of, and that is not allowed.
+    /// The extension uses this secret, and the host does not allow it.
     Secret(&'static str),
 }
 

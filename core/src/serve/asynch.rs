@@ -213,9 +213,10 @@ struct Driver<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SafeState {
     Idle,
-    /// A call is running, or was cut off and the extension not asked for its safe state yet.
+    /// The safe state must run before anything else: a call runs that may switch outputs on, or
+    /// such a call was cut off.
     Required,
-    /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
+    /// The safe state has run, and nothing will run after it.
     Done,
 }
 
@@ -373,9 +374,9 @@ const AFTER_INPUT: Duration = Duration::from_secs(4);
 
 /// The next action on the transport.
 enum Io<'i> {
-    /// Read into this; if it is empty, wait to be interrupted.
+    /// Read into this memory. If it is empty, wait until the driver is interrupted.
     Read(&'i mut [u8]),
-    /// Write this, one whole line.
+    /// Write these bytes, which are one whole line.
     Write(&'i [u8]),
     End,
 }

@@ -1,4 +1,4 @@
-//! The rig's hardware behind embassy's HAL; [`pinmap`](crate::pinmap) is the wiring.
+//! The hardware of the rig, over embassy's HAL. [`pinmap`](crate::pinmap) describes the wiring.
 
 use embassy_rp::Peri;
 use embassy_rp::adc::{self, Async, Channel};
@@ -10,10 +10,11 @@ use embassy_rp::peripherals::{
 use crate::board::{Adc, Identity, Wired};
 use crate::pinmap::{LAYOUT, channel_value};
 
-/// The rig's hardware.
+/// The rig's hardware on a Raspberry Pi Pico: two rails, two buttons, one output, three inputs, and
+/// the converter.
 pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 2, 1, 3>;
 
-/// The pins that the rig uses.
+/// The pins of the Raspberry Pi Pico that the rig uses.
 #[allow(missing_docs, reason = "the names are the pin map's tables")]
 pub struct Pins {
     pub rails: (Peri<'static, PIN_2>, Peri<'static, PIN_3>),
@@ -24,7 +25,7 @@ pub struct Pins {
     pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
 }
 
-/// Everything off, and ready.
+/// Makes the board from its pins and its converter. All outputs are off.
 pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'static>) -> PicoBoard {
     let (rails, buttons, inputs, channels) = (pins.rails, pins.buttons, pins.inputs, pins.channels);
     Wired {
@@ -51,7 +52,7 @@ pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'stat
     }
 }
 
-/// The chip's converter, 12 bits over 3.3 V.
+/// The analog-to-digital converter of the chip: 12 bits, with a reference of 3.3 V.
 pub struct PicoAdc {
     adc: adc::Adc<'static, Async>,
     channels: [Channel<'static>; 4],

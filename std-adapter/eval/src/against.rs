@@ -11,6 +11,7 @@ use rigline_host::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_
 
 /// Checks the steps of an eval, and of its preflight, against the operations of a target and their
 /// schemas. Returns the errors and the warnings.
+///
 /// The values of placeholders are not known before a run, so they are not checked. If `operations`
 /// is empty, nothing is found.
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
@@ -118,6 +119,7 @@ fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<Strin
 
 /// Finds the eval that a task file belongs to. Returns the file of the eval, and the path of the
 /// task file from the folder of the eval. Returns `None` if the file is not a task file.
+///
 /// # Errors
 /// The file is a task file, and no eval in its folder or in the folders above has it.
 pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {

@@ -1,5 +1,6 @@
 //! Files that steps attach. Each is a copy of a file below the working folder of a trial. The
 //! copies are in a folder beside the record of the run.
+//!
 //! A file is copied when its step has ended. A later trial or run may write a file of the same
 //! name; the copy stays as it is.
 

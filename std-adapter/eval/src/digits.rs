@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use rigline_host::number;
 
 /// A number as the device wrote it: `3.300` keeps its zeros.
+///
 /// In JSON it is a number if a 64-bit integer or float can hold it without a loss. Any other text
 /// is a JSON string. An empty text is `null`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

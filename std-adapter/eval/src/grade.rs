@@ -94,6 +94,7 @@ pub enum Check {
     /// All of the listed checks pass.
     All(Vec<Check>),
     /// The judged text equals an expected value.
+    ///
     /// The two are compared as text, without the white space at their ends, or as JSON values.
     /// Numbers are equal if their values are equal, however they are written.
     Equals {
@@ -103,6 +104,7 @@ pub enum Check {
         json: String,
     },
     /// The judged text is a number from `min` to `max`, both included. All its digits are compared.
+    ///
     /// A grader of type `measurement` also accepts a list of numbers. Each of them must be in the
     /// range.
     Range {

@@ -12,10 +12,12 @@ use super::store::Stored;
 pub const LIMIT: usize = 200;
 
 /// Returns the newest runs, at most `limit` and at most [`LIMIT`] of them, as `{"runs":[…]}`.
+///
 /// A run has the members that `results.runs` returns, and `tasks`:
 /// `{"id","status","durationMs","values":{NAME:NUMBER}}`. The name of a value is the id of its step
 /// (or its operation), a point, and the name of the output. If a task has several trials, the
 /// number is the mean.
+///
 /// # Errors
 /// The folder of the runs cannot be read.
 pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
@@ -31,10 +33,12 @@ pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
 const RECORD_LIMIT: usize = 8 << 20;
 
 /// Returns one run, or `None` if no run has this id.
+///
 /// The result has the members that `results.runs` returns, and `target`, `totalTasks` and
 /// `trialsPerTask`. The members `trials`, `tasks` (only ended ones) and `logs` are the record so
 /// far. `leftOut` is the number of entries that are left out because the record is larger than 8
 /// MiB.
+///
 /// # Errors
 /// The file of the run cannot be read.
 pub fn run(runs: &Runs, id: &str) -> io::Result<Option<Value>> {

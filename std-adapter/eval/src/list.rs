@@ -48,9 +48,11 @@ pub struct Listing {
 }
 
 /// Finds the evals in a folder and in the folders below it.
+///
 /// A file is an eval if its name is `eval.yaml` or `eval.yml`, or begins or ends with `eval`. Any
 /// other `.yaml` or `.yml` file is an eval if it has `tasks` at its top level and does not belong
 /// to another program, such as gevals, promptfoo, Inspect or a CI workflow.
+///
 /// Hidden folders, `node_modules` and `target` are not searched. Links are followed, each folder is
 /// searched once, and no file is listed twice. A file that cannot be read is added to
 /// [`Listing::errors`].

@@ -479,6 +479,7 @@ pub(super) fn class_of(text: &str) -> Class {
 }
 
 /// The way in which a report shows a result.
+///
 /// A report is red if one of its results is [`Failed`](Self::Failed) or [`Error`](Self::Error). It
 /// is red exactly if the exit code of the command is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -548,6 +549,7 @@ impl Case<'_> {
 
 impl Results {
     /// Reads the JSON text that `rigline eval run --json` writes.
+    ///
     /// # Errors
     /// The text is not JSON, or does not have the form of results.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {

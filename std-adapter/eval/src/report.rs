@@ -1,5 +1,6 @@
 //! The reports of runs, for people and for other programs: JSON, JUnit, CTRF, TAP, an HTML page,
 //! and the summary of GitHub Actions.
+//!
 //! All of them are written from one model, [`Results`]. The JSON report is the model itself.
 
 mod ctrf;

@@ -39,6 +39,7 @@ thread_local! {
 
 impl Root {
     /// Opens `folder` as the root.
+    ///
     /// # Errors
     /// The path cannot be opened, or is not a folder.
     pub fn new(folder: &Path) -> io::Result<Self> {
@@ -61,6 +62,7 @@ impl Root {
     /// Resolves the links in a client's path. A relative path begins at the root folder. If the end
     /// of the path does not exist, only the existing part is resolved; opening the file then fails
     /// with the usual error.
+    ///
     /// # Errors
     /// The path leads out of the root folder. It does not matter whether the file exists.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, OutsideRoot> {

@@ -178,6 +178,7 @@ impl Runs {
     }
 
     /// Reads an eval file in the way in which a run would. The faults are errors and warnings.
+    ///
     /// # Errors
     /// The file does not exist, or is not YAML.
     pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
@@ -190,6 +191,7 @@ impl Runs {
 
     /// Accepts a run. Everything that can be checked before the run is checked, and the file of the
     /// run is begun.
+    ///
     /// # Errors
     /// The run cannot be started. Nothing of it stays behind.
     pub fn accept(&self, request: &Request) -> Result<Accepted, StartError> {
@@ -311,6 +313,7 @@ impl Runs {
 
     /// Returns the faults in the steps of several evals, against the operations that their targets
     /// describe: a list for each request. Each target is asked once.
+    ///
     /// The list is empty if the eval cannot be run, if its target cannot be reached, or if the eval
     /// has a preflight, since the preflight judges the rig first.
     pub async fn mistakes(&self, requests: &[Request]) -> Vec<Vec<Fault>> {
@@ -368,6 +371,7 @@ impl Runs {
 
     /// Returns the state of a run, or `None` if no run has this id. The summary of an unfinished
     /// run counts the tasks that have ended.
+    ///
     /// # Errors
     /// The file of the run cannot be read.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
@@ -389,6 +393,7 @@ impl Runs {
 
     /// Cancels a run, unless it has ended. Returns the state of the run afterwards, or `None` if no
     /// run has this id.
+    ///
     /// # Errors
     /// The file of the run cannot be read, or another process runs it.
     pub fn cancel(&self, id: &str) -> io::Result<Option<RunState>> {

@@ -148,6 +148,7 @@ fn body(service: &mut Service, incoming: Incoming<'_>) -> Vec<u8> {
 
 /// Serves standard input and output until the input ends or `stop` is cancelled. It returns when
 /// all runs have ended. It needs a tokio runtime with several threads.
+///
 /// # Errors
 /// Reading or writing failed, or nobody reads the output. A closed output is no error.
 pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io::Result<()> {
@@ -194,6 +195,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
 
 /// Serves every TCP client that [may ask](Access), until `stop` is cancelled. It returns when all
 /// runs have ended. It needs a tokio runtime with several threads.
+///
 /// # Errors
 /// The listeners cannot be used in this runtime.
 pub async fn serve_tcp(

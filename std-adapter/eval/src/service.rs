@@ -17,6 +17,7 @@ use rigline_host::lines::on_one_line;
 
 /// The service that answers one client. The runs that it accepted wait in
 /// [`started`](Self::started) until the reply has been sent.
+///
 /// A path that the client names must lie below the [root folder](Root). A path or a link that leads
 /// out of it is refused with the error -32000.
 pub struct Service {

@@ -65,6 +65,7 @@ pub struct Ended {
 impl Store {
     /// Returns the default folder for the runs of this user: `$XDG_STATE_HOME/rigline/runs`, or the
     /// corresponding folder of the system.
+    ///
     /// # Errors
     /// The user has no home folder.
     pub fn default_folder() -> io::Result<PathBuf> {
@@ -75,6 +76,7 @@ impl Store {
     }
 
     /// Opens a folder of runs. A missing folder is made. Runs whose process has died become failed.
+    ///
     /// # Errors
     /// The folder cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
@@ -165,6 +167,7 @@ impl Store {
     }
 
     /// Reads the state of a run from its file. Returns `None` if there is no such run.
+    ///
     /// # Errors
     /// The file exists, but cannot be read or is not a run's.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {

@@ -117,6 +117,7 @@ fn with_tools(inner: &'static Manifest) -> &'static Manifest {
 
 impl Evals {
     /// Adds the tools to the operations of a relay.
+    ///
     /// # Errors
     /// The target already has an operation with the name of a tool, or threads cannot be started.
     pub fn new(relay: Relay, settings: Settings) -> Result<Self, EvalsError> {

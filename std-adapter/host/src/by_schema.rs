@@ -1,4 +1,4 @@
-//! Arguments with the types of an operation's schema.
+//! Arguments, converted to the types of an operation's schema.
 //!
 //! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text means depends on
 //! where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
@@ -42,22 +42,25 @@ pub use names::{nearest, nearest_or_longer, operation_named, spelled};
 pub use place::Place;
 pub use schema::Schema;
 
-/// A value whose type is not decided yet.
+/// A value whose JSON type is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Draft {
-    /// The JSON texts that it may mean. The first is preferred if the schema accepts several.
+    /// A text that may have several meanings. Each is a JSON text. The first that the schema
+    /// accepts is taken.
     Scalar(Vec<String>),
-    /// A list.
+    /// A list of values.
     List(Vec<Draft>),
-    /// A map, in its order.
+    /// The members of an object, in their order.
     Map(Vec<(String, Draft)>),
-    /// A text that stands for a list or a map: the JSON texts that it may mean as a whole, and what is in it.
+    /// A text that stands for a list or an object. It has the JSON texts that it may mean as a
+    /// whole, and its content.
     Opening(Vec<String>, Box<Draft>),
 }
 
 impl Draft {
-    /// A text as it is written on a command line: JSON if it can be read as such (a JSON string apart), or itself. Where the schema takes
-    /// neither, a number in another spelling, such as `+3.30` or `0x1F`, is a number.
+    /// A text from a command line. It means a JSON value if it is valid JSON and not a JSON string;
+    /// otherwise it means itself. If the schema accepts neither, a number in another notation, such
+    /// as `+3.30` or `0x1F`, is a number.
     pub fn written(text: &str) -> Self {
         let string = string(text);
         match read(text) {
@@ -66,17 +69,19 @@ impl Draft {
         }
     }
 
-    /// An output of an extension, which is a string: itself, or JSON, or a number in another spelling, where the schema takes no string.
+    /// A text that an extension returned as an output. It means itself. If the schema accepts no
+    /// string, it means a JSON value or a number in another notation.
     pub fn output(text: &str) -> Self {
         Self::Scalar(std::iter::once(string(text)).chain(read(text).or_else(|| number::json(text.trim()))).collect())
     }
 
-    /// An output that stands for a list or a map, `inner`.
+    /// A text that an extension returned as an output and that stands for the list or object
+    /// `inner`.
     pub fn opening(text: &str, inner: Self) -> Self {
         Self::Opening(std::iter::once(string(text)).chain(read(text)).collect(), Box::new(inner))
     }
 
-    /// A text, and nothing else.
+    /// A text that means itself and nothing else.
     pub fn text(text: &str) -> Self {
         Self::Scalar(vec![string(text)])
     }
@@ -121,19 +126,19 @@ impl Draft {
         }
     }
 
-    /// A JSON text, which stays as it is.
+    /// A JSON text that means exactly this value.
     pub fn json(text: impl Into<String>) -> Self {
         Self::Scalar(vec![text.into()])
     }
 }
 
-/// Arguments as the schema wants them.
+/// Arguments that were converted to the types of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coerced {
-    /// The value as JSON text.
+    /// The arguments as JSON text.
     pub json: String,
-    /// The result of the check against the schema.
+    /// The result of checking the arguments against the schema.
     pub checked: Checked,
 }
 
@@ -141,9 +146,9 @@ pub struct Coerced {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The values that do not fit.
+    /// The parts of the value that do not fit the schema.
     pub mismatches: Vec<Mismatch>,
-    /// Why the value could not be checked, if it could not.
+    /// The reason why the value could not be checked. `None` if it was checked.
     pub unchecked: Option<String>,
 }
 
@@ -154,15 +159,16 @@ impl Checked {
     }
 }
 
-/// A value that does not fit its schema.
+/// A part of a value that does not fit the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// Where: names and places from the outside in, `days.0`. It is empty for the whole.
+    /// The path of the part, such as `days.0`: names and indexes, from the outside in. Empty for
+    /// the whole value.
     pub path: String,
-    /// The same, one by one: a name may have dots in it.
+    /// The names and indexes of the path one by one, since a name may contain a point.
     pub names: Vec<String>,
-    /// The reason.
+    /// The reason why the part does not fit.
     pub text: String,
     /// The rule that the value breaks.
     pub(crate) breach: Breach,
@@ -171,13 +177,14 @@ pub struct Mismatch {
 /// The rules whose breach is told, or mended, in a way of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Breach {
-    /// Elements of a list are equal that must differ. Read in two ways, they would no longer be.
+    /// The list must have different elements, but some are equal. In another reading they may
+    /// differ.
     EqualElements,
-    /// A member that the schema does not allow.
+    /// The schema does not allow a member of this name.
     UnknownMember,
-    /// The member of this name is missing.
+    /// The member with this name is missing.
     Required(String),
-    /// Any other.
+    /// Any other reason.
     Other,
 }
 
@@ -187,7 +194,8 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Chooses the meaning of each scalar so that the whole fits the schema, if possible.
+/// Chooses the meaning of each text so that the whole value fits the schema. If nothing fits, the
+/// mismatches say why.
 pub fn settle(draft: &Draft, schema: &Schema) -> Coerced {
     let settled = settle_scalars(draft, schema);
     if settled.checked.mismatches.is_empty() {
@@ -239,8 +247,9 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     Coerced { json, checked }
 }
 
-/// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
-/// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
+/// Converts strings to numbers where the schema accepts numbers and no string. All digits stay. The
+/// namel3ss engine writes the decimals of a flow as strings, so its arguments need this. A text
+/// that is not JSON is returned as it is.
 pub fn read_numeric_strings(json: &str, schema: &Schema) -> String {
     match Json::parse(json.as_bytes()) {
         Ok(value) => settle(&with_numeric_strings(value), schema).json,
@@ -262,7 +271,8 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
     }
 }
 
-/// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
+/// The argument schemas of an extension's operations, by the name of the operation. Calls are
+/// checked against them before they are sent.
 pub struct Schemas(BTreeMap<String, Described>);
 
 /// The schema of an operation. It is read when the operation is called for the first time: a validator takes time and memory, and of
@@ -277,19 +287,20 @@ impl Schemas {
         Self::new(operations.iter().map(|operation| (operation.name.as_str(), operation.params_text.as_str())))
     }
 
-    /// Names, and the texts of their schemas.
+    /// Schemas from pairs of an operation's name and the text of its schema.
     pub fn new<'s>(schemas: impl Iterator<Item = (&'s str, &'s str)>) -> Self {
         let described = |text: &str| Described { text: text.to_owned(), schema: OnceLock::new() };
         Self(schemas.map(|(name, text)| (name.to_owned(), described(text))).collect())
     }
 
-    /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
+    /// Returns the arguments of a call with strings converted to numbers, as
+    /// [`read_numeric_strings`] does.
     pub fn with_numbers(&self, operation: &str, args: &str) -> String {
         self.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
     }
 
-    /// The arguments of a call without the optional members that are `null` where their schema does not accept it. Such a member means that it is
-    /// absent.
+    /// Removes the optional members that are `null` from the arguments of a call, if their schema
+    /// does not accept `null`. Such a member means that the argument is absent.
     pub fn without_nulls(&self, operation: &str, args: String) -> String {
         let Some(schema) = self.get(operation).filter(|_| args.contains("null")) else { return args };
         let Ok(value) = Json::parse(args.as_bytes()) else { return args };
@@ -298,7 +309,8 @@ impl Schemas {
         out
     }
 
-    /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
+    /// Returns the reasons why the arguments break the schema, in one line. Returns `None` if they
+    /// fit, or cannot be checked.
     pub fn refusal(&self, operation: &str, args: &str) -> Option<String> {
         let checked = self.get(operation)?.check(args);
         let faults = checked.mismatches.iter().map(|Mismatch { path, text, .. }| match path.as_str() {
@@ -588,8 +600,8 @@ fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
     flat.iter().any(|schema| is(schema, "integer")) && !flat.iter().any(|schema| is(schema, "number"))
 }
 
-/// Whether two JSON texts have the same value. Numbers are compared exactly, and members may be in
-/// any order.
+/// Returns whether two JSON texts have the same value. Numbers are compared by all their digits.
+/// The order of members does not matter.
 pub fn same(a: &str, b: &str) -> bool {
     match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
         (Ok(a), Ok(b)) => a.kind() == b.kind() && Exact::of(a).canonical() == Exact::of(b).canonical(),
@@ -601,7 +613,7 @@ fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// A text as JSON, if it is JSON and no string: each digit as it is.
+/// Returns a text as JSON if it is valid JSON and not a JSON string. Each digit stays.
 pub fn read(text: &str) -> Option<String> {
     let json = Json::parse(text.as_bytes()).ok()?;
     (json.kind() != Kind::String).then(|| json.as_str().to_owned())

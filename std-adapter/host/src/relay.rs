@@ -81,7 +81,7 @@ const REASON: usize = 2000;
 /// code of their kind.
 const CODES: usize = 64;
 
-/// An extension that is somewhere else. See the [module](self).
+/// An extension whose calls are passed on to a target. The [module](self) describes it.
 pub struct Relay {
     known: Arc<Mutex<Known>>,
     jobs: Option<mpsc::Sender<Job>>,
@@ -95,20 +95,20 @@ pub struct Relay {
     is_calling: Arc<AtomicBool>,
 }
 
-/// Why there is no relay.
+/// The reason why a relay could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
-    /// The other end does not answer.
+    /// The target does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No thread or runtime can be started.
+    /// A thread or a runtime cannot be started.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
 }
 
 impl RelayError {
-    /// Whether there was no answer in time.
+    /// Returns whether the target did not answer within the time limit.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Client(error) => error.is_timeout(),
@@ -153,21 +153,21 @@ enum Job {
         request: CallRequest,
         answer: oneshot::Sender<Answer>,
     },
-    /// To have a session with the other end. What takes long is told.
+    /// Open a session with the target. Events that take long are reported.
     Reach {
         told: mpsc::UnboundedSender<String>,
         answer: oneshot::Sender<Result<(), Absence>>,
     },
-    /// The same, with this configuration.
+    /// Open a session with the target, with this configuration.
     Configure {
         config: JsonObject,
         answer: oneshot::Sender<Result<(), Absence>>,
     },
-    /// To end the connection, until there is a call again.
+    /// End the connection. The next call opens it again.
     Release(oneshot::Sender<()>),
-    /// The same, as a loss does, so that the other end brings about its safe state.
+    /// End the connection as a loss does, so that the target brings about its safe state.
     Abandon(oneshot::Sender<()>),
-    /// The same, if a call that nobody waits for any more goes on there.
+    /// End the connection if a call that nobody waits for is still running there.
     Settle(oneshot::Sender<()>),
 }
 
@@ -199,16 +199,16 @@ struct Known {
     is_open: bool,
 }
 
-/// News about the other end, for [`Relay::watch`].
+/// News about the target, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// The target is there, and this is its description.
+    /// The target is present, and this is its description.
     Present(Box<Described>),
-    /// The target is not there, for this reason.
+    /// The target is absent, for this reason.
     Absent(String),
 }
 
-/// Gets what a relay learns.
+/// A function that gets news about the target.
 pub type OnSeen = Arc<dyn Fn(&Seen) + Send + Sync>;
 
 /// The only operation where the other end has never been there.
@@ -219,7 +219,7 @@ static NOTHING_KNOWN: Manifest =
         .description("Looks for the board, which is not there. Its tools are listed once it is found.")
         .effects(Effects::READ_ONLY)]);
 
-/// Opens connections to the other end, for those who know how.
+/// A function that makes the dialer for each session with the target.
 pub type Dialer = Arc<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
 
 /// How the other end is reached and asked.
@@ -242,7 +242,7 @@ struct Manner {
     last: Option<Described>,
 }
 
-/// The other end of a [`Relay`], for the server before it.
+/// A handle on the target of a [`Relay`], for the server before the relay.
 #[derive(Clone)]
 pub struct Remote {
     jobs: mpsc::WeakSender<Job>,
@@ -250,12 +250,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Ends the session and the connection once no call is under way, so that another program may have the target. The next call opens it again.
+    /// Ends the session and the connection as soon as no call runs, so that another program can use
+    /// the target. The next call opens them again.
     pub async fn release(&self) {
         self.end(Job::Release).await;
     }
 
-    /// Ends the session as a loss does, so that the other end brings about its safe state.
+    /// Ends the session as a loss does, so that the target brings about its safe state.
     pub async fn abandon(&self) {
         self.end(Job::Abandon).await;
     }
@@ -265,10 +266,10 @@ impl Remote {
         self.end(Job::Settle).await;
     }
 
-    /// Opens the connection, and learns what the other end has.
+    /// Opens the connection, and learns the operations of the target.
     ///
     /// # Errors
-    /// It is not there, in words.
+    /// The target is absent. The text says why.
     pub async fn find(&self) -> Result<(), String> {
         let request = CallRequest { operation: FIND.to_owned(), args: "{}".to_owned(), ..CallRequest::default() };
         let jobs = self.jobs.upgrade();
@@ -323,15 +324,17 @@ fn ended() -> Absence {
 }
 
 impl Relay {
-    /// A relay that reaches the target when something is first asked for, and asks it by what has this `need`. Logs and progress go to the caller.
+    /// A relay that connects to the target when it is first needed. The protocol is chosen by
+    /// `need`. Logs and progress go to the caller.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// A thread cannot be started.
     pub fn at(target: Target, options: Options, need: Need) -> Result<Self, RelayError> {
         Self::over(target, None, options, need)
     }
 
-    /// As [`at`](Self::at), over connections that `dialer` opens; it is asked once for each session.
+    /// A relay as [`at`](Self::at) makes it, over connections that `dialer` opens. The dialer is
+    /// called once for each session.
     ///
     /// # Errors
     /// As [`at`](Self::at).
@@ -342,25 +345,26 @@ impl Relay {
         Self::start(Way { target, dialer, options, need }, manner)
     }
 
-    /// The other end, for the server before the relay.
+    /// Returns a handle on the target, for the server before the relay.
     pub fn remote(&self) -> Remote {
         let jobs = self.jobs.as_ref().map(mpsc::Sender::downgrade);
         Remote { jobs: jobs.unwrap_or_else(|| mpsc::channel(1).0.downgrade()), known: Arc::clone(&self.known) }
     }
 
-    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
-    /// the connection, so it must not be called in an async context.
+    /// Makes a relay, connects to the target, and asks for its description. It blocks until that is
+    /// known, so it must not be called in an async context.
     ///
-    /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
+    /// With a [`config`](Options::config), the target is asked by gevals, since only gevals has a
+    /// configuration.
     ///
     /// # Errors
-    /// The other end cannot be reached, or answers neither protocol.
+    /// The target cannot be reached, or answers no known protocol.
     pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
         Self::connect_by(target, options, None)
     }
 
-    /// As [`connect`](Self::connect). If the other end answers `first`, it is asked by that protocol. Its logs and its progress go to the caller,
-    /// not to the listener.
+    /// Makes a relay as [`connect`](Self::connect) does, and uses the protocol `first` if the
+    /// target answers it. Logs and progress then go to the caller and not to the listener.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -374,15 +378,18 @@ impl Relay {
         Self::start(Way::to(target, options, first), manner)
     }
 
-    /// As [`connect_by`](Self::connect_by), for another end that comes and goes, and whose operations may be others when it comes again. If it
-    /// is not there, the relay has the operations of `last`, marked as absent; each call looks for it, and says why it was not found.
-    /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
+    /// Makes a relay as [`connect_by`](Self::connect_by) does, for a target that comes and goes,
+    /// and whose operations may change meanwhile. While the target is absent, the relay has the
+    /// operations of `last`, marked as absent. Each call looks for the target, and fails with the
+    /// reason if it is not found. `told` gets the news when the target comes, goes or has other
+    /// operations; the manifest of the relay has then changed.
     ///
-    /// A rig of the lab, which others wait for, is not held while no call needs it: if `last` is known, it is not even asked; otherwise it is
-    /// given back once it has described itself. After a call it is kept until [`Remote::release`].
+    /// A rig of the lab is not held while no call needs it, since others may wait for it. If `last`
+    /// is known, the rig is not asked; otherwise it is given back after it has described itself.
+    /// After a call the rig is kept until [`Remote::release`].
     ///
     /// # Errors
-    /// No thread can be started, or the target is a program that cannot be started.
+    /// A thread cannot be started, or the target is a program that cannot be started.
     pub fn watch(
         target: &Target,
         options: Options,
@@ -461,12 +468,14 @@ impl Relay {
         })
     }
 
-    /// Why the other end is not there, if it is not: only of a relay that [watches](Self::watch).
+    /// Returns the reason why the target is absent. Returns `None` if it is present, or if the
+    /// relay does not [watch](Self::watch) it.
     pub fn absence(&self) -> Option<String> {
         lock(&self.known).absence.clone()
     }
 
-    /// Ends the connection, so that another program may have the target. The next call opens it again.
+    /// Ends the connection, so that another program can use the target. The next call opens it
+    /// again.
     #[doc(hidden)]
     pub async fn release(&self) {
         self.remote().release().await;

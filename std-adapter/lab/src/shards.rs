@@ -1,4 +1,4 @@
-//! Several rigs for one command: all or none of them, for as long as it runs.
+//! Several rigs for one command. It gets all of them or none, for as long as it runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use crate::client::{self, Connection, Place, Want};
 use crate::dial;
 use crate::rigs::Selector;
 
-/// The longest time of a lease for one command.
+/// The longest duration of a lease for one command: 24 hours.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The request.
+/// A request for several rigs.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Which rigs: a name or tags, with or without `rig:`.
+    /// The selector of the rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
     /// The number of rigs. All of them are granted together, or none is.
     pub count: usize,
-    /// How long they are waited for; zero is not at all.
+    /// The longest time to wait for the rigs. Zero means not to wait.
     pub wait: Duration,
-    /// The longest time of the lease.
+    /// The longest duration of the lease.
     pub ttl: Duration,
-    /// The purpose.
+    /// The purpose of the lease, for people.
     pub purpose: &'a str,
 }
 
-/// Rigs that this process has, and whose lease its targets `rig:NAME` join.
+/// Rigs that this process has. Its targets `rig:NAME` join their lease.
 pub struct Shards {
     targets: Vec<String>,
     own: Option<Own>,
@@ -44,11 +44,12 @@ struct Own {
 }
 
 impl Shards {
-    /// Takes rigs: those of the lease that this process runs within, if that has so many, and otherwise by a lease of its own. `tell` gets the
-    /// place in the queue.
+    /// Gets rigs. If this process runs within a lease that has enough rigs, it takes those;
+    /// otherwise it gets a lease of its own. `tell` gets the place in the queue and the reason of
+    /// the wait.
     ///
     /// # Errors
-    /// There are not so many, they are not free within `wait`, or the agent does not answer.
+    /// There are not enough rigs, they are not free within `wait`, or the agent does not answer.
     pub async fn take(place: &Place, asked: &Asked<'_>, tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
         let Asked { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
@@ -86,22 +87,22 @@ impl Shards {
         Ok(Self { targets, own: Some(Own { place: place.clone(), lease: id, lost, keeping }) })
     }
 
-    /// Their targets.
+    /// The targets of the rigs.
     pub fn targets(&self) -> &[String] {
         &self.targets
     }
 
-    /// The lease, if it is one of its own.
+    /// The id of the lease, if this process has got one of its own.
     pub fn lease(&self) -> Option<&str> {
         self.own.as_ref().map(|own| own.lease.as_str())
     }
 
-    /// Why they were lost, if they were.
+    /// The reason why the rigs were lost; none if this process still has them.
     pub fn lost(&self) -> Option<String> {
         self.own.as_ref().and_then(|own| lock(&own.lost).clone())
     }
 
-    /// Gives them back. Returns why they were lost, if they were.
+    /// Gives the rigs back. Returns the reason why they were lost before, if they were.
     pub async fn give_back(self) -> Option<String> {
         let Own { place, lease, lost, keeping } = self.own?;
         dial::within(None);

@@ -1,4 +1,4 @@
-//! Access.
+//! The check of who may send requests over HTTP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -48,7 +48,8 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 }
 
 impl Guard {
-    /// Has a request answered if its sender may ask. Web pages of the origins that are allowed may read the answer.
+    /// Lets `next` answer a request if its sender may ask. Otherwise `refuse` makes the response.
+    /// The headers of the response allow web pages of the allowed origins to read it.
     pub async fn answer(
         &self,
         request: Request,
@@ -173,7 +174,7 @@ impl Guard {
     }
 }
 
-/// The bearer token that a request carries; empty if there is none.
+/// The bearer token of a request; empty if there is none.
 pub fn bearer(headers: &HeaderMap) -> &[u8] {
     let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
     // RFC 9110 §11.1: the scheme's case does not matter.

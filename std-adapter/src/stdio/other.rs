@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 const PIECE: usize = 64 * 1024;
 
-/// Nothing is protected here; the documentation says so.
+/// Returns standard input and output. On this system they cannot be protected from other code of
+/// the process.
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 pub fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))

@@ -1,4 +1,5 @@
 //! An HTML page that shows runs. It is a single file, which loads nothing and runs no script.
+//!
 //! Every text is escaped by `maud`. Before that, [`name`] or [`message`] removes the characters
 //! that control a terminal or turn the direction of text.
 

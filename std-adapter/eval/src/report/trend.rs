@@ -16,6 +16,7 @@ pub const EARLIER: usize = 50;
 
 /// Returns the earlier runs of the same eval that have ended, the oldest first. There are at most
 /// [`EARLIER`] of them.
+///
 /// # Errors
 /// The folder of the runs cannot be read.
 pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {

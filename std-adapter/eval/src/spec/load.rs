@@ -18,6 +18,7 @@ use crate::node::{Kind, Node};
 
 /// Reads an eval with its tasks, and returns all faults. A file with faults is read as far as
 /// possible. If `path` is a folder, its `eval.yaml` is read.
+///
 /// # Errors
 /// The eval file does not exist, is not YAML, or is not a map.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {

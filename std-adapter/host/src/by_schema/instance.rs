@@ -17,7 +17,7 @@ pub(super) enum Exact {
     #[default]
     Null,
     Bool(bool),
-    /// As it was written.
+    /// The number as it was written.
     Number(String),
     Text(String),
     List(Vec<Exact>),

@@ -28,7 +28,7 @@ pub(super) const OF_NUMBERS: &[&str] = &[
     "rigline:multipleOf",
 ];
 
-/// A JSON Schema.
+/// A JSON Schema that was read and compiled. Its numbers keep all their digits.
 #[derive(Debug)]
 pub struct Schema {
     text: String,
@@ -39,8 +39,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads the text of a schema. A text that is not a schema accepts every value, and values are
-    /// [`unchecked`](Checked::unchecked).
+    /// Reads a schema from text. If the text is not a schema, every value is accepted and reported
+    /// as [`unchecked`](Checked::unchecked).
     pub fn read(text: &str) -> Self {
         let json = Json::parse(text.as_bytes());
         let mut value = json.map_or(Value::Null, prepared);
@@ -58,12 +58,12 @@ impl Schema {
         Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
     }
 
-    /// The schema that accepts every value.
+    /// A schema that accepts every value.
     pub fn any() -> Self {
         Self::read("true")
     }
 
-    /// As it was read.
+    /// Returns the schema as it was written.
     pub fn json(&self) -> Json<'_> {
         Json::parse(self.text.as_bytes()).unwrap_or(Json::NULL)
     }

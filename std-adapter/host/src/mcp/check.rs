@@ -1,6 +1,8 @@
-//! The cases of MCP, of both eras, for any server of tools: a program, a serial port, TCP, HTTP.
+//! The conformance cases of MCP, of both eras, for any server of tools: a program, a serial port,
+//! TCP or HTTP.
 //!
-//! Over HTTP, the cases of messages run as over lines. The cases that begin with `http.` run there only.
+//! Over HTTP, the cases of messages run as they do over lines. The cases that begin with `http.`
+//! run over HTTP only.
 
 mod http;
 
@@ -16,7 +18,7 @@ use crate::client::ClientError;
 use crate::http_client;
 use crate::target::Target;
 
-/// All cases, in the order in which they run.
+/// All conformance cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case] = cases! {
     "legacy.initialize", "MCP 2025-11-25: Lifecycle, Initialization", Host, initialize;

@@ -11,13 +11,16 @@ use crate::files;
 /// The options of the commands that send requests to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Credentials {
-    /// If the target is reached by HTTP, send it the token in this file, as a bearer token
+    /// If the target is a URL, send the token in this file with each request, as a bearer token.
+    /// (For a TCP target, use its option token-file)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
-    /// If the target is reached by HTTP, send it the token that this environment variable has, as a bearer token
+    /// If the target is a URL, send the token in this environment variable with each request, as a
+    /// bearer token
     #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
     pub(crate) token_env: Option<String>,
-    /// If the target is reached by HTTP, send it this header too. ${VARIABLE} in it stands for an environment variable. @FILE has headers, one per line
+    /// If the target is a URL, send this header with each request too. ${VARIABLE} in it stands for
+    /// an environment variable. @FILE has headers, one per line
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     pub(crate) headers: Vec<String>,
 }

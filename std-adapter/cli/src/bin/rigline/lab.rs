@@ -11,8 +11,9 @@ mod results;
 
 /// See who has which rig, and look after the rigs
 ///
-/// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An agent, which the first command starts,
-/// grants leases for them (`rigline lock`). It ends when nobody has needed it for ten minutes.
+/// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An
+/// agent grants leases for them (see `rigline lock`). The first command that needs the agent starts
+/// it. It ends when nobody has needed it for ten minutes.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -58,7 +59,7 @@ struct List {
     /// List only the rigs of this name or with these tags: `rig:NAME` or `rig:KEY=VALUE,…`
     #[arg(default_value = "", hide_default_value = true)]
     selector: String,
-    /// Print it as JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +83,7 @@ struct Scan {
 struct OfRig {
     /// The rig's name, or its target [default: all rigs]
     rig: Option<String>,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -90,9 +91,9 @@ struct OfRig {
 /// End the lease of a rig
 #[derive(Debug, Args)]
 struct Break {
-    /// The rig's name, or a target
+    /// The rig's name, or its target
     rig: String,
-    /// Why: its holder is told
+    /// The reason, which the holder of the lease is told
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
@@ -101,9 +102,9 @@ struct Break {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["reason", "clear"]))]
 struct Quarantine {
-    /// The rig's name, or a target
+    /// The rig's name, or its target
     rig: String,
-    /// Why: those who want it are told
+    /// The reason, which everybody who asks for the rig is told
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// End the quarantine

@@ -43,8 +43,10 @@ pub(crate) fn names(has: fn(&Protocol) -> bool) -> String {
 /// The protocol that is used with an extension.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct PeerArguments {
-    /// The protocol of the target [default: the one that it answers; over HTTP the route decides]. A namel3ss target may also be the folder of a
-    /// project, whose tools.yaml, packs and settings are then used
+    /// The protocol of the target [default: the first one that the target answers]. If the target
+    /// is a URL with `mcp` in its path, the default is mcp; for other URLs it is amplifier, or mcp
+    /// if the server does not answer that. A namel3ss target may also be the folder of a project:
+    /// then its tools.yaml, packs and settings are used
     #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()))]
     pub(crate) protocol: Option<&'static Protocol>,
     #[command(flatten)]

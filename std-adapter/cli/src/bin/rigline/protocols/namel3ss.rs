@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
     /// `exec:PROGRAM ARGS`, or the path of a program that supports namel3ss on standard input and output, as rigline's
     /// extensions do; or sim; or any other target, which is reached by `rigline bridge`
     target: Target,
-    /// Also use `rigline bridge` for a program, since it does not support namel3ss
+    /// Reach TARGET by `rigline bridge`, although it is a program. Use this for a program that does
+    /// not support namel3ss
     #[arg(long)]
     bridge: bool,
     /// Where to write it [default: standard output]
