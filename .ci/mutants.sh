@@ -31,7 +31,7 @@ named() { sed -E 's/^([^:]+):[0-9]+:[0-9]+: /\1: /'; }
 mutants() { # SECONDS SHARD OPTION...
   local seconds=$1 shard=$2 code=0
   shift 2
-  rm -rf "$out/run"
+  rm -rf "$out/run" && mkdir "$out/run"
   # It ends by itself when it is interrupted, and tells what it has found.
   timeout --signal=INT --kill-after=60 "$seconds" cargo mutants -p rigline --all-features --shard "$shard" --sharding round-robin --output "$out/run" --colors never \
     --no-shuffle "$@" -- --lib --tests >"$out/log" 2>&1 || code=$?

@@ -461,17 +461,39 @@ fn limit(buf: &[u8], state: &State) -> usize {
     buf.len().saturating_add(state.held).saturating_sub(1)
 }
 
-#[inline(never)]
+#[inline(always)]
 pub(super) fn part(buf: &[u8], from: usize, to: usize) -> &[u8] {
-    buf.get(from..to).unwrap_or_default()
+    if BY_WORDS { buf.get(from..to).unwrap_or_default() } else { called::part(buf, from, to) }
 }
 
-#[inline(never)]
-fn without_crs(mut bytes: &[u8]) -> &[u8] {
+#[inline(always)]
+fn without_crs(bytes: &[u8]) -> &[u8] {
+    if !BY_WORDS {
+        return called::without_crs(bytes);
+    }
+    let mut bytes = bytes;
     while let [rest @ .., CR] = bytes {
         bytes = rest;
     }
     bytes
+}
+
+/// The same out of line, which is smaller.
+mod called {
+    use super::CR;
+
+    #[inline(never)]
+    pub(super) fn part(buf: &[u8], from: usize, to: usize) -> &[u8] {
+        buf.get(from..to).unwrap_or_default()
+    }
+
+    #[inline(never)]
+    pub(super) fn without_crs(mut bytes: &[u8]) -> &[u8] {
+        while let [rest @ .., CR] = bytes {
+            bytes = rest;
+        }
+        bytes
+    }
 }
 
 fn is_blank(bytes: &[u8]) -> bool {

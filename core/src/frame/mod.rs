@@ -217,9 +217,8 @@ impl<'b> Framer<'b> {
     }
 
     /// The line that [`take`](Self::take) returned last, without the memory behind it; an empty line if it is consumed.
-    #[inline(never)]
     pub(crate) fn line(&self) -> &[u8] {
-        self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
+        lines::part(self.buf, self.state.held_at, self.state.held)
     }
 
     /// Whether lines wait that were examined ahead of their turn.

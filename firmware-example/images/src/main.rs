@@ -34,8 +34,11 @@ fn build(arguments: &[OsString]) -> Result<ExitCode, String> {
     // What is compiled in parts is not the same code.
     command.env("CARGO_INCREMENTAL", "0");
     // The environment's flags are in the place of a configuration's, so that whichever there are stay.
-    if let Some(given) = env::var("CARGO_ENCODED_RUSTFLAGS").ok().or_else(|| Some(given_flags(&env::var("RUSTFLAGS").ok()?))) {
-        let all: Vec<&str> = given.split('\u{1f}').filter(|flag| !flag.is_empty()).chain(flags.iter().map(String::as_str)).collect();
+    if let Some(given) =
+        env::var("CARGO_ENCODED_RUSTFLAGS").ok().or_else(|| Some(given_flags(&env::var("RUSTFLAGS").ok()?)))
+    {
+        let all: Vec<&str> =
+            given.split('\u{1f}').filter(|flag| !flag.is_empty()).chain(flags.iter().map(String::as_str)).collect();
         command.env("CARGO_ENCODED_RUSTFLAGS", all.join("\u{1f}"));
     } else {
         let list: Vec<String> = flags.iter().map(|flag| quoted(flag)).collect();
