@@ -17,6 +17,7 @@ pub struct Names {
     pub names: &'static [&'static str],
     /// The position of the real name, for each alias.
     pub aliases: &'static [usize],
+    /// The treatment of a name that is not in `names`.
     pub otherwise: Otherwise,
 }
 
@@ -103,7 +104,8 @@ impl<T> Argument<T> {
     }
 }
 
-/// The value of an argument that may be omitted, for decoders that do not say whether it is null, which counts as omitted.
+/// The value of an argument that may be omitted, for decoders that do not say whether it is null,
+/// which counts as omitted.
 struct OrNull<'s, T>(&'s Argument<T>);
 
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for OrNull<'_, T> {
@@ -151,11 +153,13 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
 
 /// The place that an argument is decoded into.
 pub struct Slot<'s, T> {
+    /// The decoded value; none until the member was read.
     pub value: Option<T>,
     argument: &'s Argument<T>,
 }
 
 impl<'s, T> Slot<'s, T> {
+    /// An empty place for `argument`.
     pub const fn new(argument: &'s Argument<T>) -> Self {
         Self { value: None, argument }
     }

@@ -99,24 +99,28 @@ pub fn is_none_of(value: &dyn Chosen, names: &[&str]) -> bool {
 pub struct List<T>(pub T);
 
 impl List<&'static [&'static str]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Names(self.0)
     }
 }
 
 impl<const N: usize> List<&'static [&'static str; N]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Names(self.0)
     }
 }
 
 impl List<&'static [Choice]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Described(self.0)
     }
 }
 
 impl<const N: usize> List<&'static [Choice; N]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Described(self.0)
     }

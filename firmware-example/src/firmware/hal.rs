@@ -17,11 +17,17 @@ pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2,
 /// The pins of the Raspberry Pi Pico that the rig uses.
 #[allow(missing_docs, reason = "the names are the pin map's tables")]
 pub struct Pins {
+    /// The outputs that switch the rails `3V3` and `5V0`.
     pub rails: (Peri<'static, PIN_2>, Peri<'static, PIN_3>),
+    /// The outputs that press the buttons `RESET` and `USER`.
     pub buttons: (Peri<'static, PIN_6>, Peri<'static, PIN_7>),
+    /// The output `GP14`.
     pub output: Peri<'static, PIN_14>,
+    /// The inputs `LED`, `LED2` and `GP15`.
     pub inputs: (Peri<'static, PIN_10>, Peri<'static, PIN_11>, Peri<'static, PIN_15>),
+    /// The inputs of the converter for the channels `3V3`, `5V0` and `AUX`.
     pub channels: (Peri<'static, PIN_26>, Peri<'static, PIN_27>, Peri<'static, PIN_28>),
+    /// The input of the converter for the temperature of the chip.
     pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
 }
 

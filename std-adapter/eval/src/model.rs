@@ -368,7 +368,7 @@ pub struct Rig {
 pub struct Measured {
     /// The name of the measurement.
     pub name: String,
-    /// The value.
+    /// The measured value. In JSON it is a number, or a text if it is no number.
     pub value: Digits,
     /// The value as the device sent it. It is a text if the value is no number.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -444,7 +444,7 @@ pub struct Logs {
 pub struct Past {
     /// The id of the run.
     pub id: String,
-    /// When the run began, in milliseconds since 1970 (UTC).
+    /// The time at which the run began, in milliseconds since 1970 (UTC).
     pub started_ms: u64,
     /// The number of tasks that passed.
     pub passed: u32,

@@ -1,28 +1,32 @@
 //! The JSON-RPC server: waza's methods on standard input and output, and over TCP.
 //!
-//! # What is told to whom, and when
-//! The reply to a request goes out before the first notification of a run that it started, the line of a batch too. Every
-//! line is one write. A run's notifications go to the client that started it; all clients may ask about all runs, and cancel
-//! them.
+//! # Replies and notifications
+//! The reply to a request, or to a batch, is sent before the first notification of a run that it
+//! started. Each line is sent by one write. The notifications of a run go to the client that
+//! started it. All clients may ask about all runs, and cancel them.
 //!
 //! # Who may ask
-//! A client can run programs as the server's user: an eval may name any. So over TCP a client must send the token first, if
-//! [`Access`] has one, as the line
-//! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`, and belong to the server's user where the
-//! system says whose a connection is. A client that sends anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport,
-//! standard input too, evals are read below the [`Root`] only.
+//! An eval may start any program, so a client can run programs as the server's user. Over TCP a
+//! client must therefore belong to that user, where the system reports the user of a connection. If
+//! [`Access`] has a token, the client must first send it as the line
+//! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`. A client that sends
+//! anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport, standard
+//! input included, only evals below the [`Root`] are read.
 //!
 //! # How a connection ends
-//! - End of input, or of the client's sending half: all requests are answered, the client's runs are finished, and then the connection
-//!   is closed.
-//! - A client that is gone stops no run that has been accepted; its requests that were not looked at by then are dropped.
-//! - A client that does not read stops no run either: log lines for it are dropped beyond [`LOG_BACKLOG`], and counted. When
-//!   [`BACKLOG`] bytes of replies and results wait for it, or nothing was taken for [`PATIENCE`], it is dropped.
-//! - A line that is the beginning of an HTTP request is refused, and the connection closed: a web page could have sent it.
+//! - The input ends, or the client closes its sending half: all requests are answered, the runs of
+//!   the client are finished, and then the connection is closed.
+//! - The client is gone: its accepted runs go on, and its other requests are dropped.
+//! - The client does not read: its runs go on. Log lines for it are dropped and counted while more
+//!   than [`LOG_BACKLOG`] bytes wait. If more than [`BACKLOG`] bytes wait, or the client reads
+//!   nothing for [`PATIENCE`], the connection is closed.
+//! - The client sends the beginning of an HTTP request: it is refused, and the connection is
+//!   closed, since a web page could have sent it.
 //!
 //! # Limits
-//! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
-//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are examined at a time.
+//! A request line may have [`REQUEST_LIMIT`] bytes, and a reply line [`REPLY_LIMIT`]. At most
+//! [`CLIENT_LIMIT`] connections are open at a time, and at most [`READERS`] requests are handled at
+//! a time. Memory for lines is taken as they arrive, and given back afterwards.
 
 use std::future::Future;
 use std::io;

@@ -24,7 +24,7 @@ use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_host::{Agent, CallContext, Credentials, EventKind, HostError, JsonObject, Listener, Manifest, Options};
 
-/// A future on the heap.
+/// A boxed future that may move to another thread.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The function that gets the logs of an extension. It must return without waiting.
@@ -55,7 +55,7 @@ pub struct SessionError {
 }
 
 impl SessionError {
-    /// A reason other than the time.
+    /// An error with this reason. It is not about a time limit.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_timeout: false }
     }

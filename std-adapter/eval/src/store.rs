@@ -1,15 +1,18 @@
-//! Runs on disk: a file of JSON lines a run, in a folder.
+//! Runs on the disk. Each run is a file of JSON lines in a folder.
 //!
-//! The first line is `{"run":…}`, one follows for each trial and each task that is done, and the last is `{"end":…}`.
-//! The process that runs it holds a lock on the file. A file without an end and without a lock is of a run whose
-//! process has died.
+//! The first line is `{"run":…}`. A line follows for each trial and each task that has ended, and
+//! the last line is `{"end":…}`. The process of the run holds a lock on the file. If a file has
+//! neither an end nor a lock, the process of its run has died.
 //!
-//! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
+//! The newest [`KEPT`] runs are kept. When there are more, each new run removes the oldest ended
+//! ones.
 //!
-//! The files that a run's steps attach are in the folder `ID.files`, which is removed with the run.
+//! The files that the steps of a run attach are in the folder `ID.files`, which is removed with the
+//! run.
 //!
-//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
-//! of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may contain other files. A file belongs to a run if it is a regular file and not a
+//! link, has the name of a run, and its first line is about this run. Other files are never changed
+//! or removed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};

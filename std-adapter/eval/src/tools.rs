@@ -1,13 +1,16 @@
-//! Evals as operations of a target: one lists the evals of a folder, one runs an eval. Agents have them as tools.
+//! Evals as operations of a target. One operation lists the evals of a folder, and one runs an
+//! eval. Agents see them as tools.
 //!
 //! # One target, one at a time
-//! A target has one holder. An eval runs while its tool call does, and calls that come in meanwhile wait until it has ended; both are
-//! answered in their order. During the run the relay releases the target, and the run has its own session, as with
-//! `rigline eval run`. What an earlier call left on the hardware is as the end of a session leaves it.
+//! A target has one holder. An eval runs as long as its tool call. Calls that come in meanwhile
+//! wait until it has ended, and are answered in their order. During the run the relay releases the
+//! target, and the run has a session of its own, as with `rigline eval run`. So the run finds the
+//! hardware as the end of a session leaves it.
 //!
 //! # How a run ends early
-//! A caller that cancels the call, the end of input and a signal cancel it: the operation in hand is stopped, and cleanup steps
-//! run. Until they have, no other call begins and the process does not end, for at most [`CLEANUP`].
+//! A run is cancelled when its caller cancels the call, when the input ends, and by a signal. The
+//! current operation is then stopped, and the cleanup steps run. Until they have ended, no other
+//! call begins and the process does not end. That takes at most [`CLEANUP`].
 
 use std::fmt;
 use std::io;

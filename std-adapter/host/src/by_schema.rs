@@ -1,8 +1,10 @@
 //! Arguments, converted to the types of an operation's schema.
 //!
-//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text means depends on
-//! where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
-//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
+//! What people write on a command line or in YAML, and what an operation returns as an output, is
+//! text. Which JSON value a text means depends on where it goes: `00123` is a string where the
+//! schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
+//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and
+//! `items`), and keeps every digit.
 //!
 //! ```
 //! use rigline_host::by_schema::{Draft, Schema, settle};
@@ -16,8 +18,8 @@
 //! assert!(settled.checked.mismatches.is_empty());
 //! ```
 //!
-//! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
-//! extension is the judge.
+//! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back:
+//! [`Checked::unchecked`] says why, and the extension is the judge.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -86,8 +88,8 @@ impl Draft {
         Self::Scalar(vec![string(text)])
     }
 
-    /// The same, with lists and objects that could also be texts as what is in them, where one of these paths leads to them, into them or
-    /// to what they are in.
+    /// The same, with lists and objects that could also be texts as what is in them, where one of
+    /// these paths leads to them, into them or to what they are in.
     fn opened(&self, paths: &[&[String]]) -> Self {
         fn of(json: Json<'_>) -> Draft {
             match json.kind() {
@@ -201,7 +203,8 @@ pub fn settle(draft: &Draft, schema: &Schema) -> Coerced {
     if settled.checked.mismatches.is_empty() {
         return settled;
     }
-    // A list or an object that was written as JSON: what is in it may be what the schema wants in another reading.
+    // A list or an object that was written as JSON: what is in it may be what the schema wants in
+    // another reading.
     let paths: Vec<&[String]> = settled.checked.mismatches.iter().map(|mismatch| mismatch.names.as_slice()).collect();
     let opened = settle_scalars(&draft.opened(&paths), schema);
     if opened.checked.mismatches.len() < settled.checked.mismatches.len() || opened.checked.mismatches.is_empty() {
@@ -221,7 +224,8 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     };
     let mut json = render(&choices);
     let mut checked = schema.check(&json);
-    // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other members are for the validator.
+    // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other
+    // members are for the validator.
     let open: Vec<usize> =
         choices.iter().enumerate().filter(|(_, choice)| choice.others.len() > 1).map(|(place, _)| place).collect();
     for place in open.into_iter().take(REPAIR_LIMIT) {
@@ -275,14 +279,15 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
 /// checked against them before they are sent.
 pub struct Schemas(BTreeMap<String, Described>);
 
-/// The schema of an operation. It is read when the operation is called for the first time: a validator takes time and memory, and of
-/// thousands of operations few are called.
+/// The schema of an operation. It is read when the operation is called for the first time: a
+/// validator takes time and memory, and of thousands of operations few are called.
 struct Described {
     text: String,
     schema: OnceLock<Schema>,
 }
 
 impl Schemas {
+    /// The argument schemas of these operations.
     pub fn of(operations: &[Operation]) -> Self {
         Self::new(operations.iter().map(|operation| (operation.name.as_str(), operation.params_text.as_str())))
     }
@@ -327,7 +332,8 @@ impl Schemas {
     }
 }
 
-/// Writes a value, as it came where nothing in it is left out, and returns whether something is. `schemas` are those that apply here.
+/// Writes a value, as it came where nothing in it is left out, and returns whether something is.
+/// `schemas` are those that apply here.
 fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) -> bool {
     let begin = out.len();
     let mut is_shorter = false;
@@ -385,7 +391,8 @@ const REFERENCE_LIMIT: usize = 32;
 #[derive(Clone)]
 struct Choice<'d> {
     chosen: String,
-    /// The readings that may be tried instead: those that a schema takes. A number does not become a text so that a bound no longer counts.
+    /// The readings that may be tried instead: those that a schema takes. A number does not become
+    /// a text so that a bound no longer counts.
     others: Vec<&'d String>,
 }
 
@@ -562,7 +569,8 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
     let is_kind = match keywords.get("type") {
         Some(Value::String(kind)) => is(kind),
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_some_and(is)),
-        // What is bounded as numbers are, or as texts are, is meant to be one, though any other value would pass.
+        // What is bounded as numbers are, or as texts are, is meant to be one, though any other
+        // value would pass.
         _ if has(schema::OF_NUMBERS) => is("number"),
         _ if has(&["pattern", "minLength", "maxLength"]) => is("string"),
         _ => true,

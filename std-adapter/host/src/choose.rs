@@ -1,10 +1,12 @@
-//! How a target is asked: the one decision, for all commands.
+//! The choice of the protocol by which a target is asked. All commands use it.
 //!
-//! A protocol that the caller names is used. Over HTTP the route decides. Any other target is asked once, over the connection that is then used:
-//! the answer to the first request tells gevals and MCP apart. What answers neither is asked for its description by Amplifier's protocol.
+//! If the caller names a protocol, it is used. For a URL, the path decides. Any other target is
+//! asked once, over the connection that is then used: the answer to the first request tells gevals
+//! and MCP apart. A target that answers neither is asked for its description by Amplifier's
+//! protocol.
 //!
-//! A server may answer several of them. Which is preferred, the [need](Need) says. What the chosen protocol carries, its entry in the registry
-//! says: [`Part`].
+//! A target may answer several protocols. The [need](Need) of the caller says which is preferred.
+//! The registry says which parts of a call the chosen protocol can transport: [`Part`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

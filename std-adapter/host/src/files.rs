@@ -1,13 +1,14 @@
 //! Files: reading without waiting, and writing that never leaves half a file.
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
-//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
-//!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
-//!   When the write fails, the file that was there before stays.
-//! - `write_private` does the same for what may hold a secret: only this user can read it. `write_like` makes a copy as private as the
-//!   original.
-//! - [`first_line`] finds out what a file is before it is replaced or added to.
-//! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
+//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file
+//!   beside it, and rename that. A link is replaced, and its target stays as it is. The system's
+//!   own links to streams and devices, such as `/dev/stderr`, are refused. If the write fails, the
+//!   old file stays.
+//! - `write_private` does the same for a file that may hold a secret: only this user can read it.
+//!   `write_like` makes a copy that is as private as the original.
+//! - [`first_line`] tells what a file is, before it is replaced or appended to.
+//! - [`ensure_writable`] checks in advance whether [`write()`] can begin.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -111,6 +111,7 @@ impl Input {
         Self { has_telnet: true, ..self }
     }
 
+    /// Returns free memory that the next bytes of the client can be read into.
     pub fn space(&mut self) -> &mut [u8] {
         self.framer.space()
     }
@@ -127,6 +128,7 @@ impl Input {
         self.framer.commit(count);
     }
 
+    /// Records the end of the input. A last line without a newline is then complete.
     pub fn finish(&mut self) {
         self.framer.finish();
     }

@@ -1,24 +1,29 @@
 //! A remote extension as a local one, so that any protocol and any transport can serve it.
 //!
-//! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a device, a server. The other
-//! end is asked as [`choose`] has it: for a server of MCP by MCP if it answers that, else by Amplifier's protocol if it answers that, as rigline's
-//! own extensions do: then results keep their types, and failures their codes. Else it is asked by gevals, whose outputs are strings.
+//! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a
+//! device or a server. The module [`choose`] decides by which protocol the target is asked. A
+//! server of MCP prefers MCP. Otherwise Amplifier's protocol is used if the target answers it, as
+//! rigline's own extensions do: results then keep their types, and failures their codes. If it does
+//! not, gevals is used, whose outputs are strings.
 //!
-//! Arguments that break an operation's schema are refused here, and not sent. A decimal that namel3ss writes as a string is sent as a
-//! number where the schema wants one.
+//! Arguments that break the schema of an operation are refused by the relay, and not sent. A
+//! decimal that namel3ss writes as a string is sent as a number where the schema wants a number.
 //!
-//! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
-//! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). A configuration and the
-//! context of a gevals call reach another end that is asked by gevals, or is a server of rigline's own. Logs go to
-//! the [listener](Options::listener).
+//! Parts of a call that only one of the two protocols has are lost. The members `entry`, `trace_id`
+//! and `project` of namel3ss do not reach the target. A relay keeps no
+//! [guarantees](rigline::manifest::Guarantee), since nothing is known about the work of the target.
+//! A configuration and the context of a gevals call reach a target that is asked by gevals, and a
+//! server of rigline's own. Logs go to the [listener](Options::listener).
 //!
-//! A relay that is made by [`Relay::at`] reaches the other end when something is first asked for, and again after its session has ended. A request that is
-//! longer than the other end's limit goes without `context.agent`, and then without `context.env`, if that makes it fit; a log says so.
+//! A relay that [`Relay::at`] makes connects to the target when it is first needed, and again after
+//! its session has ended. If a request is longer than the target accepts, it is sent without
+//! `context.agent`, and then without `context.env`; a log says so.
 //!
-//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
-//! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
-//! the end, so is that at the other end, which then brings about its safe state. When a relay is dropped it ends its session properly,
-//! and waits for that.
+//! A call is given up when its time is over or its caller is gone. It is then cancelled at the
+//! target too: a program is ended and started again for the next call, and a connection is opened
+//! again. When the session of the relay's own client is lost, the session with the target is also
+//! ended as a loss, so that the target brings about its safe state. A session of an MCP client
+//! always ends like that. A relay that is dropped ends its session regularly, and waits for that.
 //!
 //! ```no_run
 //! use rigline_host::Options;
@@ -264,6 +269,15 @@ impl Remote {
     /// The same, if a call that was given up goes on there.
     async fn settle(&self) {
         self.end(Job::Settle).await;
+    }
+
+    /// Ends the session and the connection, and takes over the description `described`. It holds
+    /// until a connection is opened again, which may reach another target.
+    pub async fn forget(&self, described: &Described) {
+        self.release().await;
+        let mut known = lock(&self.known);
+        *known = Known::present(described);
+        known.is_open = false;
     }
 
     /// Opens the connection, and learns the operations of the target.

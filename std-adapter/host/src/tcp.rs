@@ -1,16 +1,21 @@
-//! An extension behind a TCP port: one JSON text a line, as on standard input and output, in any protocol. A line's own protocol is
-//! detected, as on a board.
+//! An extension behind a TCP port. As on standard input and output, each message is a line of JSON,
+//! in any protocol. The protocol of each line is detected.
 //!
-//! Several clients may be connected at once. Their calls take turns: those of a client in their order, and those of several clients one from
-//! each. What needs no extension, such as a manifest or MCP's `tools/list`, is answered at once, whatever runs. A time limit counts from a call's
-//! arrival, and a call whose time is up before its turn gets an answer that says who holds the extension. Logs go to the client that
-//! called. A client's `shutdown` ends only that client's session. A client that brings a configuration is refused while another one has a
-//! session with a different one. When the last session is lost, the extension is brought into its safe state.
+//! Several clients may be connected at once. Their calls take turns: the calls of one client run in
+//! their order, and the clients are served in turn. A request that does not need the extension,
+//! such as MCP's `tools/list`, is answered at once, whatever runs. The time limit of a call begins
+//! when it arrives. If it ends before the call's turn comes, the answer says who holds the
+//! extension.
+//!
+//! Logs go to the client that called. `shutdown` ends only the session of its client. A client with
+//! a configuration is refused while another client has a session with a different one. When the
+//! last session is lost, the extension is brought into its safe state.
 //!
 //! # Who may ask
-//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system reports to which user
-//! a connection belongs (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
-//! their first line. HTTP, which a web page could send, is refused.
+//! A client can call every operation. Where the system reports the user of a connection (as Linux
+//! does), [`serve`] answers only programs of its own user and of root. If a [token](Server::token)
+//! is set, clients must also send it as their first line. HTTP is refused, since a web page could
+//! send it.
 
 use std::future::Future;
 use std::io;

@@ -33,7 +33,9 @@ pub struct Reading {
 /// A line that was sent or received, as an object.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
+    /// The object as JSON.
     pub json: Json<'a>,
+    /// Whether the line went from the extension to the host.
     pub is_received: bool,
 }
 
@@ -75,6 +77,7 @@ struct Asked {
 pub struct Fault(Option<String>);
 
 impl Fault {
+    /// Records a fault of the line, unless it has one already.
     pub fn is(&mut self, text: impl Into<String>) {
         self.0.get_or_insert_with(|| text.into());
     }
@@ -270,7 +273,8 @@ mod tests {
     use super::*;
     use crate::protocols;
 
-    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong with it.
+    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong
+    /// with it.
     fn session(lines: &[(char, &str, &str, &str)]) {
         let mut decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
         for (arrow, line, what, wrong) in lines {

@@ -117,7 +117,7 @@ impl Health {
     }
 }
 
-/// An entry of the log.
+/// An entry of the lab's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The time of the event, in seconds since 1970 (UTC).

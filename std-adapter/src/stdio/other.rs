@@ -1,4 +1,5 @@
-//! Standard input and output where descriptors cannot be polled: a thread reads, and the output's thread writes.
+//! Standard input and output where descriptors cannot be polled: a thread reads, and the output's
+//! thread writes.
 
 use std::io::{self, Read as _, Write as _};
 use std::thread;
@@ -15,10 +16,12 @@ pub fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))
 }
 
+/// Standard input, before anything was read from it.
 #[derive(Debug)]
 pub struct Input;
 
 impl Input {
+    /// Starts a thread that reads standard input, and returns the reader of its pieces.
     #[allow(clippy::unused_self, reason = "as on Unix")]
     pub fn start(self) -> io::Result<Reader> {
         let (sender, pieces) = mpsc::channel(1);
@@ -41,6 +44,7 @@ impl Input {
     }
 }
 
+/// The reader of standard input.
 #[derive(Debug)]
 pub struct Reader {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
@@ -73,6 +77,7 @@ impl Read for Reader {
     }
 }
 
+/// Standard output.
 #[derive(Debug)]
 pub struct Output;
 
@@ -83,6 +88,7 @@ impl Output {
         Ok(0)
     }
 
+    /// Writes all bytes, and waits as long as that takes.
     #[allow(clippy::unused_self, reason = "as on Unix")]
     pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();

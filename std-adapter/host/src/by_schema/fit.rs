@@ -129,7 +129,8 @@ fn is_matched(place: &Place<'_>, name: &str) -> bool {
     place.keyword("patternProperties").is_some() || place.member(name).is_some()
 }
 
-/// An open schema accepts any name. A name that is similar to a known one is probably a mistake, and is refused.
+/// An open schema accepts any name. A name that is similar to a known one is probably a mistake,
+/// and is refused.
 fn unknown(
     names: Vec<String>,
     name: &str,

@@ -289,8 +289,8 @@ fn type_of(value: Json<'_>) -> &'static str {
     }
 }
 
-/// The limits of types of 64 bits and more, exact and as an `f64`. Tables omit them, since they are the limits of the
-/// type.
+/// The limits of types of 64 bits and more, exact and as an `f64`. Tables omit them, since they are
+/// the limits of the type.
 const LIMITS: &[&str] = &[
     "9223372036854775807",
     "9223372036854775808",

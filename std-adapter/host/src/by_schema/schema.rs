@@ -1,7 +1,8 @@
-//! A schema that is read once. Its numbers have all their digits, and those of a value are held against them exactly.
+//! A schema that is read once. Its numbers have all their digits, and those of a value are held
+//! against them exactly.
 //!
-//! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand under names of ours in what it reads,
-//! with their values as texts, and [`Exactly`] checks them.
+//! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand
+//! under names of ours in what it reads, with their values as texts, and [`Exactly`] checks them.
 
 use std::collections::HashMap;
 
@@ -122,8 +123,9 @@ fn breach(kind: &jsonschema::error::ValidationErrorKind) -> Breach {
     }
 }
 
-/// How many schemas may apply to one value, with those that it combines and refers to. A validator tries each of them, and references make
-/// their number grow exponentially with the size of the text.
+/// How many schemas may apply to one value, with those that it combines and refers to. A validator
+/// tries each of them, and references make their number grow exponentially with the size of the
+/// text.
 const WIDTH_LIMIT: u64 = 20_000;
 /// How many references and combinations may be in one another.
 const CHAIN_LIMIT: usize = 500;
@@ -196,7 +198,8 @@ fn build(schema: &Value) -> Result<jsonschema::Validator<ExactJson>, ValidationE
     options.build(schema)
 }
 
-/// A schema for the validator: [`PREFIX`], and `nullable`, which OpenAPI 3.0 has and JSON Schema does not, spelled out.
+/// A schema for the validator: [`PREFIX`], and `nullable`, which OpenAPI 3.0 has and JSON Schema
+/// does not, spelled out.
 fn prepared(json: Json<'_>) -> Value {
     match json.kind() {
         Kind::Array => json.elements().map(prepared).collect(),
@@ -364,7 +367,8 @@ fn listed(values: &[&str]) -> String {
     }
 }
 
-/// Whether a number is a multiple of another. Exponents may have 17 digits: a power of ten of that size is never written out.
+/// Whether a number is a multiple of another. Exponents may have 17 digits: a power of ten of that
+/// size is never written out.
 fn is_multiple(number: &BigDecimal, of: &BigDecimal) -> bool {
     let ((digits, scale), (divisor, divisor_scale)) = (number.as_bigint_and_exponent(), of.as_bigint_and_exponent());
     if digits.is_zero() {

@@ -1,9 +1,12 @@
-//! Conformance: whether an extension does what the specification of its protocol and the real hosts require.
+//! Conformance: whether an extension does what the specification of its protocol and the real hosts
+//! require.
 //!
-//! A [`Case`] is one fact about an extension, and [`run`] runs a table of them. Each protocol has its table in its own folder, and the
-//! command `rigline check` runs it. There are two fixtures for cases: a [`Bench`] has a connection for each case and sends raw
-//! bytes, also such as no host sends, so that what one case breaks does not fail the next; a [`Recorded`] host calls over lines, over
-//! HTTP and in processes alike, and can write a transcript of each case.
+//! A [`Case`] checks one fact about an extension, and [`run`] runs a table of cases. Each protocol
+//! has its table in its own folder. The command `rigline check` runs them.
+//!
+//! There are two fixtures for cases. A [`Bench`] opens a connection for each case, so that a case
+//! cannot break the next one, and can send any bytes. A [`Recorded`] host calls over lines, over
+//! HTTP and in processes, and can write a transcript of each case.
 //!
 //! ```
 //! # #[cfg(unix)]
@@ -28,9 +31,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! # What runs on hardware
-//! Operations run only where the caller names them ([`Bench::calls`]). A case that needs more is skipped on a live target
-//! (serial, TCP); in a program it may run an operation with arguments that its own schema refuses.
+//! # Operations that run on hardware
+//! Operations run only if the caller names them in [`Bench::calls`]. On a live target (serial,
+//! TCP), a case that needs another operation is skipped. In a program, such a case may call an
+//! operation with arguments that its own schema refuses.
 
 mod bench;
 pub(crate) mod recorded;

@@ -150,6 +150,7 @@ impl Output {
         self.state.written(length);
     }
 
+    /// Returns whether the client is gone.
     pub fn is_gone(&self) -> bool {
         *self.state.gone.borrow()
     }

@@ -1,9 +1,11 @@
-//! A server of lines: all its clients' requests wait in one [`Queue`] before the extension.
+//! A server of lines. The requests of all its clients wait in one [`Queue`] before the extension.
 //!
-//! What needs no extension is answered at once, whatever runs. The lines of a connection are received in their order. A line that begins or
-//! ends a session waits until what came before it on its connection has ended, and so do the lines behind one in a protocol without ids, behind a
-//! batch, and behind a configuration. A batch is run member by member, and other clients' requests come between. All that a
-//! client has asked for ends with it.
+//! A request that does not need the extension is answered at once, whatever runs. The lines of a
+//! connection are handled in their order. A line that begins or ends a session waits until the
+//! earlier lines of its connection have been answered. In a protocol without ids, each line waits
+//! for the one before it. Lines after a batch or a configuration also wait for its end. A batch
+//! runs member by member, and requests of other clients may run between the members. When a client
+//! ends, its requests end too.
 //!
 //! | what | limit |
 //! |---|---|

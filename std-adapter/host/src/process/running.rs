@@ -37,12 +37,16 @@ pub struct Running {
 
 /// The standard streams of a started program.
 pub struct Pipes {
+    /// The standard input of the program.
     pub stdin: ChildStdin,
+    /// The standard output of the program.
     pub stdout: ChildStdout,
+    /// The standard error of the program.
     pub stderr: ChildStderr,
 }
 
 impl Running {
+    /// Starts a program in `folder`, with `env` in addition to the variables of this process.
     pub fn start(
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,

@@ -1,12 +1,15 @@
-//! A recorded session as an extension that can be asked again.
+//! A recorded session in the role of an extension.
 //!
-//! The recording is cut into exchanges: a request, and what came until and with its reply. A request is answered by the next exchange in the
-//! recording whose request asks for the same, and by the first such exchange where there is none further on. So a session that is repeated in its
-//! order gets what was recorded, any number of times; and a measurement after a rail was switched off gets what was measured after
-//! that, whatever else was asked in between.
+//! The recording is divided into exchanges: a request, and the lines that came until its reply. A
+//! request is answered by the next exchange of the recording that has the same request. If no such
+//! exchange follows, the first one of the recording is used. So a session that is repeated in its
+//! order gets the recorded answers, any number of times. A measurement after a rail was switched
+//! off gets the value that was measured after that.
 //!
-//! Two requests ask for the same if their method, or operation, and their arguments are the same: as JSON values, with the defaults of the
-//! operation's schema filled in. The id and the context of a call do not count, and neither do the parameters of `initialize`.
+//! Two requests are the same if they have the same method or operation, and the same arguments.
+//! Arguments are compared as JSON values, after the defaults of the operation's schema were filled
+//! in. The id and the context of a call are not compared, and neither are the parameters of
+//! `initialize`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::BufReader;

@@ -1,4 +1,5 @@
-//! Secrets for each request to an HTTP server: a token, headers. Neither has to stand on the command line, which other users can see.
+//! Secrets for each request to an HTTP server: a token, headers. Neither has to stand on the
+//! command line, which other users can see.
 
 use std::path::PathBuf;
 
@@ -93,7 +94,8 @@ impl Credentials {
     }
 }
 
-/// A text with the values of the variables that `${NAME}` stands for, or the name of one that there is not.
+/// A text with the values of the variables that `${NAME}` stands for, or the name of one that there
+/// is not.
 fn filled_in(text: &str, value: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {

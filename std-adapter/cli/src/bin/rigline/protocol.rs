@@ -1,4 +1,5 @@
-//! `--protocol`, the options that only one protocol has, and clients, all from the registry of protocols.
+//! `--protocol`, the options that only one protocol has, and clients, all from the registry of
+//! protocols.
 
 use std::marker::PhantomData;
 
@@ -75,7 +76,8 @@ impl PeerArguments {
         }
     }
 
-    /// Refuses what was asked for and the other end, which has been described, does not take. What this end can do in its place is a warning.
+    /// Refuses what was asked for and the other end, which has been described, does not take. What
+    /// this end can do in its place is a warning.
     pub(crate) fn check_carried(connection: &Connection, chosen: &Chosen, has_time_limit: bool) -> Result<(), Failure> {
         if connection.config.is_some() && !chosen.carries(Part::Config) {
             return Err(Self::cannot_carry(chosen.protocol, "--config", Part::Config));
@@ -144,7 +146,8 @@ impl<C: HasOptions> OwnOptions<C> {
         Self { values: OptionValues::default(), command: PhantomData }
     }
 
-    /// Refuses options of other protocols than the one that is named. If none is named, the options do so.
+    /// Refuses options of other protocols than the one that is named. If none is named, the options
+    /// do so.
     pub(crate) fn check(&self, named: Option<&'static Protocol>) -> Result<Option<&'static Protocol>, Failure> {
         let goes_with = |name: &str| {
             let names: Vec<&str> = owners::<C>(name).map(|owner| owner.name).collect();
