@@ -59,7 +59,7 @@ type Table = <Processor<BY_WORDS> as HasTable>::Table;
 
 struct Processor<const BY_WORDS: bool>;
 
-/// What looks up the CRC of a byte. A table would be a kilobyte of a microcontroller's flash.
+/// The table of the CRC of each byte, or its absence: it would be a kilobyte of a microcontroller's flash.
 trait HasTable {
     type Table;
 }
