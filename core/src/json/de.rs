@@ -66,7 +66,7 @@ mod tests;
 
 use serde::de::Deserialize;
 
-pub use error::{DecodeError, Kind, MAX_FOUND, Segment, expected, rule};
+pub use error::{DecodeError, DecodeErrorKind, MAX_FOUND, Segment, expected, rule};
 
 use decoder::Decoder;
 use missing::Nothing;
@@ -120,7 +120,7 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     let mut decoder = Decoder::new(text, rules);
     let fault = match T::deserialize(&mut decoder) {
         Ok(value) if decoder.is_at_end() => return Ok(value),
-        Ok(_) => Kind::NotJson,
+        Ok(_) => DecodeErrorKind::NotJson,
         Err(kind) => kind,
     };
     Err(decoder.fail(fault, otherwise))
