@@ -29,7 +29,7 @@
 //! | Rust | JSON |
 //! |---|---|
 //! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
-//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`](super::number) |
+//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`Digits`](super::Digits) |
 //! | `f32`, `f64` | a number that is finite in that type, rounded to the nearest (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
 //! | `char`, `&str` | a string; `char` takes exactly one character |
 //! | `&[u8]` | a string, as UTF-8 |

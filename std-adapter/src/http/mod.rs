@@ -212,7 +212,7 @@ pub(crate) enum Endpoint {
     Function(fn(Arc<Service>, QueueClient, Request) -> Pending<Response>),
 }
 
-/// The options of a [`Server`].
+/// The options of a [`HttpServer`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
