@@ -1,4 +1,4 @@
-//! Builds firmware images that are the same, byte for byte, on every computer: what `cargo firmware` and `cargo image` run.
+//! Builds firmware images without paths of the computer: what `cargo firmware` and `cargo image` run.
 //!
 //! The text of a panic has the path of a source file, and the debugger's tables have all of them. Those of dependencies begin with cargo's
 //! home, those of generated files with the target folder. The compiler is told to leave that out: `embassy-rp-0.10.0/src/lib.rs`,
