@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use crate::book::{Ask, Asked, Effect, Lab, Refusal};
 use crate::check::{self, Check};
+use crate::client::Far;
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
@@ -40,7 +41,7 @@ use crate::users;
 use crate::wire::{self, Wire};
 
 /// The version of the agent's protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The longest line.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
@@ -94,6 +95,8 @@ struct Agent {
     /// Where answers are written; they are copied from here.
     memory: Mutex<Vec<u8>>,
     instance: String,
+    /// The numbers of users who are known by their names only.
+    numbers: Mutex<HashMap<u32, String>>,
     system: Option<System>,
     rigs: Mutex<Listed>,
     folders: Folders,
@@ -139,6 +142,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         sleeps: Mutex::default(),
         memory: Mutex::new(vec![0; LINE_LIMIT]),
         instance: uuid::Uuid::new_v4().simple().to_string(),
+        numbers: Mutex::default(),
         system: options.system,
         rigs: Mutex::default(),
         folders: folders.clone(),
@@ -200,11 +204,34 @@ struct Peer {
     conn: u64,
     uid: u32,
     process: Process,
+    /// The user on another host for whom that process speaks.
+    far: Option<Far>,
+}
+
+impl Peer {
+    /// The process that has a lease, or waits for one.
+    fn holder(&self) -> Process {
+        self.far.as_ref().map_or(self.process, |far| Process::elsewhere(far.pid))
+    }
+
+    /// The user's name, with the host if it is another one.
+    fn user(&self) -> String {
+        match &self.far {
+            None => users::name(self.uid),
+            Some(Far { user, machine, is_vouched: true, .. }) => format!("{user} on {machine}"),
+            Some(Far { machine, .. }) => format!("{} on {machine}", users::name(self.uid)),
+        }
+    }
+
+    /// Whether the user is not one of this system.
+    fn is_foreign(&self) -> bool {
+        self.far.as_ref().is_some_and(|far| far.is_vouched)
+    }
 }
 
 impl Agent {
     async fn serve(self: Arc<Self>, stream: UnixStream) {
-        let Some(peer) = self.peer(&stream) else { return };
+        let Some(mut peer) = self.peer(&stream) else { return };
         let (mut reader, mut writer) = stream.into_split();
         let (send, mut lines) = mpsc::channel::<Vec<u8>>(UNREAD);
         lock(&self.clients).insert(peer.conn, send.clone());
@@ -223,7 +250,7 @@ impl Agent {
             }
             framer.commit(count);
             while let Some(frame) = framer.next_frame() {
-                let mut opens = None;
+                let (mut opens, mut far) = (None, None);
                 let reply = {
                     let mut memory = lock(&self.memory);
                     let reply = match frame {
@@ -231,6 +258,7 @@ impl Agent {
                             let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
                             match incoming.method.to_string().as_str() {
                                 "open" => opens = Some(params),
+                                "hello" => write_answer(self.hello(&peer, params, &mut far), out),
                                 method => write_answer(self.answer(&peer, method, params), out),
                             }
                         }),
@@ -238,6 +266,9 @@ impl Agent {
                     };
                     reply.map(<[u8]>::to_vec)
                 };
+                if let Some((far, uid)) = far {
+                    (peer.far, peer.uid) = (Some(far), uid);
+                }
                 if let Some(params) = opens {
                     drop(framer);
                     self.pass_on(&peer, params, reader, &send).await;
@@ -269,16 +300,19 @@ impl Agent {
         let pid = u32::try_from(who.pid.as_raw_nonzero().get()).ok()?;
         // Somebody whose process has ended does not listen any more.
         let process = Process::of(pid)?;
-        Some(Peer { conn: self.next.fetch_add(1, Ordering::Relaxed) + 1, uid: who.uid.as_raw(), process })
+        let conn = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Peer { conn, uid: who.uid.as_raw(), process, far: None })
     }
 
     fn answer(&self, peer: &Peer, method: &str, params: Value) -> Result<Value, Refusal> {
         let now = clock::now();
-        if self.system.is_none() && peer.uid != rustix::process::getuid().as_raw() {
+        if self.system.is_none() && !peer.is_foreign() && peer.uid != rustix::process::getuid().as_raw() {
             return Err(Refusal::refused("this agent serves another user"));
         }
+        if method == "quarantine" && peer.is_foreign() && !self.is_admin(peer) {
+            return Err(Refusal::refused("only administrators of the lab put rigs into quarantine and end that"));
+        }
         match method {
-            "hello" => self.hello(parse(params)?, now),
             "lock" => self.ask(peer, parse(params)?, now),
             "confirm" => {
                 let Request { request } = parse(params)?;
@@ -292,7 +326,8 @@ impl Agent {
             }
             "attach" => {
                 let Attach { lease, keeps, told } = parse(params)?;
-                let keeper = keeps.then_some(peer.process);
+                // Nothing is known here of a keeper on another host.
+                let keeper = keeps.then_some(peer.process).filter(|_| peer.far.is_none());
                 // The agent ends the processes of a lease: they must be this user's.
                 let is_own = |process: Process| process.uid().is_none_or(|uid| uid == peer.uid);
                 let told = told.filter(|told| is_own(told.holder.process) && told.keeper.is_none_or(is_own));
@@ -313,7 +348,7 @@ impl Agent {
             }
             "join" => {
                 let Join { lease, selector } = parse(params)?;
-                let selector = self.selector(&selector)?;
+                let selector = self.selector(peer, &selector)?;
                 let lab = lock(&self.lab);
                 let rigs = &lab.usable(&lease, peer.uid, now)?.rigs;
                 let fitting = lab.specs().filter(|spec| rigs.contains(&spec.name) && selector.fits(spec));
@@ -323,7 +358,7 @@ impl Agent {
             "status" => {
                 let OfRig { rig, .. } = parse(params)?;
                 self.read_rigs(now)?;
-                let rig = self.rig(rig)?;
+                let rig = self.rig(peer, rig)?;
                 let mut status = lock(&self.lab).status(rig.as_deref(), now)?;
                 status["agent"] = json!({ "pid": std::process::id(), "instance": self.instance });
                 Ok(status)
@@ -331,17 +366,17 @@ impl Agent {
             "select" => {
                 let Select { selector } = parse(params)?;
                 self.read_rigs(now)?;
-                self.select(&selector)
+                self.select(peer, &selector)
             }
             "check" => {
                 let OfRig { rig, .. } = parse(params)?;
                 self.read_rigs(now)?;
-                let rig = self.rig(rig)?;
+                let rig = self.rig(peer, rig)?;
                 lock(&self.lab).check_now(rig.as_deref())?;
                 Ok(Value::Null)
             }
             "break" => {
-                let (rig, reason) = named(self, params)?;
+                let (rig, reason) = named(self, peer, params)?;
                 let reason =
                     reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
                 let uid = (!self.is_admin(peer)).then_some(peer.uid);
@@ -349,37 +384,70 @@ impl Agent {
                 Ok(Value::Null)
             }
             "quarantine" => {
-                let (rig, reason) = named(self, params)?;
+                let (rig, reason) = named(self, peer, params)?;
                 lock(&self.lab).quarantine(&rig, reason.as_deref(), &self.who(peer), now)?;
                 Ok(Value::Null)
             }
             "log" => {
                 let OfRig { rig, .. } = parse(params)?;
-                let rig = self.rig(rig)?;
+                let rig = self.rig(peer, rig)?;
                 lock(&self.lab).log(rig.as_deref())
             }
             _ => Err(Refusal::usage(format!("the agent has no method `{method}`"))),
         }
     }
 
-    fn hello(&self, hello: Hello, now: BootTime) -> Result<Value, Refusal> {
-        if hello.protocol != PROTOCOL {
+    /// Answers who this agent is. If the peer speaks for somebody on another host, `speaks` gets who that is, with the number of the user.
+    fn hello(&self, peer: &Peer, params: Value, speaks: &mut Option<(Far, u32)>) -> Result<Value, Refusal> {
+        let Hello { protocol, far } = parse(params)?;
+        if protocol != PROTOCOL {
+            let pid = std::process::id();
+            let how = match &far {
+                None => format!("it ends by `kill {pid}`, and its leases go on"),
+                Some(_) => "install the same version on both hosts".to_owned(),
+            };
             return Err(Refusal::refused(format!(
-                "the agent (process {}) is of another version of rigline: it speaks version {PROTOCOL} of its protocol, and this command {}; it ends by `kill {}`, and its leases go on",
-                std::process::id(),
-                hello.protocol,
-                std::process::id()
+                "the agent (process {pid}) is of another version of rigline: it speaks version {PROTOCOL} of its protocol, and this command {protocol}; {how}"
             )));
         }
+        if let Some(far) = far {
+            // What comes behind this is of the one on the other host.
+            if peer.far.is_some() {
+                return Err(Refusal::refused("who is on the other host is said already"));
+            }
+            let uid = match far.is_vouched {
+                false => peer.uid,
+                true if peer.uid == 0 || peer.uid == rustix::process::getuid().as_raw() => self.number(&far.user)?,
+                true => return Err(Refusal::refused("only the agent's own user vouches for others")),
+            };
+            *speaks = Some((far, uid));
+        }
+        let now = clock::now();
         Ok(json!({ "protocol": PROTOCOL, "instance": self.instance, "pid": std::process::id(), "now": now }))
     }
 
+    /// The number of a user who is known by the name only, which no user of the system has (those are below 2³¹).
+    fn number(&self, name: &str) -> Result<u32, Refusal> {
+        // FNV-1a: the same after a restart, for leases that are in the books.
+        let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let number = hash | 0x8000_0000;
+        let mut numbers = lock(&self.numbers);
+        let known = numbers.entry(number).or_insert_with(|| name.to_owned());
+        if known == name {
+            return Ok(number);
+        }
+        Err(Refusal::refused(format!("the user {name} cannot be told from {known}; give one of them another name")))
+    }
+
     fn who(&self, peer: &Peer) -> String {
-        format!("{} (process {})", users::name(peer.uid), peer.process.pid)
+        format!("{} (process {})", peer.user(), peer.holder().pid)
     }
 
     /// Whether somebody may end the leases of others.
     fn is_admin(&self, peer: &Peer) -> bool {
+        if let Some(far) = peer.far.as_ref().filter(|far| far.is_vouched) {
+            return far.is_admin;
+        }
         match self.system {
             None => true,
             Some(_) if peer.uid == 0 || peer.uid == rustix::process::getuid().as_raw() => true,
@@ -391,12 +459,12 @@ impl Agent {
         self.read_rigs(now)?;
         let mut selectors = Vec::new();
         for text in &want.rigs {
-            selectors.push(self.selector(text)?);
+            selectors.push(self.selector(peer, text)?);
         }
         let holder = Holder {
-            user: users::name(peer.uid),
+            user: peer.user(),
             uid: peer.uid,
-            process: peer.process,
+            process: peer.holder(),
             purpose: want.purpose.chars().filter(|char| !char.is_control()).take(200).collect(),
         };
         let ask = Ask {
@@ -488,16 +556,21 @@ impl Agent {
     }
 
     /// Returns the meaning of a target. A target that is a rig of the list is that rig.
-    fn selector(&self, text: &str) -> Result<Selector, Refusal> {
+    fn selector(&self, peer: &Peer, text: &str) -> Result<Selector, Refusal> {
         Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
             Selector::Target(target) => {
                 let mut spec = Spec::unlisted(&target);
                 spec.find_board(&self.roots);
                 let mut lab = lock(&self.lab);
-                // It would open what the user named with the agent's rights.
-                if self.system.is_some() && !lab.is_listed(&spec) {
+                // It would open, or run, what the user named with the agent's rights.
+                if (self.system.is_some() || peer.is_foreign()) && !lab.is_listed(&spec) {
+                    let whom = if peer.is_foreign() {
+                        "users over NATS get no others"
+                    } else {
+                        "the system's agent serves no others"
+                    };
                     return Err(Refusal::usage(format!(
-                        "{target} is no rig of {}, and the system's agent serves no others",
+                        "{target} is no rig of {}, and {whom}",
                         self.folders.rigs().display()
                     )));
                 }
@@ -508,7 +581,7 @@ impl Agent {
     }
 
     /// The name of a rig that a person names by its name, by `rig:NAME` or by its target.
-    fn rig(&self, text: Option<String>) -> Result<Option<String>, Refusal> {
+    fn rig(&self, peer: &Peer, text: Option<String>) -> Result<Option<String>, Refusal> {
         let Some(text) = text else { return Ok(None) };
         let is_known = lock(&self.lab).specs().any(|spec| spec.name == text);
         if is_known {
@@ -516,15 +589,15 @@ impl Agent {
         }
         match text.strip_prefix("rig:").unwrap_or(&text) {
             name if !name.contains([':', '=']) && (name != "sim" || text != name) => Ok(Some(name.to_owned())),
-            _ => match self.selector(&text)? {
+            _ => match self.selector(peer, &text)? {
                 Selector::Name(name) => Ok(Some(name)),
                 selector => Err(Refusal::usage(format!("`{selector}` may mean several rigs; name one"))),
             },
         }
     }
 
-    fn select(&self, text: &str) -> Result<Value, Refusal> {
-        let selector = if text.is_empty() { None } else { Some(self.selector(text)?) };
+    fn select(&self, peer: &Peer, text: &str) -> Result<Value, Refusal> {
+        let selector = if text.is_empty() { None } else { Some(self.selector(peer, text)?) };
         let mut status = lock(&self.lab).status(None, clock::now())?;
         let Some(selector) = selector else { return Ok(status) };
         let lab = lock(&self.lab);
@@ -647,9 +720,9 @@ impl Agent {
     }
 }
 
-fn named(agent: &Agent, params: Value) -> Result<(String, Option<String>), Refusal> {
+fn named(agent: &Agent, peer: &Peer, params: Value) -> Result<(String, Option<String>), Refusal> {
     let OfRig { rig, reason } = parse(params)?;
-    let rig = agent.rig(rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
+    let rig = agent.rig(peer, rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
     let reason = reason.map(|reason| reason.chars().filter(|char| !char.is_control()).take(500).collect());
     Ok((rig, reason))
 }
@@ -658,6 +731,8 @@ fn named(agent: &Agent, params: Value) -> Result<(String, Option<String>), Refus
 #[derive(Deserialize)]
 struct Hello {
     protocol: u32,
+    #[serde(default)]
+    far: Option<Far>,
 }
 
 /// A client's request.

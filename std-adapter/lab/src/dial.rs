@@ -3,23 +3,25 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use rigline::frame::LineEnds;
-use rigline_host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
+use rigline_host::wire::{Connect, Connecting, Control, RawConnection, Timed, TransportTraits};
 use rigline_host::{HostError, Options};
 use rigline_std::sync::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Trouble, Want};
+use crate::client::{self, Connection, Place, Reading, Trouble, Want, Writing};
 use crate::clock;
 use crate::frames::{self, Back, HEAD_BACK, Kind, PIECE};
+use crate::hosts::{Hosts, split};
+use crate::link::{Pieces, There, refusal_of};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.
@@ -31,7 +33,7 @@ const GIVEN_BACK: Duration = Duration::from_secs(10);
 
 /// Dials a rig of the lab.
 pub struct RigDialer {
-    place: Place,
+    hosts: Hosts,
     selector: String,
     wait: Duration,
     state: tokio::sync::Mutex<State>,
@@ -46,6 +48,7 @@ enum State {
 
 /// A lease of this process, or one that it has joined.
 struct Held {
+    place: Place,
     lease: String,
     rig: String,
     /// The reason of the loss.
@@ -54,17 +57,42 @@ struct Held {
     _keeps: Option<Keeps>,
 }
 
-/// The lease that this process has for all its targets.
-static OWN: LazyLock<Mutex<Option<String>>> = LazyLock::new(Mutex::default);
+/// The leases that this process has for all its targets, each with its host in front if that is another one.
+static OWN: LazyLock<Mutex<Vec<String>>> = LazyLock::new(Mutex::default);
 
-/// Targets of this process join this lease from now on, if it has such a rig; none if there is none any more.
-pub(crate) fn within(lease: Option<String>) {
-    *lock(&OWN) = lease;
+/// Targets of this process join one of these leases from now on, if it has such a rig.
+pub(crate) fn within(leases: Vec<String>) {
+    *lock(&OWN) = leases;
 }
 
-/// The lease that targets of this process join: its own, or the one that it was started within.
-pub(crate) fn joined() -> Option<String> {
-    lock(&OWN).clone().or_else(|| std::env::var(LEASE).ok())
+/// The leases that targets of this process join: its own, or the one that it was started within.
+pub(crate) fn joined() -> Vec<String> {
+    let own = lock(&OWN).clone();
+    if own.is_empty() { std::env::var(LEASE).ok().into_iter().collect() } else { own }
+}
+
+/// Of the leases that targets of this process join, the first with rigs that are meant: its agent, its id and those rigs.
+pub(crate) async fn join(hosts: &Hosts, selector: &str) -> Result<Option<(Place, String, Vec<String>)>, Refusal> {
+    let (host, rig) = split(selector);
+    for lease in joined() {
+        let at = lease.split_once('/').map_or(crate::hosts::HERE, |(host, _)| host);
+        if host.is_some_and(|host| host != at) {
+            continue;
+        }
+        let (place, id) = hosts.of_lease(&lease).await?;
+        // A port, or a program, is one of this host.
+        if place.remote.is_some() && !rig.starts_with("rig:") {
+            continue;
+        }
+        let mut agent = Connection::open(&place).await?;
+        let joined = agent.ask("join", json!({ "lease": id, "selector": rig })).await?;
+        let rigs = joined.get("rigs").and_then(Value::as_array).into_iter().flatten();
+        let rigs: Vec<String> = rigs.filter_map(Value::as_str).map(str::to_owned).collect();
+        if !rigs.is_empty() {
+            return Ok(Some((place, id.to_owned(), rigs)));
+        }
+    }
+    Ok(None)
 }
 
 /// After which time without a call the leases of this process's targets end.
@@ -79,7 +107,8 @@ pub fn end_idle_leases(after: Duration) {
 /// The lease that a target of this process has of its own, with its rig.
 static LATEST: LazyLock<Mutex<Option<(String, String)>>> = LazyLock::new(Mutex::default);
 
-/// The lease, and the rig, that a target of this process has of its own: the latest, if there are several.
+/// The lease, and the rig, that a target of this process has of its own: the latest, if there are several. Both have the host in front, if that is
+/// another one.
 pub fn current() -> Option<(String, String)> {
     lock(&LATEST).clone()
 }
@@ -119,11 +148,11 @@ impl Drop for GivingBack {
 ///
 /// # Errors
 /// It is no selector.
-pub fn dialer(place: &Place, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
+pub fn dialer(hosts: &Hosts, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     let selector = format!("rig:{selector}");
-    selector.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;
+    split(&selector).1.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;
     Ok(Box::new(RigDialer {
-        place: place.clone(),
+        hosts: hosts.clone(),
         selector,
         wait: options.wait,
         state: tokio::sync::Mutex::new(State::Unknown),
@@ -144,7 +173,7 @@ impl Connect for RigDialer {
             };
             let mut state = self.state.lock().await;
             if let State::Unknown = &*state {
-                *state = State::Asking(tokio::spawn(ask(self.place.clone(), self.selector.clone(), self.wait)));
+                *state = State::Asking(tokio::spawn(ask(self.hosts.clone(), self.selector.clone(), self.wait)));
             }
             if let State::Asking(asking) = &mut *state {
                 let asked = asking.await.map_err(|error| self.unopened(io::Error::other(error)))?;
@@ -155,7 +184,7 @@ impl Connect for RigDialer {
             if let Some(why) = lock(&held.lost).clone() {
                 return Err(self.unopened(io::Error::other(why)));
             }
-            open(&self.place, &held.lease, &held.rig).await.map_err(|trouble| failed(trouble.into()))
+            open(&held.place, &held.lease, &held.rig).await.map_err(|trouble| failed(trouble.into()))
         })
     }
 }
@@ -175,13 +204,11 @@ impl Drop for RigDialer {
 }
 
 /// Joins the lease that this command runs within, if that has such a rig, and gets one otherwise.
-async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Refusal> {
-    if let Some(id) = joined() {
-        let mut connection = Connection::open(&place).await?;
-        let joined = connection.ask("join", json!({ "lease": id, "selector": selector })).await?;
-        if let Some(rig) = joined.get("rig").and_then(Value::as_str) {
-            return Ok(Held { lease: id, rig: rig.to_owned(), lost: Arc::default(), _keeps: None });
-        }
+async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Refusal> {
+    if let Some((place, lease, rigs)) = join(&hosts, &selector).await?
+        && let Some(rig) = rigs.into_iter().next()
+    {
+        return Ok(Held { place, lease, rig, lost: Arc::default(), _keeps: None });
     }
     let want = Want {
         rigs: vec![selector],
@@ -195,33 +222,35 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
     // An agent that does not answer is reported by what is asked next.
     let mut giving_back = GIVING_BACK.subscribe();
     let _ = tokio::time::timeout(GIVEN_BACK, giving_back.wait_for(|count| *count == 0)).await;
-    let (connection, granted) = client::acquire(&place, &want, |_, _| {}).await?;
+    let (place, connection, granted) = hosts.acquire(&want, |_, _| {}).await?;
     let rig = granted.lease.rigs.first().cloned().unwrap_or_default();
     let lost = Arc::new(Mutex::new(None));
     let (keeps, dropped) = oneshot::channel::<GivingBack>();
-    let (told, lease) = (Arc::clone(&lost), granted.lease.clone());
-    *lock(&LATEST) = Some((lease.id.clone(), rig.clone()));
+    let (told, lease, at) = (Arc::clone(&lost), granted.lease.clone(), place.clone());
+    let named = place.named(&lease.id);
+    *lock(&LATEST) = Some((named.clone(), place.named(&rig)));
     tokio::spawn(async move {
-        let forget = || drop(lock(&LATEST).take_if(|(id, _)| *id == lease.id));
+        let forget = || drop(lock(&LATEST).take_if(|(id, _)| *id == named));
         tokio::select! {
-            why = client::keep(&place, connection, &lease, false) => {
+            why = client::keep(&at, connection, &lease, false) => {
                 forget();
                 *lock(&told) = Some(why.why);
             }
             giving_back = dropped => {
                 forget();
-                let _ = client::release(&place, &lease.id).await;
+                let _ = client::release(&at, &lease.id).await;
                 drop(giving_back);
             }
         }
     });
-    Ok(Held { lease: granted.lease.id, rig, lost, _keeps: Some(Keeps(Some(keeps))) })
+    Ok(Held { place, lease: granted.lease.id, rig, lost, _keeps: Some(Keeps(Some(keeps))) })
 }
 
 /// Opens the rig's port by the agent.
 async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
     let agent = Connection::open(place).await?;
-    let (mut reader, writer) = agent.into_wire(json!({ "lease": lease, "rig": rig })).await.map_err(Trouble::Lost)?;
+    let params = json!({ "lease": lease, "rig": rig });
+    let (mut reader, writer, there) = agent.into_wire(params).await.map_err(Trouble::Lost)?;
     let traits = loop {
         let mut head = [0; HEAD_BACK];
         reader.read_exact(&mut head).await.map_err(Trouble::Lost)?;
@@ -239,56 +268,63 @@ async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Tr
     found.resend = traits.get("resend_ms").and_then(Value::as_u64).map(Duration::from_millis);
     found.shared = is("shared");
     found.ends = if is("serial") { LineEnds::Serial } else { LineEnds::Lf };
-    let out = Arc::new(Mutex::new(Out { half: writer, frames: Vec::new(), written: 0, seq: 0 }));
+    let out = Out { half: writer, frames: Vec::new(), written: 0, seq: 0, there, until: None, waiting: Vec::new() };
+    let out = Arc::new(Mutex::new(out));
     let (complained, stderr) = mpsc::channel(64);
     let reader =
         FromRig { half: reader, bytes: vec![0; PIECE], read: 0, filled: 0, head: None, complained, is_over: false };
     let mut connection = RawConnection::new(reader, ToRig(Arc::clone(&out)), found);
     connection.stderr = Some(Box::new(Pieces::new(stderr)));
+    connection.timed = Some(Arc::new(Lines(Arc::clone(&out))));
     if is("control") {
         connection.control = Some(Arc::new(Lines(out)));
     }
     Ok(connection)
 }
 
-/// Why the agent has closed the port.
-fn refusal_of(bytes: &[u8]) -> Refusal {
-    let told = serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    let code = told.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
-    let why = told.get("why").and_then(Value::as_str).unwrap_or_default();
-    Refusal { code: code.unwrap_or(3), why: why.to_owned() }
-}
-
 /// Frames on their way to the agent.
 struct Out {
-    half: OwnedWriteHalf,
+    half: Writing,
     frames: Vec<u8>,
     written: usize,
     seq: u64,
+    there: There,
+    /// After which time bytes are of no use.
+    until: Option<Instant>,
+    /// Those who wait for the frames to be written.
+    waiting: Vec<Waker>,
 }
 
 impl Out {
     fn add(&mut self, kind: Kind, bytes: &[u8]) {
         self.seq += 1;
-        frames::write(&mut self.frames, kind, self.seq, clock::now() + FRESH, bytes);
+        let left = self.until.filter(|_| kind == Kind::Bytes).map(|until| until.duration_since(Instant::now()));
+        let left = left.map_or(FRESH, |left| clock::millis(left).min(FRESH));
+        frames::write(&mut self.frames, kind, self.seq, self.there.now() + left, bytes);
     }
 
-    /// Writes as much as the socket takes at once. Returns whether that is all.
+    /// Writes as much as goes at once. Returns whether that is all.
     fn try_write(&mut self) -> io::Result<bool> {
-        while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.half.try_write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            }
+        match self.poll_written(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(written) => written.map(|()| true),
+            Poll::Pending => Ok(false),
         }
-        self.frames.clear();
-        self.written = 0;
-        Ok(true)
     }
 
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = self.poll_all(cx);
+        if written.is_pending() {
+            // Only the last one who asked is woken by the connection.
+            if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                self.waiting.push(cx.waker().clone());
+            }
+        } else {
+            self.waiting.drain(..).for_each(Waker::wake);
+        }
+        written
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.half).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -354,6 +390,12 @@ impl Lines {
     }
 }
 
+impl Timed for Lines {
+    fn until(&self, time: Option<Instant>) {
+        lock(&self.0).until = time;
+    }
+}
+
 impl Control for Lines {
     fn set_dtr(&self, on: bool) -> io::Result<()> {
         self.send(Kind::Dtr, &[u8::from(on)])
@@ -366,7 +408,7 @@ impl Control for Lines {
 
 /// Bytes of the rig, as they come in the agent's frames.
 struct FromRig {
-    half: OwnedReadHalf,
+    half: Reading,
     bytes: Vec<u8>,
     read: usize,
     filled: usize,
@@ -450,36 +492,6 @@ impl AsyncRead for FromRig {
     }
 }
 
-/// Bytes that come in pieces.
-struct Pieces {
-    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
-    piece: Vec<u8>,
-    read: usize,
-}
-
-impl Pieces {
-    fn new(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Self {
-        Self { pieces, piece: Vec::new(), read: 0 }
-    }
-}
-
-impl AsyncRead for Pieces {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.read >= self.piece.len() {
-            match ready!(self.pieces.poll_recv(cx)) {
-                Some(Ok(piece)) => (self.piece, self.read) = (piece, 0),
-                Some(Err(error)) => return Poll::Ready(Err(error)),
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let rest = self.piece.get(self.read..).unwrap_or_default();
-        let count = rest.len().min(into.remaining());
-        into.put_slice(rest.get(..count).unwrap_or_default());
-        self.read += count;
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -488,11 +500,11 @@ mod tests {
     #[tokio::test]
     async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place { folders: Folders::in_one(folder.path().into()), program: "/bin/false".into() };
+        let place = Place::here(Folders::in_one(folder.path().into()), "/bin/false".into());
         let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
         let (keeps, dropped) = oneshot::channel();
         drop(Keeps(Some(keeps)));
-        let asking = tokio::spawn(ask(place, "rig:r1".into(), Duration::ZERO));
+        let asking = tokio::spawn(ask(Hosts::alone(place), "rig:r1".into(), Duration::ZERO));
         assert!(tokio::time::timeout(Duration::from_millis(200), agent.accept()).await.is_err());
         drop(dropped.await.unwrap());
         tokio::time::timeout(Duration::from_secs(5), agent.accept()).await.unwrap().unwrap();

@@ -13,6 +13,7 @@ const SOCKET_LIMIT: usize = 107;
 pub struct Folders {
     state: PathBuf,
     rigs: PathBuf,
+    hosts: PathBuf,
     socket: PathBuf,
     is_system: bool,
 }
@@ -30,13 +31,15 @@ impl Folders {
         }
         let system = Self::of_system();
         // Its list is there also while it does not run: nobody else grants its rigs then.
-        if system.rigs.exists() || system.socket.exists() {
-            return Ok(system);
-        }
         let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
+        let hosts = base.config_dir().join("rigline").join("lab.toml");
+        if system.rigs.exists() || system.socket.exists() {
+            // A user's own list of hosts goes before the system's.
+            return Ok(if hosts.exists() { Self { hosts, ..system } } else { system });
+        }
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
         let state = state.join("rigline").join("lab");
-        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), ..Self::in_one(state) })
+        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), hosts, ..Self::in_one(state) })
     }
 
     /// Those of the agent that serves all users of a group: `/var/lib/rigline/lab`, `/etc/rigline/rigs.toml` and `/run/rigline/agent.sock`; or all in the
@@ -50,12 +53,18 @@ impl Folders {
             }
             None => ("/var/lib/rigline/lab".into(), "/etc/rigline/rigs.toml".into(), "/run/rigline/agent.sock".into()),
         };
-        Self { state, rigs, socket, is_system: true }
+        Self { hosts: rigs.with_file_name("lab.toml"), state, rigs, socket, is_system: true }
     }
 
     /// Puts all files into one folder.
     pub fn in_one(folder: PathBuf) -> Self {
-        Self { rigs: folder.join("rigs.toml"), socket: folder.join("agent.sock"), state: folder, is_system: false }
+        Self {
+            rigs: folder.join("rigs.toml"),
+            hosts: folder.join("lab.toml"),
+            socket: folder.join("agent.sock"),
+            state: folder,
+            is_system: false,
+        }
     }
 
     /// Whether its agent serves several users.
@@ -111,6 +120,11 @@ impl Folders {
     /// The list of rigs.
     pub fn rigs(&self) -> PathBuf {
         self.rigs.clone()
+    }
+
+    /// The list of other hosts.
+    pub fn hosts(&self) -> PathBuf {
+        self.hosts.clone()
     }
 
     /// The folder for the state.

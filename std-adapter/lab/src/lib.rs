@@ -1,4 +1,4 @@
-//! Rigs that several people, their CI and their agents share on one host.
+//! Rigs that several people, their CI and their agents share, on one host or on many.
 //!
 //! An agent of the user grants *leases*: one holder a rig at a time, in the order in which they asked. A lease ends when its holder does, however
 //! that ends; then the rig is brought to its safe state and checked, and the next holder gets it. The agent is started by the first
@@ -13,6 +13,8 @@
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
 //! | [`lock`] | a command that runs as long as its lease does |
 //! | [`dial`] | targets `rig:…` of all commands |
+//! | [`hosts`] | the hosts of the lab, and what is asked of several of them |
+//! | [`ssh`], [`nats`] | how the agent of another host is reached |
 //! | [`shards`] | several rigs for one command |
 //!
 //! It needs Linux: process file descriptors, child subreapers, `/proc` and a clock that counts sleep.
@@ -36,7 +38,13 @@ pub mod folders;
 mod frames;
 pub mod guide;
 #[cfg(target_os = "linux")]
+pub mod hosts;
+#[cfg(target_os = "linux")]
+mod link;
+#[cfg(target_os = "linux")]
 pub mod lock;
+#[cfg(target_os = "linux")]
+pub mod nats;
 #[cfg(target_os = "linux")]
 pub mod processes;
 #[cfg(target_os = "linux")]
@@ -47,6 +55,8 @@ pub mod rigs;
 pub mod scan;
 #[cfg(target_os = "linux")]
 pub mod shards;
+#[cfg(target_os = "linux")]
+pub mod ssh;
 #[cfg(target_os = "linux")]
 pub mod store;
 #[cfg(target_os = "linux")]

@@ -34,20 +34,34 @@ impl Process {
         Self::of(pid).unwrap_or(Self { pid, started: 0 })
     }
 
-    /// Whether it lives. One that has ended and whose parent has not looked yet does not.
+    /// A process of this number on another host. Nothing is known of it here but what it says itself.
+    pub fn elsewhere(pid: u32) -> Self {
+        Self { pid, started: u64::MAX }
+    }
+
+    /// Whether it is on another host.
+    pub fn is_elsewhere(self) -> bool {
+        self.started == u64::MAX
+    }
+
+    /// Whether it lives, as far as is known. One that has ended and whose parent has not looked yet does not.
     pub fn is_alive(self) -> bool {
-        Self::of(self.pid) == Some(self)
+        self.is_elsewhere() || Self::of(self.pid) == Some(self)
     }
 
     /// The user of it, if it lives.
     pub fn uid(self) -> Option<u32> {
+        if self.is_elsewhere() {
+            return None;
+        }
         let uid = owner(self.pid)?;
         self.is_alive().then_some(uid)
     }
 
     /// Sends it a signal.
     pub fn signal(self, signal: Signal) {
-        if self.is_alive()
+        if !self.is_elsewhere()
+            && self.is_alive()
             && let Some(pid) = pid(self.pid)
         {
             let _ = rustix::process::kill_process(pid, signal);

@@ -13,26 +13,26 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A lab of its own, whose agent ends with it.
-struct Lab {
+pub(super) struct Lab {
     folder: TempDir,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn with_rigs(rigs: &str) -> Self {
+    pub(super) fn with_rigs(rigs: &str) -> Self {
         let lab = Self::new();
         fs::write(lab.path("rigs.toml"), rigs).unwrap();
         lab
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
         command.args(args).env("RIGLINE_LAB_DIR", self.folder.path()).env("FOLDER", self.folder.path());
         command.env("RIGLINE", env!("CARGO_BIN_EXE_rigline"));
@@ -40,17 +40,17 @@ impl Lab {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(super) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
     /// The exit code and what was said.
-    fn said(&self, args: &[&str]) -> (i32, String) {
+    pub(super) fn said(&self, args: &[&str]) -> (i32, String) {
         said(&self.run(args))
     }
 
     /// Locks `rig` for a script, and returns when the script has written the file `started`.
-    fn holder(&self, rig: &str, script: &str) -> Child {
+    pub(super) fn holder(&self, rig: &str, script: &str) -> Child {
         let script = format!("touch $FOLDER/started; {script}");
         let child = self.command(&["lock", rig, "--wait", "20s", "--", "sh", "-c", &script]).spawn().unwrap();
         self.wait_for("started");
@@ -58,29 +58,29 @@ impl Lab {
         child
     }
 
-    fn wait_for(&self, name: &str) {
+    pub(super) fn wait_for(&self, name: &str) {
         until(&format!("{name} is written"), || self.path(name).exists());
     }
 
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         serde_json::from_slice(&self.run(&["lab", "status", "--json"]).stdout).unwrap()
     }
 
-    fn agent(&self) -> Pid {
+    pub(super) fn agent(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.status()["agent"]["pid"].as_i64().unwrap()).unwrap()).unwrap()
     }
 
-    fn state(&self, rig: &str) -> Value {
+    pub(super) fn state(&self, rig: &str) -> Value {
         let status = self.status();
         let rigs = status["rigs"].as_array().unwrap();
         rigs.iter().find(|found| found["name"] == rig).map_or(Value::Null, |rig| rig["state"].clone())
     }
 
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.status()["queue"].as_array().unwrap().len()
     }
 
-    fn is_in_order(&self) {
+    pub(super) fn is_in_order(&self) {
         let (code, said) = self.said(&["lab", "check"]);
         assert_eq!(code, 0, "{said}");
     }
@@ -97,17 +97,17 @@ impl Drop for Lab {
     }
 }
 
-fn said(output: &Output) -> (i32, String) {
+pub(super) fn said(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
-fn ended(child: Child) -> (i32, String) {
+pub(super) fn ended(child: Child) -> (i32, String) {
     said(&child.wait_with_output().unwrap())
 }
 
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let given_up = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < given_up, "not within a minute: {what}");
@@ -115,17 +115,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn pid(child: &Child) -> Pid {
+pub(super) fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
 /// The number that a script has written into a file.
-fn written(lab: &Lab, name: &str) -> Pid {
+pub(super) fn written(lab: &Lab, name: &str) -> Pid {
     until(name, || fs::read_to_string(lab.path(name)).is_ok_and(|text| text.ends_with('\n')));
     Pid::from_raw(fs::read_to_string(lab.path(name)).unwrap().trim().parse().unwrap()).unwrap()
 }
 
-fn is_alive(pid: Pid) -> bool {
+pub(super) fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }

@@ -31,6 +31,8 @@ pub struct RawConnection {
     pub child: Option<Child>,
     /// A serial port's lines.
     pub control: Option<Arc<dyn Control>>,
+    /// Who is told until when what is written is of use.
+    pub timed: Option<Arc<dyn Timed>>,
     /// How to behave on it.
     pub traits: TransportTraits,
 }
@@ -64,7 +66,8 @@ impl RawConnection {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         traits: TransportTraits,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), stderr: None, child: None, control: None, traits }
+        let (reader, writer) = (Box::new(reader), Box::new(writer));
+        Self { reader, writer, stderr: None, child: None, control: None, timed: None, traits }
     }
 }
 
@@ -87,6 +90,12 @@ pub trait Control: Send + Sync {
     fn others(&self) -> Vec<Holder> {
         Vec::new()
     }
+}
+
+/// A way that may be long: what comes to its end too late is dropped there.
+pub trait Timed: Send + Sync {
+    /// What is written from now on is of no use after this time; for no time in particular, if there is none.
+    fn until(&self, time: Option<tokio::time::Instant>);
 }
 
 /// The future of [`Connect`].

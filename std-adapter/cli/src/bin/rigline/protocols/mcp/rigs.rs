@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rigline_host::relay::Remote;
 use rigline_lab::book::Refusal;
-use rigline_lab::client::{self, Connection, Place};
+use rigline_lab::client::{self, Connection};
 use rigline_lab::dial;
+use rigline_lab::hosts::Hosts;
 use rigline_lab::shards::{Asked, Shards};
 use rigline_std::sync::lock;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ const LONGEST: u64 = 24 * 60 * 60;
 
 /// The lab's tools for one target.
 pub(crate) struct Rigs {
-    place: Place,
+    hosts: Hosts,
     selector: String,
     relay: OnceLock<Remote>,
     runtime: Runtime,
@@ -40,12 +41,12 @@ impl fmt::Debug for Rigs {
 
 impl Rigs {
     /// `selector` is the target without `rig:`.
-    pub(crate) fn new(place: Place, selector: &str) -> std::io::Result<Self> {
+    pub(crate) fn new(hosts: Hosts, selector: &str) -> std::io::Result<Self> {
         // An agent may forget the rig that a call has taken.
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { place, selector: selector.to_owned(), relay: OnceLock::new(), runtime, held: Mutex::default() })
+        Ok(Self { hosts, selector: selector.to_owned(), relay: OnceLock::new(), runtime, held: Mutex::default() })
     }
 
     /// The relay whose connection the lease is for.
@@ -67,8 +68,7 @@ impl Rigs {
             "" => String::new(),
             rig => format!("rig:{rig}"),
         };
-        let mut agent = Connection::open(&self.place).await.map_err(why)?;
-        let found = agent.ask("select", json!({ "selector": selector })).await.map_err(why)?;
+        let found = crate::lab::select(&selector).await.map_err(|failure| failure.text)?;
         let own = self.own().map(|(lease, _)| lease);
         let rigs: Vec<Value> =
             found["rigs"].as_array().into_iter().flatten().map(|rig| of_rig(rig, own.as_deref())).collect();
@@ -81,7 +81,7 @@ impl Rigs {
     fn own(&self) -> Option<(String, String)> {
         let held = lock(&self.held).as_ref().filter(|held| held.lost().is_none()).and_then(|held| {
             let rig = held.targets().first()?.strip_prefix("rig:")?.to_owned();
-            Some((held.lease()?.to_owned(), rig))
+            Some((held.lease()?, rig))
         });
         held.or_else(dial::current)
     }
@@ -107,7 +107,7 @@ impl Rigs {
                 ttl: Duration::from_secs(ttl),
                 purpose: arguments["purpose"].as_str().filter(|text| !text.is_empty()).unwrap_or("mcp"),
             };
-            let taken = Shards::take(&self.place, &asked, |place, why| tell(place, why))
+            let taken = Shards::take(&self.hosts, &asked, |place, why| tell(place, why))
                 .await
                 .map_err(|refusal| refusal.why)?;
             *lock(&self.held) = Some(taken);
@@ -117,8 +117,9 @@ impl Rigs {
             }
         }
         let Some((lease, rig)) = self.own() else { return Err("the lease was lost at once".to_owned()) };
-        let mut agent = Connection::open(&self.place).await.map_err(why)?;
-        let renewed = agent.ask("renew", json!({ "lease": lease })).await.map_err(why)?;
+        let (place, id) = self.hosts.of_lease(&lease).await.map_err(|refusal| refusal.why)?;
+        let mut agent = Connection::open(&place).await.map_err(why)?;
+        let renewed = agent.ask("renew", json!({ "lease": id })).await.map_err(why)?;
         let left =
             renewed["until"].as_u64().unwrap_or_default().saturating_sub(renewed["now"].as_u64().unwrap_or_default())
                 / 1000;
@@ -153,7 +154,8 @@ fn of_rig(rig: &Value, own: Option<&str>) -> Value {
     if let Some(lease) = rig.get("lease").filter(|lease| !lease.is_null()) {
         told["holder"] = lease["holder"].clone();
         told["ends_in_s"] = (lease["ends_in_ms"].as_u64().unwrap_or_default() / 1000).into();
-        told["mine"] = (own.is_some() && lease["id"].as_str() == own).into();
+        let id = own.map(|own| own.rsplit('/').next().unwrap_or_default());
+        told["mine"] = (own.is_some() && lease["id"].as_str() == id).into();
     }
     if !rig["reason"].is_null() {
         told["reason"] = rig["reason"].clone();
