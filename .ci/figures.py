@@ -13,10 +13,10 @@
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into tests/bench/README.md
     figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT there
     figures.py update summary           makes README.md's tables anew from those of tests/bench/README.md
-    figures.py self-test                changes each count by 3 %, in both directions, and expects a failure that names it
+    figures.py self-test                changes each count of ours by 3 %, in both directions, and expects a failure that names it
 
-Counts (instructions, cycles, bytes, allocations) repeat; one that is more than 2 % off, up or down, fails. Times are written and
-never compared. The tables of README.md are made from those of tests/bench/README.md, and must be equal to them.
+Counts (instructions, cycles, bytes, allocations) repeat; one that is more than 2 % off, up or down, fails. The instructions of another
+library are printed, and do not fail: memchr, simd-json and sonic-rs choose their code by the processor. Times are written and never compared. The tables of README.md are made from those of tests/bench/README.md, and must be equal to them.
 """
 import csv
 import pathlib
@@ -106,6 +106,10 @@ def cycles(table):
     return "\n".join(["| RP2040, in the emulator | cycles | goal |", "|---|---:|---:|"] + [row.replace("cycles: ", "", 1) for row in rows]) + "\n"
 
 
+def is_of_another_library(name):
+    return name.startswith("instructions of ") and not name.startswith("instructions of rigline")
+
+
 def differences(known, now, path):
     """One line for each count, and those that fail."""
     lines, failed = [], []
@@ -119,7 +123,7 @@ def differences(known, now, path):
             percent = (after - before) / before * 100 if before else 100.0 * (after > 0)
             direction = "grown" if after > before else "fallen"
             change = f"{after:,}, in {path} {before:,}" + (f": {direction} by {abs(percent):.1f} %" if after != before else "")
-        is_same = None not in (before, after) and abs(after - before) <= TOLERANCE * before
+        is_same = None not in (before, after) and (is_of_another_library(name) or abs(after - before) <= TOLERANCE * before)
         lines.append(f"{'  ' if is_same else '! '}{name}: {change}")
         if not is_same:
             failed.append(name)
@@ -213,12 +217,15 @@ def self_test():
             for factor, word in [(1.03, "grown by 3.0 %"), (0.97, "fallen by 3.0 %")]:
                 lines, failed = differences(known, known | {name: round(count * factor)}, path)
                 told = [line for line in lines if line.startswith("! ")]
+                if is_of_another_library(name):
+                    assert failed == told == [] and any(name in line and word in line for line in lines), (name, lines)
+                    continue
                 assert failed == [name] and len(told) == 1 and name in told[0] and word in told[0], (name, told)
             assert differences(known, known | {name: round(count * 1.01)}, path)[1] == [], name
             missing = {other: value for other, value in known.items() if other != name}
             assert differences(known, missing, path)[1] == differences(missing, known, path)[1] == [name]
     assert differences({"allocations": 0}, {"allocations": 1}, BENCH)[1] == ["allocations"]
-    print("figures.py: a count that changes by 3 % fails, up and down")
+    print("figures.py: a count of ours that changes by 3 % fails, up and down")
 
 
 def main(arguments):

@@ -19,8 +19,15 @@ SOURCES = ["core/src", "core/macros/src", "std-adapter/src", "std-adapter/host/s
 SOURCES += ["std-adapter/cli/src/web", "firmware-example/src", "firmware-example/embassy/src"]
 
 
+def module(path):
+    """The module of a source file as a reader of the docs sees it, such as `rigline_host::mcp::client`."""
+    package = re.search(r'^name = "(\S+)"', (ROOT / str(path.relative_to(ROOT)).split("/src/")[0] / "Cargo.toml").read_text(encoding="utf-8"), re.M)[1]
+    inside = str(path.relative_to(ROOT)).split("/src/")[1].removesuffix(".rs").split("/")
+    return "::".join([package.replace("-", "_"), *(part for part in inside if part not in ("lib", "mod"))])
+
+
 def comments():
-    """Public items with their doc comments: (place, comment, item)."""
+    """Public items with their doc comments: (place, comment, module and item)."""
     for source in SOURCES:
         for path in sorted((ROOT / source).rglob("*.rs")):
             if "tests" in path.parts or path.stem == "tests":
@@ -38,7 +45,7 @@ def comments():
                 variant = around[:1] == ["enum"] and re.match(r"[A-Z]\w*(\(|,| \{)", word)
                 if doc and (re.match(r"pub (?!\()", word) or variant):
                     name = f"{around[1]}: " if around and line.startswith("    ") else ""
-                    yield f"{path.relative_to(ROOT)}:{number}", " ".join(doc), name + word.rstrip("{ ,")
+                    yield f"{path.relative_to(ROOT)}:{number}", " ".join(doc), f"{module(path)}, {name}{word.rstrip('{ ,')}"
                 if opened:
                     around = [opened[1], opened[2]]
                 if line == "}":

@@ -4,13 +4,15 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// A future that is polled in a separate stack frame.
+/// Returns a future that polls the given one in a separate stack frame.
 ///
-/// A compiler that inlines all futures into the one that awaits them makes one frame with room for each of them, which is on
-/// the stack while any of them runs. On a board, a future that is large or calls deeply is better awaited as
-/// `apart(pin!(future)).await`; that does not copy it either, as `future.await` may.
+/// A compiler that inlines all futures into the one that awaits them makes one frame with room for
+/// each of them. That frame is on the stack while any of them runs. On a board, await a future that
+/// is large or calls deeply as `apart(pin!(future)).await`. That does not copy the future either,
+/// as `future.await` may.
 ///
-/// The price: the compiler no longer sees that the future is not polled after its end, so the image has the panic for that case.
+/// The price is some flash. The compiler no longer sees that the future is not polled after its
+/// end, so the image contains the panic for that case.
 pub fn apart<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
     Apart(future)
 }

@@ -1,4 +1,5 @@
-//! The types that a handler gets and returns: the call with its arguments and its context, a configuration, the outcome.
+//! The types that a handler gets and returns: a call with its arguments and context, a session's
+//! configuration, and an outcome.
 
 use serde::Deserialize;
 
@@ -30,52 +31,60 @@ impl<'a> Call<'a> {
         self.operation.name
     }
 
-    /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
-    /// in `T` costs no copy; a second call finds nothing any more and fails.
+    /// Decodes the arguments as `T`. Absent and null arguments are an empty object.
+    ///
+    /// Strings are decoded in place, so that a `&str` in `T` costs no copy. The arguments can be
+    /// decoded once: a second call of this method returns an error.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
         let rules = de::Rules { numeric_strings: self.has_numeric_strings(), refuses_unknown: true };
         let otherwise = |error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) };
         de::from_checked_or(core::mem::take(&mut self.args), rules, otherwise)
     }
 
-    /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
-    /// [`json::serde_json_core`](crate::json::serde_json_core) for what it can do, and for `scratch`.
+    /// Decodes the arguments as `T` by the crate serde-json-core, not by the decoder of this crate.
+    /// [`json::serde_json_core`](crate::json::serde_json_core) says which types that crate can
+    /// decode, and how long `scratch` must be.
     #[cfg(feature = "serde-json-core")]
     pub fn args_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
         by_serde_json_core(core::mem::take(&mut self.args), scratch)
     }
 
-    /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
+    /// A view of the arguments. Absent and null arguments are an empty object, and so are arguments
+    /// that [`args`](Self::args) has decoded already.
     pub fn args_json(&self) -> Json<'_> {
         object(self.args)
     }
 
-    /// Whether the caller may have written numbers and booleans as strings, as the hosts of some protocols do: `"16"`, `"true"`.
-    /// [`args`](Self::args) accepts them where the type wants a number or a boolean; [`args_json`](Self::args_json) shows them as they came.
+    /// Whether the caller may have written numbers and booleans as strings (`"16"`, `"true"`), as
+    /// the hosts of some protocols do. [`args`](Self::args) accepts such strings if the type wants
+    /// a number or a boolean. [`args_json`](Self::args_json) shows them as they came.
     pub fn has_numeric_strings(&self) -> bool {
         self.context.protocol.numeric_strings
     }
 }
 
-/// A session's configuration.
+/// The configuration that a host sends at the start of a session.
+/// [`Extension::configure`](crate::Extension::configure) gets it.
 #[derive(Debug)]
 pub struct Config<'a>(pub(crate) &'a mut [u8]);
 
 impl<'a> Config<'a> {
-    /// The configuration as `T`. Strings are decoded in place.
+    /// Decodes the configuration as `T`. Strings are decoded in place. It can be decoded once.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
         let otherwise = |error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) };
         de::from_checked_or(core::mem::take(&mut self.0), de::Rules::default(), otherwise)
     }
 
-    /// The configuration as `T` by the crate serde-json-core; see
-    /// [`json::serde_json_core`](crate::json::serde_json_core).
+    /// Decodes the configuration as `T` by the crate serde-json-core.
+    /// [`json::serde_json_core`](crate::json::serde_json_core) says which types it can decode, and
+    /// how long `scratch` must be.
     #[cfg(feature = "serde-json-core")]
     pub fn get_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
         by_serde_json_core(core::mem::take(&mut self.0), scratch)
     }
 
-    /// The configuration as a view, before [`get`](Self::get) has taken it.
+    /// A view of the configuration. It is an empty object after [`get`](Self::get) has decoded the
+    /// configuration.
     pub fn json(&self) -> Json<'_> {
         object(self.0)
     }
@@ -92,32 +101,36 @@ fn object(text: &[u8]) -> Json<'_> {
     Json::of_checked(if text.is_empty() { b"{}" } else { text })
 }
 
-/// The context of a call: what is known of it in addition to its arguments. Each protocol has an accessor for what its
-/// hosts send about a call: [`gevals::TaskContext::of`](crate::protocol::gevals::TaskContext::of),
+/// Facts about a call beside its arguments, such as its time limit and its protocol.
+///
+/// Each protocol has a function that returns the context that its hosts send with a call:
+/// [`gevals::TaskContext::of`](crate::protocol::gevals::TaskContext::of),
 /// [`amplifier::session_id`](crate::protocol::amplifier::session_id),
 /// [`namel3ss::Invocation::of`](crate::protocol::namel3ss::Invocation::of).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CallContext<'a> {
-    /// The limit on the call's time, in nanoseconds: never zero. The driver keeps it; a handler need not.
+    /// The time limit of the call in nanoseconds, if the host sets one. It is never zero. The
+    /// driver enforces it, so a handler need not.
     pub timeout_nanos: Option<u64>,
     pub(crate) protocol: &'static Protocol,
     pub(crate) received: Received<'a>,
 }
 
 impl<'a> CallContext<'a> {
-    /// The protocol that the call came by.
+    /// The protocol of the call.
     pub fn protocol(&self) -> &'static Protocol {
         self.protocol
     }
 
-    /// The request without its arguments, if it came by this protocol.
+    /// The request without its arguments, if the call came by `protocol`; otherwise none.
     pub fn received_by(&self, protocol: &Protocol) -> Option<Received<'a>> {
         (self.protocol == protocol).then_some(self.received)
     }
 }
 
-/// How a call ended well. Outputs and message are in the reply already, by way of [`Context`](crate::Context).
+/// The success of a call. Handlers return it after they have written outputs and the message
+/// through [`Context`](crate::Context).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -126,11 +139,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Success, with nothing to add to the outputs.
+    /// Success without a message.
     pub const DONE: Self = Self { message: None };
 
-    /// Success, summed up in a fixed sentence. [`Context::done`](crate::Context::done) accepts any
-    /// text.
+    /// Success with a fixed sentence as its message. [`Context::done`](crate::Context::done)
+    /// accepts any text.
     pub const fn message(message: &'static str) -> Self {
         Self { message: Some(message) }
     }

@@ -1,4 +1,5 @@
-//! The parts that an adapter supplies to the core: the time, and a destination for logs that the protocol cannot send.
+//! The clock that an adapter supplies to the core. It tells the time, and writes the logs that a
+//! protocol has no lines for.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -7,14 +8,16 @@ use core::time::Duration;
 
 use crate::level::Level;
 
-/// A monotonic clock. `rigline_std` has one for desktops; over embassy it is a few lines.
+/// A monotonic clock. `rigline_std` has one for desktops. For a board with embassy, see the crate
+/// `rigline-embassy`.
 pub trait Clock {
     /// The time since some fixed start. It never goes back.
     fn now(&self) -> Instant;
 
-    /// Arranges for `waker` to be woken no earlier than `at`.
+    /// Arranges that `waker` is woken at `at` or later, not earlier.
     ///
-    /// The default wakes it at once: the task polls again and again, which is correct and keeps the processor busy.
+    /// The default wakes it at once. The task then polls again and again, which is correct but
+    /// keeps the processor busy.
     fn wake_at(&self, at: Instant, waker: &Waker) {
         let _ = at;
         waker.wake_by_ref();
@@ -29,18 +32,20 @@ pub trait Clock {
         let _ = (level, text);
     }
 
-    /// Called by the blocking driver while a handler waits: returns when [`waker`](Self::waker) was woken since it was asked for,
-    /// or a little later.
+    /// Waits a little while a handler waits. The blocking driver calls it. It returns when the
+    /// [`waker`](Self::waker) that was taken before has been woken, or a little later.
     ///
-    /// The default returns at once. A clock that sleeps until an interrupt (`wfi`) must have a `waker` that ends that sleep, or
-    /// handlers that wake themselves wait for the next interrupt.
+    /// The default returns at once. A clock that sleeps until an interrupt (`wfi`) must have a
+    /// `waker` that ends that sleep. Otherwise a handler that wakes itself waits for the next
+    /// interrupt.
     fn idle(&self) {
         core::hint::spin_loop();
     }
 
-    /// The waker that the blocking driver polls handlers with: waking it lets [`idle`](Self::idle) return.
+    /// The waker that the blocking driver polls handlers with. When a handler wakes it,
+    /// [`idle`](Self::idle) must return.
     ///
-    /// The default does nothing, which is right where `idle` returns by itself.
+    /// The default waker does nothing, which is right where `idle` returns by itself.
     fn waker(&self) -> Waker {
         Waker::noop().clone()
     }
@@ -68,7 +73,8 @@ impl<C: Clock + ?Sized> Clock for &C {
     }
 }
 
-/// A point of time: nanoseconds since the clock's start. It runs for 584 years.
+/// A point of time, in nanoseconds since the clock's start. The largest value is 584 years after
+/// the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Instant(u64);
@@ -79,28 +85,29 @@ impl Instant {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's start.
+    /// The nanoseconds since the clock's start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Whole microseconds since the clock's start.
+    /// The whole microseconds since the clock's start.
     pub const fn as_micros(self) -> u64 {
         thousandth(self.0)
     }
 
-    /// Whole milliseconds since the clock's start.
+    /// The whole milliseconds since the clock's start.
     pub const fn as_millis(self) -> u64 {
         thousandth(thousandth(self.0))
     }
 
-    /// The point `nanos` nanoseconds later, or the end of time.
+    /// The point `nanos` nanoseconds later. If that overflows, the last point that the type can
+    /// hold.
     #[must_use]
     pub const fn after_nanos(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }
 
-    /// The point `duration` later, or the end of time.
+    /// The point `duration` later. If that overflows, the last point that the type can hold.
     #[must_use]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn after(self, duration: Duration) -> Self {
@@ -108,7 +115,7 @@ impl Instant {
         self.after_nanos(nanos)
     }
 
-    /// Nanoseconds since `earlier`; 0 if it is later.
+    /// The nanoseconds from `earlier` to this point; 0 if `earlier` is later than this point.
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -136,7 +143,7 @@ pub struct Sleep<'a> {
 }
 
 impl<'a> Sleep<'a> {
-    /// Ready at `until`.
+    /// Returns a future that is ready when `clock` has reached `until`.
     pub fn until(clock: &'a dyn Clock, until: Instant) -> Self {
         Self { clock, until }
     }

@@ -1,11 +1,13 @@
-//! Content beside outputs and message: texts, images, sounds and resources.
+//! Content of a result beside outputs and message: texts, images, sounds and resources.
 
 use crate::json::RawJson;
 use crate::json::write::Writer;
 
-/// A piece of a result that is made for people or for a model, not for programs: [`Context::content`](crate::Context::content).
+/// A piece of a result for people or for a model, not for programs. A handler adds it by
+/// [`Context::content`](crate::Context::content).
 ///
-/// Bytes are written into the reply as base64 (RFC 4648 §4), without a copy in between.
+/// The bytes of images, sounds and resources are written into the reply as base64 (RFC 4648 §4),
+/// without a copy in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content<'c> {
@@ -25,7 +27,7 @@ pub enum Content<'c> {
         /// The bytes of the sound.
         data: &'c [u8],
     },
-    /// A resource that is text.
+    /// A resource whose content is text.
     TextResource {
         /// The URI of the resource.
         uri: &'c str,
@@ -34,16 +36,17 @@ pub enum Content<'c> {
         /// The text.
         text: &'c str,
     },
-    /// A resource that is bytes.
+    /// A resource whose content is bytes.
     BlobResource {
         /// The URI of the resource.
         uri: &'c str,
-        /// The media type of the resource.
+        /// The media type of the resource, such as `application/pdf`.
         mime_type: &'c str,
         /// The bytes of the resource.
         data: &'c [u8],
     },
-    /// A block as another server has written it: an object with its `type`. It goes on as it is.
+    /// A block that another server has written: a JSON object with a member `type`. It is passed on
+    /// unchanged.
     Block(RawJson<'c>),
 }
 

@@ -1,4 +1,4 @@
-//! A handler's interface while it runs: outputs, messages, logs, time.
+//! The interface of a running handler: outputs, message, logs, progress and time.
 
 use core::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::received::Received;
 use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
 
-/// The handler's interface to the current call: outputs, logs and time. A handler's outputs are written directly into
-/// the bounded reply region, without a heap.
+/// The interface of a handler to the current call: outputs, message, logs and time. Outputs are
+/// written directly into the reply region, whose size is fixed, without a heap.
 ///
 /// ```
 /// # use rigline::{Context, Failure, Outcome};
@@ -42,7 +42,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context over a call's part of the engine, for drivers outside this crate.
+    /// Makes a context from the reply buffer of a call, for drivers outside this crate.
     pub fn new(
         reply: ReplyBuffer<'a>,
         logs: &'a mut dyn LogSink,
@@ -61,43 +61,49 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Puts an output into the reply. gevals gets every output as a string: text as it is, the rest as its JSON text.
+    /// Writes an output into the reply. gevals gets every output as a string: text as it is, and
+    /// any other value as its JSON text.
     ///
     /// # Errors
-    /// The value does not fit what is left of the reply region, or it has no JSON form (NaN). The call is then answered
-    /// with -32603 and the size that was needed (as far as it is known: a handler that gives up here leaves the rest out),
-    /// whatever the handler goes on to return.
+    /// The value does not fit into the rest of the reply region, or it has no JSON form (NaN). The
+    /// caller then gets error -32603 with the size that was needed, whatever the handler returns
+    /// afterwards. If the handler stops here, that size does not include the outputs that it would
+    /// have written later.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
         self.reply.output(self.memory, name, &|out| ser::put(value, out))
     }
 
-    /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
-    /// get it as an output of this name, bytes as a `data:` URI.
+    /// Adds an image, a sound, a resource or a text to the result. Write all outputs before it. A
+    /// protocol without such content gets it as an output of this name, with bytes as a `data:`
+    /// URI.
     ///
     /// # Errors
-    /// As [`output`](Self::output); and an output cannot follow content.
+    /// As [`output`](Self::output). An [`output`](Self::output) after content is an error, too.
     pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
         self.reply.content(self.memory, name, content)
     }
 
-    /// Whether the caller's protocol has [content](Self::content) beside outputs, and blocks reach the caller as they are.
+    /// Whether the caller's protocol has [content](Self::content) beside outputs, so that content
+    /// reaches the caller as blocks.
     pub fn has_content(&self) -> bool {
         self.reply.phrases().content.is_some()
     }
 
-    /// Sums up what was done, and ends the outputs: success.
+    /// Ends the call with success and this message. Call it after all outputs, and return its
+    /// result.
     pub fn done(&mut self, message: impl Message) -> Result<Outcome, Failure> {
         self.reply.message(self.memory, &message);
         Ok(Outcome::DONE)
     }
 
-    /// The operation ran and its own logic failed: `return cx.failed("3V3 is at 2.9 V")`. Outputs stay in the reply.
+    /// Ends the call with the failure that its own logic found, for example `return cx.failed("3V3
+    /// is at 2.9 V")`. Outputs that were written stay in the reply.
     pub fn failed(&mut self, error: impl Message) -> Result<Outcome, Failure> {
         Err(self.failure(FailureKind::Failed, error))
     }
 
-    /// A failure of any kind, explained by any text. Return it before anything else is written through the context: the
-    /// text waits in the reply region, and is lost to what is written after it.
+    /// Makes a failure of any kind with any text. Return it before anything else is written through
+    /// the context. Its text waits in the reply region, and a later write overwrites it.
     pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
         if self.job.is_some() {
             // There is no reply to hold the text.
@@ -106,15 +112,17 @@ impl<'a> Context<'a> {
         self.reply.failure(self.memory, kind, &text)
     }
 
-    /// Sends a log to the host while the call runs. Over blocking transports the line is on the wire when this returns;
-    /// over async ones it goes out the next time the handler awaits.
+    /// Sends a log to the host while the call runs. Over a blocking transport the line is sent when
+    /// this method returns. Over an async one it is sent the next time that the handler awaits.
     ///
-    /// A line that does not fit the log region is dropped whole, counted, and the count reported in a later log.
+    /// A line that does not fit into the log region is dropped as a whole and counted. A later log
+    /// reports the count.
     pub fn log(&mut self, level: Level, message: impl Message) {
         self.write_log(level, &message, None);
     }
 
-    /// [`log`](Self::log) with structured data. gevals wants an object here; anything else is put into one, as `value`.
+    /// Sends a [log](Self::log) with structured data. gevals requires an object, so any other value
+    /// becomes `{"value": …}`.
     pub fn log_with<T: Serialize + ?Sized>(&mut self, level: Level, message: impl Message, data: &T) {
         let data = |out: &mut Writer<'_>| {
             let start = out.len();
@@ -131,8 +139,10 @@ impl<'a> Context<'a> {
         self.write_log(level, &message, Some(&data));
     }
 
-    /// Reports how far the call has come: `done` of `total`, if that is known. Callers that asked for it get a notification where
-    /// their protocol has one; elsewhere it is a log at level info. Only a `done` that is greater than the last is reported.
+    /// Reports the progress of the call: `done` of `total`, if the total is known. A caller that
+    /// asked for progress gets a notification, if its protocol has one. If the protocol has none,
+    /// the report is a log at level info. A report whose `done` is not greater than the last one is
+    /// ignored.
     pub fn progress(&mut self, done: u32, total: Option<u32>, message: impl Message) {
         if self.progress.is_some_and(|last| done <= last) {
             return;
@@ -153,53 +163,54 @@ impl<'a> Context<'a> {
         self.commit_line(line);
     }
 
-    /// Whether the caller asked for reports of the call's [progress](Self::progress), so that it is worth working them out. If not,
-    /// such a report is a log or nothing.
+    /// Whether the caller asked for reports of [progress](Self::progress). If not, a report is a
+    /// log or is dropped, and need not be computed.
     pub fn wants_progress(&self) -> bool {
         let progress = Progress { done: 0, beat: 0, total: None, message: None, received: self.received };
         self.job.is_none()
             && self.reply.phrases().progress.is_some_and(|write| write(&mut Writer::new(&mut []), &progress))
     }
 
-    /// [`log`](Self::log) at level debug.
+    /// Sends a [log](Self::log) at level debug.
     pub fn debug(&mut self, message: impl Message) {
         self.log(Level::Debug, message);
     }
 
-    /// [`log`](Self::log) at level info.
+    /// Sends a [log](Self::log) at level info.
     pub fn info(&mut self, message: impl Message) {
         self.log(Level::Info, message);
     }
 
-    /// [`log`](Self::log) at level warn.
+    /// Sends a [log](Self::log) at level warn.
     pub fn warn(&mut self, message: impl Message) {
         self.log(Level::Warn, message);
     }
 
-    /// [`log`](Self::log) at level error.
+    /// Sends a [log](Self::log) at level error.
     pub fn error(&mut self, message: impl Message) {
         self.log(Level::Error, message);
     }
 
-    /// Whether an operation that is not declared to be read-only has run since the safe state was brought about last, so that something
-    /// may be switched on. It counts what the server of this connection knows of.
+    /// Whether an output of the hardware may be switched on: an operation that is not declared to
+    /// be read-only has run since [`safe_state`](crate::Extension::safe_state) ran last. Only the
+    /// calls that the server of this connection knows of count.
     pub fn may_be_on(&self) -> bool {
         self.reply.is_touched
     }
 
-    /// Waits for this duration. Meanwhile async drivers continue to read and write. If the call exceeds its time
-    /// limit or is cancelled, it ends here.
+    /// Waits for this duration. Async drivers continue to read and write in the meantime. If the
+    /// call exceeds its time limit or is cancelled, the handler ends at this await.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
 
-    /// The clock's time.
+    /// The current time of the clock.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// When the call's time is up, if it has a limit.
+    /// The point of time at which the call's time limit ends, if it has a limit.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -350,7 +361,8 @@ impl core::fmt::Debug for Context<'_> {
     }
 }
 
-/// A call's part of the engine's memory: what [`Context`] writes the reply into.
+/// The part of the engine's memory that the reply to one call is written into. [`Context::new`]
+/// takes it.
 #[derive(Debug)]
 pub struct ReplyBuffer<'a> {
     pub(crate) memory: &'a mut [u8],
@@ -359,37 +371,38 @@ pub struct ReplyBuffer<'a> {
     pub(crate) received: Option<Received<'a>>,
 }
 
-/// Where log lines go. Each driver has one.
+/// A destination for log lines. Each driver has one.
 pub trait LogSink {
-    /// Memory for one whole line, its newline included. A line that does not fit is dropped. After each call of this
-    /// method, one of [`commit`](Self::commit), [`withdraw`](Self::withdraw) and [`dropped`](Self::dropped) is
-    /// called.
+    /// Memory for one whole line with its newline. A line that does not fit is dropped. After each
+    /// call of this method, exactly one of [`commit`](Self::commit), [`withdraw`](Self::withdraw)
+    /// and [`dropped`](Self::dropped) is called.
     fn room(&mut self) -> &mut [u8];
 
-    /// Sends the first `length` bytes of [`room`](Self::room): one line, with its newline.
+    /// Sends the first `length` bytes of [`room`](Self::room), which are one line with its newline.
     fn commit(&mut self, length: usize);
 
-    /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
-    /// reports while a handler waits.
+    /// Takes note that a call has reported the progress `done`. Returns whether that is more than
+    /// the progress that a driver has reported in the meantime, while the handler waited.
     fn progressed(&mut self, done: u32) -> bool {
         let _ = done;
         true
     }
 
-    /// Whether lines wait here until the driver runs again. If not, they are on the wire when [`commit`](Self::commit)
-    /// returns.
+    /// Whether lines wait until the driver runs again. If not, a line is sent when
+    /// [`commit`](Self::commit) returns.
     fn is_queue(&self) -> bool {
         false
     }
 
-    /// Nothing in [`room`](Self::room) is sent.
+    /// Sends nothing of [`room`](Self::room).
     fn withdraw(&mut self) {}
 
-    /// The longest line that it ever has room for; 0 if it does not say.
+    /// The length of the longest line that [`room`](Self::room) can ever take, in bytes; 0 if
+    /// unknown.
     fn capacity(&self) -> usize {
         0
     }
 
-    /// A line did not fit. Count it, and report the count when there is room.
+    /// Counts a line that did not fit, so that the count is reported when there is room.
     fn dropped(&mut self);
 }

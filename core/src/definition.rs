@@ -1,4 +1,5 @@
-//! The definition of a protocol, as a value for the engine: tables, phrases and a few functions.
+//! The definition of a protocol, as a value for the engine: a table of members, the forms of
+//! replies, and a few functions.
 
 use core::fmt;
 
@@ -10,13 +11,15 @@ use crate::manifest::{Manifest, Operation};
 use crate::phrases::Phrases;
 use crate::received::{Envelope, Received, Refusal};
 
-/// A protocol that an engine speaks: how it recognises its messages, what they ask for, and how replies are written. It has
-/// no state; a session, the order of replies and deferred work are the engine's.
+/// A protocol that an engine speaks: how messages are recognised, what they ask for, and how
+/// replies are written. It has no state. The engine has the session, the order of replies and
+/// deferred work.
 ///
-/// The first member of its table, which must have slot 0, is its *marker*: a message that has this member is its own, see
-/// [`Engine`](crate::engine::Engine).
+/// The first member of its table is its *marker* and must have slot 0. A message that has this
+/// member is a message of this protocol, see [`Engine`](crate::engine::Engine).
 ///
-/// [`protocol`](crate::protocol) has those that exist, and an example of one more.
+/// The module [`protocol`](crate::protocol) has the protocols of this crate, and an example of
+/// another one.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact about the protocol that is independent of the others")]
 pub struct Protocol {
     pub(crate) name: &'static str,
@@ -42,18 +45,19 @@ pub struct Protocol {
 
 /// Takes out of a call's arguments, a JSON object, what is none, and tells of that.
 pub(crate) type Prepare = fn(&mut [u8], &Operation, &mut dyn FnMut(&dyn Message));
-/// Reads a request.
+/// The function that reads a request, and returns the action that it asks for or a refusal.
 pub type Read = fn(&Received<'_>, &Facts<'_>) -> Result<Action, &'static Refusal>;
-/// Writes an answer behind the head of its reply, up to the end of the reply.
+/// The function that writes the end of a successful reply. The head of the reply is written before.
 pub type Respond = fn(&mut Writer<'_>, &Received<'_>, &Facts<'_>);
-/// Writes a refusal behind the head of its reply, up to the end of the reply.
+/// The function that writes the end of an error reply. The head of the reply is written before.
 pub type Refuse = fn(&mut Writer<'_>, &Received<'_>, &Refusal, &Facts<'_>);
 
 impl Protocol {
-    /// A protocol whose requests have these members, the marker among them with slot 0. `request` is the slot of the member
-    /// that makes a message a request and not an answer.
+    /// A protocol with these members in its messages; the marker has slot 0. `request` is the slot
+    /// of the member that distinguishes a request from an answer.
     ///
-    /// Every message is answered, in the order of the messages, and has no id; what the setters say otherwise.
+    /// By default, messages have no ids, and every message is answered, in the order of the
+    /// messages. The setters below change that.
     pub const fn new(
         name: &'static str,
         members: &'static [Member],
@@ -84,66 +88,74 @@ impl Protocol {
         }
     }
 
-    /// With ids, or with messages that are not requests.
+    /// Sets the function that finds the id of a message, and says whether the message is a request,
+    /// a notification or an answer.
     #[must_use]
     pub const fn envelope(self, envelope: fn(&Received<'_>) -> Envelope) -> Self {
         Self { envelope, ..self }
     }
 
-    /// With a test that distinguishes its messages from those of other protocols over JSON-RPC. The test gets whether
-    /// the message before was of this protocol. It may use the members of [`rpc::members`](crate::rpc::members) only, and what
-    /// is below them as a view: the tables below `params` are those of the protocol before. A protocol without a test gets
-    /// what no test claims.
+    /// Sets a test that distinguishes messages of this protocol from those of other protocols over
+    /// JSON-RPC. Its second argument says whether the message before was of this protocol.
+    ///
+    /// The test may use the members of [`rpc::members`](crate::rpc::members) only, and views of
+    /// what is below them, because the tables below `params` are those of the protocol of the
+    /// message before. A protocol without a test gets the messages that no test claims.
     #[must_use]
     pub const fn recognise(self, test: fn(&Received<'_>, bool) -> bool) -> Self {
         Self { recognise: Some(test), ..self }
     }
 
-    /// With a test for messages that are themselves answers, and get none. It is asked about messages without a request's
-    /// members.
+    /// Sets a test that recognises answers, which get no reply. It is called for messages that do
+    /// not have the member of a request.
     #[must_use]
     pub const fn answers(self, test: fn(Json<'_>) -> bool) -> Self {
         Self { is_answer: test, ..self }
     }
 
-    /// Requests have ids. While a call runs, unreadable messages are answered at once, and this function decides about
-    /// the others.
+    /// Sets the function that decides what happens to a message while a call runs. The requests of
+    /// such a protocol have ids. Messages that cannot be read are answered at once.
     #[must_use]
     pub const fn busy(self, busy: fn(&Received<'_>) -> Busy) -> Self {
         Self { busy: Some(busy), ..self }
     }
 
-    /// Its hosts read lines of a limited length, see [`Engine::with_json_rpc_limit`](crate::engine::Engine::with_json_rpc_limit).
+    /// Limits the lines that are sent: the hosts of this protocol read lines of a limited length,
+    /// see [`Engine::with_json_rpc_limit`](crate::engine::Engine::with_json_rpc_limit).
     #[must_use]
     pub const fn with_line_limit(self) -> Self {
         Self { has_line_limit: true, ..self }
     }
 
-    /// Its hosts write numbers and booleans as strings, see [`Call::has_numeric_strings`](crate::Call::has_numeric_strings).
+    /// Accepts strings as numbers and booleans, because the hosts of this protocol write them so,
+    /// see [`Call::has_numeric_strings`](crate::Call::has_numeric_strings).
     #[must_use]
     pub const fn with_numeric_strings(self) -> Self {
         Self { numeric_strings: true, ..self }
     }
 
-    /// Outputs that a peer has switched on do not outlive it: when a connection ends in which an operation ran that is not
-    /// [read-only](crate::manifest::Effects::read_only), the safe state is brought about, with or without a session. A peer whose
-    /// outputs were switched off while it was there hears it in its next reply, as the output `outputs_switched_off`.
+    /// Switches the outputs of the hardware off at the end of a connection.
+    /// [`safe_state`](crate::Extension::safe_state) runs if an operation ran over that connection
+    /// that is not [read-only](crate::manifest::Effects::read_only), with or without a session. If
+    /// the safe state runs while the peer is connected, the peer's next reply has the output
+    /// `outputs_switched_off`.
     #[must_use]
     pub const fn with_safe_end(self) -> Self {
         Self { ends_safe: true, ..self }
     }
 
-    /// Whether what its peers have switched on does not outlive them: [`with_safe_end`](Self::with_safe_end).
+    /// Whether [`safe_state`](crate::Extension::safe_state) runs at the end of a connection, as
+    /// [`with_safe_end`](Self::with_safe_end) sets.
     pub const fn has_safe_end(&self) -> bool {
         self.ends_safe
     }
 
-    /// Whether its requests have ids, so that replies need not come in their order.
+    /// Whether requests have ids, so that replies may be sent in another order than their requests.
     pub const fn has_ids(&self) -> bool {
         self.busy.is_some()
     }
 
-    /// Whether its results have [content](crate::Context::content) beside outputs.
+    /// Whether results have [content](crate::Context::content) beside outputs.
     pub const fn has_content(&self) -> bool {
         self.phrases.content.is_some()
     }
@@ -194,67 +206,71 @@ impl defmt::Format for Protocol {
     }
 }
 
-/// Facts beside the message that a protocol may need.
+/// Facts beside the message that the functions of a protocol may need.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Facts<'f> {
-    /// The extension.
+    /// The manifest of the extension.
     pub manifest: &'f Manifest,
-    /// The longest line that is accepted and the longest that is sent, in bytes without their ends.
+    /// The length of the longest line that is accepted, and of the longest that is sent, in bytes
+    /// without newlines.
     pub limits: (usize, usize),
-    /// Whether the session was shut down and no other has started.
+    /// Whether the session was shut down, and no other one has started since.
     pub is_closed: bool,
-    /// Whether another message runs, so that an answer that comes in pages is to be written whole or waits, see
-    /// [`Busy::AnswerIfWhole`].
+    /// Whether another message runs. An answer that comes in pages must then be written whole or
+    /// wait, see [`Busy::AnswerIfWhole`].
     pub is_ahead: bool,
 }
 
-/// A request's wish.
+/// The action that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    /// To run an operation.
+    /// Run an operation.
     Call(CallAction),
-    /// To begin a session.
+    /// Begin a session.
     OpenSession {
-        /// The configuration: an object, or absent. The extension gets it before the answer is written.
+        /// The configuration: an object, or absent. The extension gets it before `answer` is
+        /// written.
         config: Span,
-        /// The answer.
+        /// The function that writes the answer.
         answer: Respond,
     },
-    /// To end the session.
+    /// End the session.
     CloseSession {
-        /// The answer.
+        /// The function that writes the answer.
         answer: Respond,
     },
-    /// An answer without running anything.
+    /// Answer at once by this function, and run nothing.
     Answer(Respond),
-    /// To leave out logs below a level until the connection ends.
+    /// Send no logs below a level until the connection ends.
     LimitLogs {
-        /// The least level that is sent.
+        /// The lowest level of the logs that are sent.
         least: Level,
-        /// The answer.
+        /// The function that writes the answer.
         answer: Respond,
     },
-    /// Record an event: the answer is sent first, then the work is done. Logs use their usual route.
+    /// Pass an event to the extension. The answer is sent first, then the extension gets the event.
+    /// Its logs are sent as usual.
     AckThenRun {
-        /// The event, an object.
+        /// The event, a JSON object.
         event: Span,
-        /// The answer.
+        /// The function that writes the answer.
         answer: Respond,
     },
-    /// To run an operation whose request is acknowledged first: the answer is sent, then the operation runs. Nothing that it
-    /// comes to is a reply; its logs use their usual route. A request that waits in a batch is answered in its place there.
+    /// Run an operation whose request is acknowledged first: the answer is sent, then the operation
+    /// runs. Its result is not sent, but its logs are. For a member of a batch, the answer is the
+    /// member's reply.
     AckThenCall {
-        /// The call.
+        /// The call that runs after the answer.
         call: CallAction,
-        /// The answer.
+        /// The function that writes the answer.
         answer: Respond,
     },
     /// Do nothing, and send no reply.
     Ignore,
 }
 
-/// A call of an operation.
+/// A call of an operation, for [`Action::Call`].
 #[derive(Debug, Clone, Copy)]
 pub struct CallAction {
     pub(crate) index: usize,
@@ -264,16 +280,17 @@ pub struct CallAction {
 }
 
 impl CallAction {
-    /// The operation at `index` in the manifest with the arguments at `args`, an object. If `args` is absent or null,
-    /// the arguments are an empty object, which is written over the member at `reusable`: a member of at least two
-    /// bytes that every such request has, and that is not needed after it was read.
+    /// Calls the operation at `index` in the manifest with the arguments at `args`, an object. If
+    /// `args` is absent or null, the arguments are an empty object. It is written over the member
+    /// at `reusable`. That member must be in every such request, be at least two bytes long, and
+    /// not be needed after the request was read.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }
     }
 
-    /// With a limit on the call's time, in nanoseconds: never zero.
+    /// Sets the time limit of the call, in nanoseconds. It must not be zero.
     #[must_use]
     pub const fn timeout_nanos(self, nanos: Option<u64>) -> Self {
         let timeout = match nanos {
@@ -296,7 +313,7 @@ impl From<CallAction> for Action {
 #[repr(C, packed(4))]
 pub(crate) struct Nanos(pub(crate) u64);
 
-/// The treatment of a message that comes while a call is out.
+/// The treatment of a message that arrives while a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
     /// The message waits its turn.
@@ -304,9 +321,11 @@ pub enum Busy {
     /// The message is answered at once. Reading it must return [`Action::Answer`], [`Action::Ignore`] or a refusal; any
     /// other action waits.
     Answer,
-    /// As [`Answer`](Self::Answer) if the whole answer has room among what is said at once; else it waits. [`Facts::is_ahead`] is set.
+    /// The message is answered at once, as by [`Answer`](Self::Answer), if the whole answer fits
+    /// into the memory for such answers. Otherwise it waits. [`Facts::is_ahead`] is set.
     AnswerIfWhole,
-    /// The message cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
-    /// turn. A cancelled request is not answered. The message itself is not answered either.
+    /// The message cancels the request whose id has the JSON text at this span: the call that runs,
+    /// or a request that waits for its turn. Neither the cancelled request nor this message is
+    /// answered.
     Cancel(Span),
 }

@@ -1,6 +1,7 @@
-//! Go's durations: read as `time.ParseDuration` reads them, printed as `Duration.String` prints them.
+//! Go's durations, read as `time.ParseDuration` reads them, and printed as `Duration.String` prints
+//! them.
 //!
-//! The gevals host is a Go program, and its texts (`context.timeout`) are Go's:
+//! The gevals host is a Go program, and its durations (`context.timeout`) have Go's form:
 //!
 //! ```
 //! use rigline::{GoDuration, ParseDurationError};
@@ -19,38 +20,39 @@ use core::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A signed time span in nanoseconds, about 292 years either way; Go's `time.Duration`.
+/// A signed time span in nanoseconds, as Go's `time.Duration`. The range is about 292 years in both
+/// directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoDuration(i64);
 
-/// Why a text is not a Go duration.
+/// The reason why a text is not a Go duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseDurationError {
     /// The text is empty.
     Empty,
-    /// A number has no unit; only a lone `0` may go without.
+    /// A number has no unit. Only a single `0` needs none.
     MissingUnit,
     /// A unit is none of `ns`, `us`, `µs`, `ms`, `s`, `m`, `h`.
     UnknownUnit,
-    /// The duration does not fit 64 bits of nanoseconds.
+    /// The duration is too long for 64 bits of nanoseconds.
     Overflow,
-    /// A number is missing.
+    /// A number is missing, as in `s`, `-` or `1m s`.
     Invalid,
 }
 
-/// Why a duration does not convert.
+/// The reason why a duration cannot be converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConvertDurationError {
-    /// A [`core::time::Duration`] cannot be negative.
+    /// The duration is negative, and a [`core::time::Duration`] cannot be.
     Negative,
-    /// A [`GoDuration`] ends at 2,562,047 h 47 min 16.854775807 s.
+    /// The duration is longer than a [`GoDuration`] can be: 2,562,047 h 47 min 16.854775807 s.
     TooLong,
 }
 
 impl GoDuration {
-    /// No time at all.
+    /// The duration of zero.
     pub const ZERO: Self = Self(0);
 
     /// A span of `nanos` nanoseconds.
@@ -63,12 +65,13 @@ impl GoDuration {
         self.0
     }
 
-    /// Reads `[-+]?([0-9]*(\.[0-9]*)?[a-z]+)+`, each number with a unit (`ns`, `us` or `µs` with either of Unicode's two
-    /// letters, `ms`, `s`, `m`, `h`), or `0` with neither.
+    /// Parses a duration of the form `[-+]?([0-9]*(\.[0-9]*)?[a-z]+)+`: numbers with units (`ns`,
+    /// `us` or `µs` with either of Unicode's two letters, `ms`, `s`, `m`, `h`). `0` needs no unit.
     ///
-    /// Accepts and refuses exactly what Go's `time.ParseDuration` does, with the same nanoseconds: a fraction is computed
-    /// as Go's 64-bit floating point would round it, then cut to whole nanoseconds. But for one: twice 2^63 ns, whose sum
-    /// wraps to nothing there, is [`Overflow`](ParseDurationError::Overflow) here.
+    /// It accepts and refuses the texts that Go's `time.ParseDuration` does, with the same
+    /// nanoseconds: a fraction is rounded as Go's 64-bit floating point does, then cut to whole
+    /// nanoseconds. There is one exception: for twice 2^63 ns, where Go's sum wraps to zero, this
+    /// function returns [`Overflow`](ParseDurationError::Overflow).
     pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
         Self::parse_bytes(text.as_bytes())
     }
@@ -144,14 +147,15 @@ impl GoDuration {
     }
 }
 
-/// As Go's `Duration.String`: `1h0m0s`, `1m30.5s`, `1.5ms`, `1.5µs` (U+00B5), `0s`.
+/// Prints the duration as Go's `Duration.String` does: `1h0m0s`, `1m30.5s`, `1.5ms`, `1.5µs`
+/// (U+00B5), `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.text().as_str())
     }
 }
 
-/// As [`GoDuration::parse`].
+/// Parses as [`GoDuration::parse`] does.
 impl FromStr for GoDuration {
     type Err = ParseDurationError;
 
@@ -180,14 +184,14 @@ impl TryFrom<GoDuration> for Duration {
     }
 }
 
-/// A string, Go's text.
+/// Serializes the duration as a string in Go's form.
 impl Serialize for GoDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text().as_str())
     }
 }
 
-/// From a string that [`GoDuration::parse`] accepts.
+/// Deserializes a string that [`GoDuration::parse`] accepts.
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;

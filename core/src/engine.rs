@@ -1,5 +1,6 @@
-//! The engine: bytes in, bytes out, and calls that its caller runs. It does no I/O and knows no time. Blocking loops, async
-//! loops and a browser are thin drivers around it.
+//! The engine: it takes bytes, returns bytes, and hands out calls that its caller runs. It does no
+//! input or output, and has no clock. Blocking loops, async loops and a browser are thin drivers
+//! around it.
 
 mod background;
 mod memory;
@@ -26,7 +27,8 @@ pub use memory::{Memory, TooSmall};
 pub(crate) use step::Next;
 pub use step::{Run, Step};
 
-/// A protocol engine for one connection at a time.
+/// A protocol engine for one connection at a time. A driver calls [`step`](Self::step) and does
+/// what the [`Step`] says.
 ///
 /// ```
 /// use rigline::engine::{Engine, Memory, Step};
@@ -65,13 +67,20 @@ impl fmt::Debug for Engine<'_> {
 
 impl<'m> Engine<'m> {
     /// An engine for an extension with this manifest, which speaks [all protocols](protocol::ALL).
+    ///
+    /// # Errors
+    /// A region of `memory` is too small.
     pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
         Self::with_protocols(manifest, memory, protocol::ALL)
     }
 
-    /// An engine that speaks these protocols; what is not listed is not linked. Each message is of the first protocol in the
-    /// list whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as
-    /// one of the protocol of the message before, and of the first in the list at the start of a connection.
+    /// An engine that speaks these protocols. Others are not linked. A message belongs to the first
+    /// protocol in the list whose marker it has; see [`Protocol::recognise`] for protocols that
+    /// share a marker. A message without a marker belongs to the protocol of the message before. At
+    /// the start of a connection it belongs to the first protocol in the list.
+    ///
+    /// # Errors
+    /// A region of `memory` is too small, or the list is empty.
     // In line it would clear its memory by a function for the alignment that its caller happens to have.
     #[inline(never)]
     pub fn with_protocols(
@@ -99,14 +108,14 @@ impl<'m> Engine<'m> {
         })
     }
 
-    /// With a service that answers its requests beside the extension, also while a call is out.
+    /// Adds a service that answers its own requests, also while a call of the extension runs.
     #[must_use]
     pub fn with_service(mut self, service: &'m dyn Service) -> Self {
         self.to.service = Some(service);
         self
     }
 
-    /// For one protocol only: every message is taken as one of it.
+    /// Sets the only protocol. Every message is read as one of this protocol.
     #[must_use]
     pub fn with_protocol(mut self, protocol: &'static Protocol) -> Self {
         self.to.pin(protocol);
@@ -114,9 +123,9 @@ impl<'m> Engine<'m> {
         self
     }
 
-    /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
-    /// real gevals hosts read lines of 65,535 bytes, and other protocols have no such limit. It is at least that of
-    /// [`LEAST_REPLY`].
+    /// Limits the lines that are sent in JSON-RPC to `bytes`, without the newline. gevals hosts
+    /// read lines of at most 65,535 bytes; other protocols have no such limit. The reply region
+    /// limits lines, too. A limit below [`LEAST_REPLY`] is raised to it.
     #[must_use]
     pub fn with_json_rpc_limit(mut self, bytes: usize) -> Self {
         let (request, reply) = self.to.limits;
@@ -124,14 +133,15 @@ impl<'m> Engine<'m> {
         self
     }
 
-    /// With other line ends: on a serial line, a lone CR may end a line too.
+    /// Sets the bytes that end a line. On a serial line, a CR alone may end a line, too.
     #[must_use]
     pub fn with_line_ends(mut self, ends: LineEnds) -> Self {
         self.framer = self.framer.with_mode(ends);
         self
     }
 
-    /// With a policy that decides who may start a session, where several connections lead to one extension.
+    /// Sets a policy that decides which connection may start a session, if several connections lead
+    /// to one extension.
     #[must_use]
     pub fn with_session_policy(mut self, policy: &'m dyn SessionPolicy) -> Self {
         // In its place: an engine is large, and would be copied on the stack.
@@ -139,13 +149,14 @@ impl<'m> Engine<'m> {
         self
     }
 
-    /// Room to read into. It is empty only while lines wait to be stepped through.
+    /// The memory to read input into. It is empty only while lines wait for calls of
+    /// [`step`](Self::step).
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn space(&mut self) -> &mut [u8] {
         if self.holds_line() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
-    /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    /// Takes the first `count` bytes of [`space`](Self::space) as input.
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn commit(&mut self, count: usize) {
         if self.holds_line() {
@@ -161,16 +172,18 @@ impl<'m> Engine<'m> {
         self.exchange.is_deferred || self.exchange.batch.is_some()
     }
 
-    /// End of input: a last line without a newline counts, and [`Step::End`] will come.
+    /// Takes note of the end of input. A last line without a newline is a line, too. After all
+    /// lines, [`step`](Self::step) returns [`Step::End`].
     pub fn finish(&mut self) {
         self.framer.finish();
         self.finished = true;
     }
 
-    /// The connection is gone, or a new one is here: forgets a partial line and everything that waits.
+    /// Prepares for a new connection, or for the end of this one: forgets a partial line and
+    /// everything that waits.
     ///
-    /// Returns whether a session was open that had begun with `initialize`, so that
-    /// [`safe_state`](crate::Extension::safe_state) must run. The configuration is the extension's and survives.
+    /// Returns whether [`safe_state`](crate::Extension::safe_state) must run: a session that had
+    /// begun with `initialize` was open. The extension keeps its configuration.
     pub fn disconnect(&mut self) -> bool {
         self.framer.reset();
         self.scanner.reset();
@@ -180,7 +193,7 @@ impl<'m> Engine<'m> {
         self.peer.session.lost(&self.to)
     }
 
-    /// The end of input was a pause: more comes.
+    /// Continues after [`finish`](Self::finish): the end of input was a pause.
     #[doc(hidden)]
     pub fn resume(&mut self) {
         self.framer.reset();
@@ -188,25 +201,27 @@ impl<'m> Engine<'m> {
         self.finished = false;
     }
 
-    /// Returns the state of the session with the peer.
+    /// The state of the session with the peer.
     #[doc(hidden)]
     pub fn session(&self) -> &Session {
         &self.peer.session
     }
 
-    /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
+    /// Whether a session is open that began with `initialize`. It stays open until the
+    /// acknowledgement of its `shutdown` was sent.
     pub fn is_session_open(&self) -> bool {
         self.peer.session.is_open()
     }
 
-    /// Whether something that can change what the extension has switched on has run for the peer since the safe state was brought
-    /// about last, as [`Session::is_touched`] says.
+    /// Whether something has run for the peer that may have switched an output on, since
+    /// [`safe_state`](crate::Extension::safe_state) ran last. See [`Session::is_touched`].
     pub fn is_touched(&self) -> bool {
         self.peer.session.is_touched()
     }
 
-    /// The caller has brought about the safe state, and is not about to [disconnect](Self::disconnect): the peer's next reply says so,
-    /// where its protocol has a place for that.
+    /// Takes note that the caller has run [`safe_state`](crate::Extension::safe_state) without a
+    /// [disconnect](Self::disconnect). The peer's next reply says so, if its protocol has a place
+    /// for that.
     pub fn was_made_safe(&mut self) {
         self.peer.session.was_made_safe();
     }
@@ -222,14 +237,16 @@ impl<'m> Engine<'m> {
         self.exchange.batch.is_some()
     }
 
-    /// The longest line that is accepted and the longest that is sent in JSON-RPC, in bytes without their ends.
+    /// The length of the longest line that is accepted, and of the longest that is sent in
+    /// JSON-RPC, in bytes without newlines.
     pub fn limits(&self) -> (usize, usize) {
         self.to.limits
     }
 
     /// Advances the state machine until it needs the caller.
     ///
-    /// What [`Step::Write`] gave out counts as written; what [`Step::Run`] gave out and was not completed, as cancelled.
+    /// The line of the last [`Step::Write`] counts as written. A [`Step::Run`] that was not
+    /// [completed](Self::complete) counts as cancelled.
     pub fn step(&mut self) -> Step<'_> {
         match self.next() {
             Next::Read => Step::Read,
@@ -282,7 +299,7 @@ impl<'m> Engine<'m> {
         rpc::end_line(self.memory, end)
     }
 
-    /// Accepts the result of [`Step::Run`].
+    /// Takes the result of the work that [`Step::Run`] handed out.
     pub fn complete(&mut self, result: &Result<Outcome, Failure>) {
         if self.peer.is_cancelled {
             self.peer.is_cancelled = false;

@@ -1,4 +1,4 @@
-//! Amplifier's events: §3 of its protocol text, Event Schema v1.
+//! Amplifier's events (§3 of its protocol text, Event Schema v1).
 
 use core::fmt;
 
@@ -6,10 +6,11 @@ use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Digits, check::SyntaxError};
 
-/// An event, checked, as a view over its text: what [`Extension::on_event`](crate::Extension::on_event) gets.
+/// A checked event, as a view of its text. [`Extension::on_event`](crate::Extension::on_event) gets
+/// it.
 ///
-/// Members that the schema does not name are left alone, and names of events that the taxonomy does not have are as good as
-/// those that it has. If a member occurs twice, the last one counts.
+/// Members that the schema does not name are allowed, and so are names of events that the taxonomy
+/// does not have. If a member occurs twice, the last one counts.
 ///
 /// ```
 /// use rigline::event::{Event, Member};
@@ -43,12 +44,18 @@ enum Presence {
 }
 
 impl<'a> Event<'a> {
-    /// Checks `text`, and reads it as an event.
+    /// Parses `text` as an event.
+    ///
+    /// # Errors
+    /// The text is not JSON, or does not conform to the schema.
     pub fn parse(text: &'a [u8]) -> Result<Self, EventError> {
         Self::read(Json::parse(text).map_err(EventError::Syntax)?)
     }
 
     /// Reads a JSON value as an event.
+    ///
+    /// # Errors
+    /// The value does not conform to the schema.
     pub fn read(json: Json<'a>) -> Result<Self, EventError> {
         const INTEGER: &str = "an integer or null";
         if json.kind() != Kind::Object {
@@ -85,7 +92,7 @@ impl<'a> Event<'a> {
         self.required("id")
     }
 
-    /// When it happened: a number, in whatever unit its sender counts.
+    /// The time of the event: a number, in the unit that its sender uses.
     pub fn ts(&self) -> Digits<'a> {
         self.0.get("ts").and_then(|value| value.number()).unwrap_or(Digits::ZERO)
     }
@@ -100,47 +107,47 @@ impl<'a> Event<'a> {
         self.required("component")
     }
 
-    /// The module that it is about.
+    /// The module that the event is about.
     pub fn module(&self) -> Member<Text<'a>> {
         self.member("module").text()
     }
 
-    /// How it ended, such as `ok` or `error`.
+    /// The status of the event, such as `ok` or `error`.
     pub fn status(&self) -> Member<Text<'a>> {
         self.member("status").text()
     }
 
-    /// How long it took, in milliseconds.
+    /// The duration of the event, in milliseconds.
     pub fn duration_ms(&self) -> Member<Digits<'a>> {
         self.member("duration_ms").map(|value| value.number().unwrap_or(Digits::ZERO))
     }
 
-    /// Further data: an object.
+    /// Further data of the event: an object.
     pub fn data(&self) -> Member<Json<'a>> {
         self.member("data")
     }
 
-    /// The error: an object.
+    /// The error that the event reports: an object.
     pub fn error(&self) -> Member<Json<'a>> {
         self.member("error")
     }
 
-    /// The session that it belongs to.
+    /// The id of the session that the event belongs to.
     pub fn session_id(&self) -> Member<Text<'a>> {
         self.member("session_id").text()
     }
 
-    /// The request that it belongs to.
+    /// The id of the request that the event belongs to.
     pub fn request_id(&self) -> Member<Text<'a>> {
         self.member("request_id").text()
     }
 
-    /// The span that it belongs to.
+    /// The id of the span that the event belongs to.
     pub fn span_id(&self) -> Member<Text<'a>> {
         self.member("span_id").text()
     }
 
-    /// The event as it was sent, members that the schema does not name included.
+    /// The event as it was sent, with the members that the schema does not name.
     pub fn json(&self) -> Json<'a> {
         self.0
     }
@@ -164,7 +171,7 @@ impl<'a> Member<Json<'a>> {
     }
 }
 
-/// A member that may be absent or null, which are not the same.
+/// An optional member of an object. Absent and null are different.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Member<T> {
@@ -178,7 +185,7 @@ pub enum Member<T> {
 }
 
 impl<T> Member<T> {
-    /// The value, if there is one.
+    /// The value, if the member is neither absent nor null.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -195,7 +202,7 @@ impl<T> Member<T> {
     }
 }
 
-/// Why a text is not an event.
+/// The reason why a text is not an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventError {
@@ -208,17 +215,17 @@ pub enum EventError {
         /// The name of the member.
         member: &'static str,
     },
-    /// A member has a value of a type that it must not have.
+    /// A member has a value of a wrong type.
     WrongType {
         /// The name of the member.
         member: &'static str,
-        /// The expected value.
+        /// The type that the member must have, such as `a string or null`.
         expected: &'static str,
     },
 }
 
 impl EventError {
-    /// The member at fault, if one is.
+    /// The name of the member that is missing or has a wrong type; none for other errors.
     pub fn member(&self) -> Option<&'static str> {
         match self {
             Self::Missing { member } | Self::WrongType { member, .. } => Some(member),
@@ -240,7 +247,7 @@ impl fmt::Display for EventError {
 
 impl core::error::Error for EventError {}
 
-/// The sentence of its `Display`, without formatting code.
+/// Writes the sentence of `Display` without formatting code.
 impl Message for EventError {
     fn write_escaped(&self, out: &mut Writer<'_>) {
         match self {

@@ -1,21 +1,24 @@
-//! Whole messages: a message in, an outcome out.
+//! The exchange of whole messages: a message comes in, and a reply or work for the extension comes
+//! out.
 //!
-//! This is the door below the [engine](crate::engine). The engine finds lines in a stream of bytes and works on one at a time.
-//! A server whose transport hands over whole messages (HTTP, a WebSocket, a document, a test) uses this module, and may
-//! have any number of messages waiting.
+//! This module is the layer below the [engine](crate::engine). The engine finds lines in a stream
+//! of bytes and works on one at a time. A server whose transport delivers whole messages (HTTP, a
+//! WebSocket, a document, a test) uses this module, and may have any number of messages waiting.
 //!
 //! | value | how long it lives |
 //! |---|---|
-//! | [`Served`] | as long as the extension is served; it is made where it is used, since a policy is not `Sync` |
-//! | [`Session`] | as long as its connection, or the session that a transport has |
+//! | [`Served`] | as long as the extension is served; make it where it is used, since a policy is not `Sync` |
+//! | [`Session`] | as long as its connection, or as the session of its transport |
 //! | [`Exchange`] | from the arrival of one message to its reply |
 //!
-//! A session and an exchange are `Send` and borrow nothing, so that an exchange can wait in a queue beside its message. The
-//! memory of messages and replies is the caller's, and outcomes are lengths of what was written into it.
+//! A session and an exchange are `Send` and borrow nothing, so that an exchange can wait in a queue
+//! beside its message. The caller owns the memory of messages and replies, and results are lengths
+//! of what was written into it.
 //!
-//! 1. [`Session::receive`] reads a message that has arrived. Its [`Next`] says whether a reply is there already or the extension
-//!    has to run.
-//! 2. When its turn has come, [`Exchange::run`] hands out what is to be run, and [`Exchange::complete`] takes the result.
+//! 1. [`Session::receive`] reads a message that has arrived. The returned [`Next`] says whether the
+//!    reply is written already or the extension has to run.
+//! 2. When it is the message's turn, [`Exchange::run`] hands out the work, and
+//!    [`Exchange::complete`] takes the result.
 //! 3. [`Session::settle`] says what follows: the reply, or the next member of a batch.
 //!
 //! ```

@@ -13,12 +13,13 @@ use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::service::{JobRun, Step, TaskEnd};
 
-/// An extension: a manifest, and a handler for the operations in it.
+/// An extension: a manifest, and a handler for its operations.
 ///
-/// One extension lives on one thread; a server with many clients sends it one call at a time.
+/// An extension stays on one thread. A server with many clients sends it one call at a time.
 ///
-/// `#[rigline::extension]` (feature `macros`) writes it, from the methods of a type and their doc comments. By hand it
-/// is possible too, and is right for an extension whose operations are known elsewhere, or which wraps another:
+/// `#[rigline::extension]` (feature `macros`) implements this trait from the methods of a type and
+/// their doc comments. Implement it by hand for an extension whose operations are not known at
+/// compile time as methods, or which wraps another extension:
 ///
 /// ```
 /// use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
@@ -42,54 +43,61 @@ use crate::service::{JobRun, Step, TaskEnd};
 /// ```
 #[allow(async_fn_in_trait, reason = "an extension lives on one thread: a `Send` bound would keep boards out")]
 pub trait Extension {
-    /// Name, version and operations of the extension. Known at compile time, so that it costs no memory but flash.
+    /// The name, version and operations of the extension. They are known at compile time, so that
+    /// they take flash but no memory.
     fn manifest(&self) -> &'static Manifest;
 
-    /// Runs one operation. Only operations of the manifest arrive here.
+    /// Runs one operation of the manifest. Calls of other operations are refused before.
     ///
-    /// The future is dropped at its next await when the call is cancelled, times out, or its session is lost;
-    /// [`safe_state`](Self::safe_state) runs after that.
+    /// When the call is cancelled, times out, or loses its session, the future is dropped at its
+    /// next await, and [`safe_state`](Self::safe_state) runs.
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
 
-    /// Receives the configuration that a host sends when it starts a session. It is not called if
-    /// the host sends none. If it returns an error, the session does not start.
+    /// Receives the configuration that a host sends when it starts a session. If the host sends
+    /// none, this is not called.
+    ///
+    /// # Errors
+    /// The session does not start, and the host gets the failure.
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let _ = (config, cx);
         Ok(())
     }
 
-    /// Receives an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The acknowledgement is sent
-    /// before this runs. Requests that arrive meanwhile wait their turn.
+    /// Receives an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
+    /// acknowledgement is sent before this method runs. Requests that arrive in the meantime wait
+    /// for their turn.
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         let _ = (event, cx);
     }
 
-    /// Runs one task of a job that a [`Service`](crate::service::Service) has started: success is a pass. `group` is that of the
-    /// [`Job`](crate::service::Job), `task` counts from 0.
+    /// Runs one task of a job that a [`Service`](crate::service::Service) has started. A success
+    /// means that the task has passed. `group` is the group of the [`Job`](crate::service::Job),
+    /// and `task` counts from 0.
     async fn run_task(&mut self, group: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let _ = (group, task, cx);
         Err(Failure::new(FailureKind::Internal, "there is no such task"))
     }
 
     /// Runs a job that a [`Service`](crate::service::Service) has started. An extension that has
-    /// [tasks](Self::run_task) says `job.run(self, cx).await` here; others refuse the job, as the default does, and their images do
-    /// without the code that runs jobs.
+    /// [tasks](Self::run_task) calls `job.run(self, cx).await` here. The default refuses the job,
+    /// so that the image of another extension does not contain the code that runs jobs.
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
         let _ = cx;
         job.refuse();
     }
 
-    /// Brings the hardware into a state that is safe without supervision. For example, a rig switches its rails
-    /// off.
+    /// Brings the hardware into a state that is safe without supervision. For example, a rig
+    /// switches its rails off.
     ///
-    /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
-    /// times out.
+    /// It runs when a call is cancelled or times out, and when a session that began with
+    /// `initialize` is lost without `shutdown`.
     async fn safe_state(&mut self) {}
 }
 
 impl<'a> JobRun<'a> {
-    /// Runs the tasks one after the other, each by [`Extension::run_task`], and reports them. A task that is cancelled is
-    /// dropped at its next await, and the extension's safe state is made.
+    /// Runs the tasks of the job one after the other by [`Extension::run_task`], and reports their
+    /// results. A task that is cancelled is dropped at its next await, and
+    /// [`Extension::safe_state`] runs.
     pub async fn run<E: Extension + ?Sized>(self, extension: &mut E, cx: &mut Context<'a>) {
         apart(pin!(run_tasks(self, extension, cx))).await;
     }

@@ -5,12 +5,14 @@ use core::fmt;
 use crate::json::de::DecodeError;
 use crate::json::write::{Message, Writer};
 
-/// How a call failed. [`protocol`](crate::protocol) has the table of how each protocol encodes it.
+/// The failure of a call. The table in [`protocol`](crate::protocol) shows how each protocol
+/// encodes it.
 ///
-/// Every [`core::error::Error`] converts into one of the kind [`Failed`](FailureKind::Failed), also by `?`, with its
-/// text. For this reason this type does not implement `Error` itself: the two conversions would overlap. Without an
-/// allocator only the first [`MAX_ERROR_TEXT`] bytes of the text are kept, and a longer text ends in `...`.
-/// [`Context::failure`](crate::Context::failure) accepts a text of any length, and any kind.
+/// Every [`core::error::Error`] converts into a failure of the kind
+/// [`Failed`](FailureKind::Failed), also by `?`, with its text. For this reason this type does not
+/// implement `Error` itself: the two conversions would overlap. Without an allocator, a text longer
+/// than [`MAX_ERROR_TEXT`] bytes is cut and ends in `...`.
+/// [`Context::failure`](crate::Context::failure) takes a text of any length, and any kind.
 ///
 /// ```
 /// # use rigline::Failure;
@@ -47,30 +49,32 @@ impl PathPrefix {
     }
 }
 
-/// The kind of the failure.
+/// The kind of a failure. It decides the code that each protocol sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The operation ran and its own logic failed: gevals `success:false`.
     Failed,
-    /// No operation of that name: gevals -32601.
+    /// There is no operation of that name: gevals -32601.
     UnknownOperation,
     /// An argument is missing, of the wrong type or out of bounds: gevals -32602.
     BadArguments,
-    /// The operation could not be carried out: a device is gone, access was refused. gevals -32000.
+    /// The operation could not be carried out because something was out of reach: a device is gone,
+    /// or access was refused. gevals -32000.
     Unreachable,
     /// The operation did not end in time: gevals -32001.
     Timeout,
-    /// Something that it requires is not there: gevals -32002.
+    /// Something that the operation requires is missing: gevals -32002.
     RequirementNotMet,
     /// The operation is not allowed: gevals -32000.
     Forbidden,
-    /// Something does not fit its buffer: gevals -32603.
+    /// Something does not fit into its buffer: gevals -32603.
     TooLarge,
-    /// A fault in the extension itself: gevals -32603.
+    /// The extension itself has a fault: gevals -32603.
     Internal,
-    /// No usable answer came from the program that was to carry it out: gevals -32000. Its outcome is not known. Relays have this kind.
+    /// The program behind this one gave no usable answer: gevals -32000. Whether the operation ran
+    /// is not known. Relays use this kind.
     NoAnswer,
 }
 
@@ -89,7 +93,7 @@ impl FailureKind {
         Self::NoAnswer,
     ];
 
-    /// The name of the failure kind, in small letters with underlines: `bad_arguments`.
+    /// The name of the kind, in lower-case letters with underscores, such as `bad_arguments`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -119,16 +123,18 @@ pub(crate) enum Detail {
 }
 
 impl Failure {
-    /// No operation of that name: for the arm of a handler's match that is never reached.
+    /// There is no operation of that name. For the last arm of a handler's match, which is never
+    /// reached.
     pub const UNKNOWN_OPERATION: Self = Self::new(FailureKind::UnknownOperation, "Unknown operation");
 
-    /// A failure with a fixed sentence as its text. [`Context::failure`](crate::Context::failure) accepts any
-    /// text.
+    /// A failure with a fixed sentence as its text. [`Context::failure`](crate::Context::failure)
+    /// takes any text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
         Self { kind, detail: Detail::Static(text), prefix: PathPrefix::None, code: None }
     }
 
-    /// Arguments that could not be decoded.
+    /// A failure of the kind [`BadArguments`](FailureKind::BadArguments), because the arguments
+    /// could not be decoded.
     pub fn bad_arguments(error: DecodeError) -> Self {
         Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), prefix: PathPrefix::None, code: None }
     }
@@ -145,8 +151,9 @@ impl Failure {
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
     pub(crate) const CANCELLED: Self = Self::new(FailureKind::Unreachable, "the call was cancelled");
 
-    /// With a code of the extension's own: Amplifier `error.code`, namel3ss `error.type`. The other protocols have no place for it, and get it
-    /// as [`CODE_NAME`](crate::protocol::CODE_NAME).
+    /// Adds an error code of the extension. Amplifier sends it as `error.code`, namel3ss as
+    /// `error.type`. Other protocols have no place for it, and send it beside their own data as
+    /// [`CODE_NAME`](crate::protocol::CODE_NAME).
     pub const fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
@@ -179,7 +186,7 @@ impl<E: core::error::Error + 'static> From<E> for Failure {
     }
 }
 
-/// The size of another error's text in a [`Failure`] without an allocator, in bytes.
+/// The size of the text that a [`Failure`] keeps of another error without an allocator, in bytes.
 pub const MAX_ERROR_TEXT: usize = 48;
 
 #[cfg(not(feature = "alloc"))]
@@ -244,7 +251,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The sentence of its `Display`, without formatting code.
+/// Writes the sentence of `Display` without formatting code.
 impl Message for Failure {
     fn write_escaped(&self, out: &mut Writer<'_>) {
         match &self.detail {

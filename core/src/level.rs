@@ -1,21 +1,21 @@
-//! How much a log line matters.
+//! The importance of a log line.
 
-/// How much a log line matters: gevals "Log (Notification)".
+/// The importance of a log line, as in gevals "Log (Notification)".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Level {
-    /// For debugging.
+    /// A log for somebody who debugs the extension.
     Debug,
-    /// Progress.
+    /// A report of normal progress.
     Info,
-    /// Something is odd.
+    /// Something unusual that is not an error.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Error,
 }
 
 impl Level {
-    /// The level's name on the wire.
+    /// The name of the level in protocols: `debug`, `info`, `warn` or `error`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Debug => "debug",

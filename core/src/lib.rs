@@ -44,7 +44,7 @@
 //! | [`macro@Params`] | derives the arguments of an operation |
 //! | [`macro@Outputs`] | derives the outputs of an operation |
 //! | [`Context`] | writes outputs, logs and progress, and waits |
-//! | [`Outcome`] | the end of an operation that ran |
+//! | [`Outcome`] | the success of an operation |
 //! | [`Failure`] | the end of an operation that could not be carried out |
 //! | [`FailureKind`] | the kind of a failure |
 //! | [`json::Decimal`] | a number with a fixed number of decimals, without floats |
@@ -74,14 +74,14 @@
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza, MCP |
 //! | [`Extension`], [`manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
-//! | [`exchange`] | whole messages: a message in, an outcome out |
-//! | [`engine`] | bytes in, bytes out, calls to run; no I/O |
-//! | [`serve`] | the drivers around it, blocking and async |
+//! | [`exchange`] | whole messages: a message in, a reply or a call out |
+//! | [`engine`] | bytes in, bytes out, calls to run; no input or output of its own |
+//! | [`serve`] | the drivers around the engine, blocking and async |
 //! | [`client`] | the host's half of gevals, without I/O |
 //!
 //! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand.
 //!
-//! An engine is given its protocols in a list. What is not listed is not linked.
+//! An engine is given its protocols in a list. Protocols that are not in the list are not linked.
 //!
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].

@@ -1,11 +1,13 @@
-//! The binary link (feature `postcard`): the same lines for wires that lose bits, such as a bare UART.
+//! The binary link (feature `postcard`): lines over wires that lose bits, such as a UART.
 //!
-//! A line goes as one frame that is either whole or known to be damaged, and a request may be sent again without being run
+//! A line is sent as one frame. A damaged frame is always detected. A request may be sent again
+//! without being run twice, so that a button is never pressed twice.
 //! again: a button is never pressed twice.
 //!
 //! # On the wire
 //!
-//! A frame is `COBS(body ++ crc) ++ 00`. Empty frames (a lone `00`) mean nothing; one may be sent to flush what line noise left.
+//! A frame is `COBS(body ++ crc) ++ 00`. An empty frame (a single `00`) has no meaning. One may be
+//! sent to end whatever line noise began.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -54,8 +56,8 @@ type Table = crc::Table<1>;
 #[cfg(not(target_pointer_width = "64"))]
 type Table = crc::NoTable;
 
-/// The largest number of bytes in a frame in addition to its payload and COBS's code bytes: kind, sequence, length,
-/// CRC, the first code byte, the end.
+/// The largest number of bytes that a frame has beside its payload and the code bytes of COBS:
+/// kind, sequence, length, CRC, the first code byte, and the end.
 pub const OVERHEAD: usize = 1 + 5 + 5 + 4 + 1 + 1;
 
 /// The largest size of a frame with a payload of `payload` bytes, in bytes.
@@ -70,21 +72,21 @@ pub const fn encoded_size(payload: usize) -> usize {
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Opens a session, or answers that.
+    /// Opens a session, or acknowledges that.
     Hello = 1,
-    /// A line for the device.
+    /// A line from the host for the device.
     Request = 2,
     /// Cancels a request.
     Cancel = 3,
-    /// The answer to a request.
+    /// The reply to a request.
     Reply = 4,
-    /// A line that is not a reply.
+    /// A line from the device that is not a reply.
     Log = 5,
-    /// A frame came damaged.
+    /// A frame arrived damaged. The host sends again what waits for an answer.
     Damaged = 6,
-    /// A request that cannot be answered.
+    /// The device cannot answer a request, and whether the request ran is not known.
     Unknown = 7,
-    /// A frame did not fit the device's buffer.
+    /// A frame did not fit into the device's buffer.
     TooLong = 8,
 }
 
@@ -104,18 +106,20 @@ impl Kind {
     }
 }
 
-/// A frame, decoded.
+/// A decoded frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The kind.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// The number of the frame.
+    /// The sequence number of the request that the frame belongs to; for [`Kind::Hello`], the
+    /// number of the session.
     pub sequence: u32,
-    /// The line of the frame.
+    /// The line in the frame, without its newline. It is empty for kinds without a line.
     pub payload: &'a [u8],
 }
 
-/// Encodes a frame into `memory`, its end included; none if it does not fit ([`encoded_size`] bytes always do).
+/// Encodes a frame into `memory`, with its end. Returns the length, or none if the frame does not
+/// fit. [`encoded_size`] bytes always suffice.
 ///
 /// ```
 /// use rigline::link::{Frame, Kind, encode};
@@ -144,7 +148,7 @@ pub fn encode(frame: &Frame<'_>, memory: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Decodes a frame in place: the bytes between two ends. None if it is damaged.
+/// Decodes a frame in place, from its bytes without the end. Returns none if the frame is damaged.
 pub fn decode(frame: &mut [u8]) -> Option<Frame<'_>> {
     let length = unstuff(frame)?;
     let (body, crc) = frame.get(..length)?.split_last_chunk()?;
@@ -257,7 +261,7 @@ fn unstuff(frame: &mut [u8]) -> Option<usize> {
     Some(to)
 }
 
-/// Collects bytes into frames, in memory of the caller's.
+/// Collects bytes into frames, in memory that the caller owns.
 #[derive(Debug)]
 pub struct Collector<'m> {
     memory: &'m mut [u8],
@@ -267,25 +271,26 @@ pub struct Collector<'m> {
     taken: bool,
 }
 
-/// The result of a byte.
+/// The result of adding a byte that completes a frame.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collected<'c> {
     /// A whole frame.
     Frame(Frame<'c>),
-    /// A frame that fails its CRC, or is none.
+    /// A frame with a wrong CRC, or bytes that are not a frame.
     Damaged,
-    /// A frame that does not fit the memory.
+    /// A frame that does not fit into the memory.
     TooLong,
 }
 
 impl<'m> Collector<'m> {
-    /// Frames of up to `memory.len()` bytes before their end; [`encoded_size`] returns how many a payload needs.
+    /// A collector for frames of up to `memory.len()` bytes without their end. [`encoded_size`]
+    /// returns the size that a payload needs.
     pub fn new(memory: &'m mut [u8]) -> Self {
         Self { memory, length: 0, over: false, taken: false }
     }
 
-    /// The longest payload that surely fits, in bytes.
+    /// The length of the longest payload that always fits, in bytes.
     pub fn limit(&self) -> usize {
         (self.memory.len() + 1).saturating_sub(OVERHEAD + self.memory.len() / 254 + 1)
     }
@@ -297,7 +302,7 @@ impl<'m> Collector<'m> {
         postcard::from_bytes::<(u8, u32, &[u8])>(body).map_or(&[], |(_, _, payload)| payload)
     }
 
-    /// Adds a byte; returns the frame or the fault that it completes, if any.
+    /// Adds a byte. Returns the frame or the error that this byte completes, if any.
     pub fn push(&mut self, byte: u8) -> Option<Collected<'_>> {
         if core::mem::take(&mut self.taken) {
             self.length = 0;
@@ -327,7 +332,7 @@ impl<'m> Collector<'m> {
     }
 }
 
-/// State that the two halves of a device's link share.
+/// The state that the reader and the writer of a device's link share.
 #[cfg(feature = "async")]
 #[derive(Debug)]
 pub struct Shared {
@@ -358,12 +363,12 @@ impl Default for Shared {
 
 #[cfg(feature = "async")]
 impl Shared {
-    /// For one device, whose engine speaks [all protocols](crate::protocol::ALL).
+    /// State for one device whose engine speaks [all protocols](crate::protocol::ALL).
     pub const fn new() -> Self {
         Self::with_protocols(crate::protocol::ALL)
     }
 
-    /// For one device, whose engine speaks these protocols.
+    /// State for one device whose engine speaks these protocols.
     pub const fn with_protocols(protocols: &'static [&'static Protocol]) -> Self {
         Self {
             session: Cell::new(None),
@@ -476,7 +481,7 @@ impl Shared {
 #[cfg(feature = "async")]
 enum Taken {
     Nothing,
-    /// The running call is cancelled.
+    /// The frame cancels the running call, or opens a new session.
     Reset,
     Line,
     Notification,
@@ -494,14 +499,17 @@ mod device {
     use super::{Blocks, Collected, Collector, Frame, Head, Kind, Shared, Taken};
     use crate::rpc;
 
-    /// A device's link over a reader and a writer, as a reader and a writer of lines for
-    /// a [`Server`](crate::serve::asynch::Server).
+    /// Makes a device's link from a reader and a writer of bytes. The results read and write lines,
+    /// for a [`Server`](crate::serve::asynch::Server).
     ///
-    /// `frames` holds the frame that comes in: [`encoded_size`](super::encoded_size) of the longest line. `reply` keeps the last
-    /// reply, to be sent again while something runs: half of the log buffer, where what is answered meanwhile is written. A longer
-    /// one is sent again from the engine's memory, once nothing runs; until then a request that is repeated is not answered.
+    /// `frames` holds the incoming frame: it needs [`encoded_size`](super::encoded_size) of the
+    /// longest line. `reply` keeps the last reply, so that it can be sent again while a call runs.
+    /// Make it half the size of the log buffer, which limits the replies that are written during a
+    /// call. A longer reply is sent again from the engine's memory when no call runs. Until then a
+    /// repeated request is not answered.
     ///
-    /// A new session and a cancelled call end serving with [`LinkError::Reset`]: serve again.
+    /// A new session and a cancelled call end serving with [`LinkError::Reset`]. Serve again after
+    /// it.
     pub fn split<'s, 'm, R: Read, W: Write>(
         shared: &'s Shared,
         reader: R,
@@ -523,18 +531,19 @@ mod device {
         )
     }
 
-    /// The reason why a link failed.
+    /// The reason why a link stopped.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[cfg_attr(feature = "defmt", derive(defmt::Format))]
     #[non_exhaustive]
     pub enum LinkError<E> {
-        /// The wire failed.
+        /// The wire returned an error.
         Wire(E),
-        /// The host opened a new session, or cancelled the call.
+        /// The host opened a new session, or cancelled the call. Serve again.
         Reset,
-        /// There is something to be flushed first.
+        /// The writer must flush before the reader reads on. The driver handles this.
         Interrupted,
-        /// The last reply is to be written again first.
+        /// The last reply must be written again before the reader reads on. The driver handles
+        /// this.
         Repeated,
     }
 
@@ -562,7 +571,7 @@ mod device {
         }
     }
 
-    /// Lines out of frames.
+    /// The reader of a link: it turns frames into lines.
     #[derive(Debug)]
     pub struct LinkReader<'s, 'm, R> {
         shared: &'s Shared,
@@ -580,7 +589,7 @@ mod device {
     }
 
     impl<R: Read> Read for LinkReader<'_, '_, R> {
-        /// Cancel safe if the inner reader's is.
+        /// Reads a part of a line. It is cancel safe if the inner reader is.
         async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Self::Error> {
             loop {
                 if let Some(given) = self.given {
@@ -641,7 +650,8 @@ mod device {
         }
     }
 
-    /// Converts lines into frames. Each call of [`write`](Write::write) must be one whole line.
+    /// The writer of a link: it turns lines into frames. Each call of [`write`](Write::write) must
+    /// be one whole line.
     #[derive(Debug)]
     pub struct LinkWriter<'s, 'm, W> {
         shared: &'s Shared,

@@ -1,11 +1,12 @@
-//! The manifest: what an extension is and offers. It is known at compile time and stored in flash.
+//! The manifest: the name, version and operations of an extension. It is known at compile time and
+//! stored in flash.
 
 use core::fmt;
 
 use crate::json::view::has_escapes;
 use crate::schema::{Schema, numeric};
 
-/// An extension's name, version and operations.
+/// The manifest of an extension: its name, version and operations.
 ///
 /// ```
 /// use rigline::{Manifest, Operation, Schema};
@@ -22,31 +23,33 @@ use crate::schema::{Schema, numeric};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// The extension's identifier.
+    /// The identifier of the extension.
     pub name: &'static str,
     /// The semantic version of the extension.
     pub version: &'static str,
     /// The description of the extension, in a sentence. It may be empty.
     pub description: &'static str,
-    /// Commands that must be found in `PATH` before an operation runs (gevals "Requirement Object"; on desktops only).
+    /// The commands that must be in `PATH` before an operation runs (gevals "Requirement Object").
+    /// They are checked on desktops only.
     pub requires: &'static [&'static str],
-    /// The operations.
+    /// The operations of the extension.
     pub operations: &'static [Operation],
-    /// The kind of Amplifier module that it is.
+    /// The kind of Amplifier module that the extension is.
     pub kind: Kind,
-    /// The guarantees for a namel3ss host.
+    /// The guarantees that a namel3ss host may rely on.
     pub guarantees: &'static [Guarantee],
-    /// The secrets that it makes use of, by their names (namel3ss `secrets_allowed`): it runs only where all of them are
-    /// allowed.
+    /// The names of the secrets that the extension uses (namel3ss `secrets_allowed`). It runs only
+    /// if all of them are allowed.
     pub secrets: &'static [&'static str],
     /// Whether [`safe_state`](crate::Extension::safe_state) switches anything off. The gevals manifest then has `"safeState":true`.
     pub has_safe_state: bool,
-    /// Whether its operations run elsewhere, at a server that is asked by a protocol of its own: configuration and context of calls need not
-    /// get there.
+    /// Whether the operations run on another server, which is asked by a protocol of its own.
+    /// Configuration and context of calls may not reach that server.
     #[doc(hidden)]
     pub is_elsewhere: bool,
-    /// The members of its gevals manifest but for `limits`, as JSON text without the braces around them, in place of those that are made
-    /// from the other fields. It is empty but for the extension of another server, whose manifest is passed on.
+    /// The members of the gevals manifest except `limits`, as JSON text without braces, in place of
+    /// those that are made from the other fields. It is used for an extension of another server,
+    /// whose manifest is passed on; otherwise it is empty.
     #[doc(hidden)]
     pub own_members: &'static str,
 }
@@ -81,7 +84,8 @@ impl Manifest {
     /// A manifest without operations.
     ///
     /// # Panics
-    /// If `version` is not semantic (semver.org 2.0.0): in a constant, where manifests belong, it does not compile.
+    /// If `version` is not a semantic version (semver.org 2.0.0). In a constant, where manifests
+    /// belong, that is an error of the compiler.
     #[allow(clippy::panic, reason = "it is for constants, where it is a compile error")]
     pub const fn new(name: &'static str, version: &'static str) -> Self {
         match Self::try_new(name, version) {
@@ -90,7 +94,10 @@ impl Manifest {
         }
     }
 
-    /// [`new`](Self::new) for a version that is known only at run time.
+    /// Makes a manifest as [`new`](Self::new) does, for a version that is known only at run time.
+    ///
+    /// # Errors
+    /// `version` is not a semantic version.
     pub const fn try_new(name: &'static str, version: &'static str) -> Result<Self, NotSemantic> {
         if !is_semantic(version.as_bytes()) {
             return Err(NotSemantic);
@@ -110,54 +117,56 @@ impl Manifest {
         })
     }
 
-    /// With a description.
+    /// Sets the description.
     #[must_use]
     pub const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
-    /// With the commands that must be in `PATH`.
+    /// Sets the commands that must be in `PATH`.
     #[must_use]
     pub const fn requires(self, requires: &'static [&'static str]) -> Self {
         Self { requires, ..self }
     }
 
-    /// As another kind of Amplifier module than a tool.
+    /// Sets the kind of Amplifier module. The default is a tool.
     #[must_use]
     pub const fn kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// With the guarantees that it keeps.
+    /// Sets the guarantees that a namel3ss host may rely on.
     #[must_use]
     pub const fn guarantees(self, guarantees: &'static [Guarantee]) -> Self {
         Self { guarantees, ..self }
     }
 
-    /// With the names of the secrets that it makes use of.
+    /// Sets the names of the secrets that the extension uses.
     #[must_use]
     pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
         Self { secrets, ..self }
     }
 
-    /// As the manifest of an extension whose [`safe_state`](crate::Extension::safe_state) switches something off.
-    /// `#[rigline::extension]` says so where a method is marked `#[safe_state]`.
+    /// Sets whether [`safe_state`](crate::Extension::safe_state) switches something off.
+    /// `#[rigline::extension]` sets it if a method is marked with `#[safe_state]`.
     #[must_use]
     pub const fn safe_state(self, has_safe_state: bool) -> Self {
         Self { has_safe_state, ..self }
     }
 
-    /// With operations.
+    /// Sets the operations.
     #[must_use]
     pub const fn operations(self, operations: &'static [Operation]) -> Self {
         Self { operations, own_members: "", ..self }
     }
 
-    /// The manifest as it is, if no two of its operations have the same [identifier](Operation::identifier).
-    /// `#[rigline::extension]` checks this; in a manifest written by hand, put it last.
+    /// Checks that no two operations have the same [identifier](Operation::identifier), and returns
+    /// the manifest unchanged. `#[rigline::extension]` does this. In a manifest that is written by
+    /// hand, call it last.
     ///
     /// # Panics
-    /// If two have: in a constant, where manifests belong, it does not compile.
+    /// If two operations have the same identifier. In a constant, where manifests belong, that is
+    /// an error of the compiler.
     #[must_use]
     pub const fn with_distinct_identifiers(self) -> Self {
         let mut rest = self.operations;
@@ -194,7 +203,7 @@ const fn is_same_identifier(mut one: &[u8], mut other: &[u8]) -> bool {
     }
 }
 
-/// A version that is not semantic (semver.org 2.0.0).
+/// The error for a version that is not semantic (semver.org 2.0.0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSemantic;
 
@@ -210,26 +219,26 @@ impl core::error::Error for NotSemantic {}
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Kind {
-    /// Provides access to a model or service.
+    /// A module that gives access to a model or a service.
     Provider,
-    /// Does things when asked.
+    /// A module that does something when it is called.
     #[default]
     Tool,
-    /// Works on its own.
+    /// A module that works on its own.
     Agent,
-    /// Receives events: its [`on_event`](crate::Extension::on_event) runs.
+    /// A module that receives events by [`on_event`](crate::Extension::on_event).
     Hook,
-    /// Directs others.
+    /// A module that directs other modules.
     Orchestrator,
-    /// Keeps context.
+    /// A module that keeps context.
     Context,
 }
 
 impl Kind {
-    /// All kinds, in the text's order.
+    /// All kinds, in the order of Amplifier's text.
     pub const ALL: [Self; 6] = [Self::Provider, Self::Tool, Self::Agent, Self::Hook, Self::Orchestrator, Self::Context];
 
-    /// The kind's name on the wire.
+    /// The name of the kind in Amplifier's protocol.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Provider => "provider",
@@ -241,13 +250,13 @@ impl Kind {
         }
     }
 
-    /// The kind that has this name on the wire.
+    /// The kind of this name in Amplifier's protocol; none if there is no such kind.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Something that an extension promises not to do: namel3ss `capability_context`.
+/// A promise of an extension not to do something: namel3ss `capability_context`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Guarantee {
@@ -266,7 +275,7 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// All guarantees, in the order in which the real host lists them.
+    /// All guarantees, in the order in which namel3ss lists them.
     pub const ALL: [Self; 6] = [
         Self::NoFilesystemWrite,
         Self::NoFilesystemRead,
@@ -276,7 +285,7 @@ impl Guarantee {
         Self::NoEnvWrite,
     ];
 
-    /// The guarantee's name on the wire.
+    /// The name of the guarantee in namel3ss.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoFilesystemWrite => "no_filesystem_write",
@@ -288,7 +297,7 @@ impl Guarantee {
         }
     }
 
-    /// The capability that it rules out.
+    /// The capability that the guarantee excludes, by its name in namel3ss.
     pub const fn capability(self) -> &'static str {
         match self {
             Self::NoFilesystemWrite => "filesystem_write",
@@ -305,53 +314,56 @@ impl Guarantee {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Operation {
-    /// The name a call says.
+    /// The name of the operation, as calls use it.
     pub name: &'static str,
     /// The description of the operation, in a sentence. It may be empty.
     pub description: &'static str,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub params: Schema,
-    /// The JSON Schema of its outputs, if it is known, for the protocols that send it (Amplifier
-    /// and MCP).
+    /// The JSON Schema of the outputs, if it is known. Amplifier and MCP send it to their hosts.
     pub outputs: Option<Schema>,
-    /// The effects of running it, if they are declared.
+    /// The effects of the operation, if they are declared.
     pub effects: Option<Effects>,
-    /// Members of its MCP tool, as JSON text without the braces around them, in place of the title that is made from the name and of
-    /// the annotations that are made from the effects. It is empty but for the tools of another server, which are passed on.
+    /// Members of the operation's MCP tool, as JSON text without braces, in place of the title that
+    /// is made from the name and the annotations that are made from the effects. It is used for a
+    /// tool of another server, which is passed on; otherwise it is empty.
     #[doc(hidden)]
     pub tool_members: &'static str,
 }
 
-/// The effects of running an operation: MCP's tool annotations. Clients use them to decide what to run without asking
-/// the user. If nothing is declared, they assume the worst.
+/// The effects of an operation, which MCP sends as a tool's annotations. Clients use them to decide
+/// which operations may run without asking the user. If an operation declares none, clients assume
+/// the worst.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct Effects {
     /// The operation changes nothing.
     pub read_only: bool,
-    /// The operation may destroy or overwrite something, and does not only add to it.
+    /// The operation may destroy or overwrite something.
     pub destructive: bool,
-    /// Running it again with the same arguments changes nothing more.
+    /// A second run with the same arguments changes nothing more.
     pub idempotent: bool,
 }
 
 impl Effects {
-    /// The operation changes nothing, so that running it again changes nothing either.
+    /// The effects of an operation that changes nothing.
     pub const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true };
 
-    /// The operation changes something. What a second run changes, and whether anything is destroyed, is as the arguments say.
+    /// The effects of an operation that changes something. `destructive` says whether it may
+    /// destroy or overwrite something. `idempotent` says whether a second run with the same
+    /// arguments changes nothing more.
     pub const fn changes(destructive: bool, idempotent: bool) -> Self {
         Self { read_only: false, destructive, idempotent }
     }
 }
 
-/// The most characters of an operation's [identifier](Operation::identifier).
+/// The greatest number of characters of an operation's [identifier](Operation::identifier).
 pub const MAX_IDENTIFIER: usize = 64;
 
 impl Operation {
-    /// The name of the operation for clients that accept only letters, digits and `_`: all other bytes are replaced by `_`. It has at
-    /// most [`MAX_IDENTIFIER`] bytes.
+    /// The name of the operation for clients that accept only letters, digits and `_`. All other
+    /// bytes are replaced by `_`, and a longer name is cut to [`MAX_IDENTIFIER`] bytes.
     pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
         let name = self.name.bytes().take(MAX_IDENTIFIER);
         name.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
@@ -365,38 +377,38 @@ impl Operation {
         identifier.len() == length && name.iter().zip(identifier).all(is_alike)
     }
 
-    /// An operation whose arguments are described by `params`.
+    /// An operation with `params` as the schema of its arguments.
     pub const fn new(name: &'static str, params: Schema) -> Self {
         Self { name, description: "", params, outputs: None, effects: None, tool_members: "" }
     }
 
-    /// With a description.
+    /// Sets the description.
     #[must_use]
     pub const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
-    /// With a schema of its outputs, if there is one.
+    /// Sets the schema of the outputs, if there is one.
     #[doc(hidden)]
     #[must_use]
     pub const fn optional_outputs(self, outputs: Option<Schema>) -> Self {
         Self { outputs, ..self }
     }
 
-    /// With the members of another server's tool, see [`tool_members`](Self::tool_members).
+    /// Sets the members of another server's tool, see [`tool_members`](Self::tool_members).
     #[doc(hidden)]
     #[must_use]
     pub const fn tool_members(self, tool_members: &'static str) -> Self {
         Self { tool_members, ..self }
     }
 
-    /// Declares the effects of running it.
+    /// Declares the effects of the operation.
     #[must_use]
     pub const fn effects(self, effects: Effects) -> Self {
         Self { effects: Some(effects), ..self }
     }
 
-    /// With a schema of its outputs.
+    /// Sets the schema of the outputs.
     #[must_use]
     pub const fn outputs(self, outputs: Schema) -> Self {
         Self { outputs: Some(outputs), ..self }

@@ -1,4 +1,5 @@
-//! The types of arguments and outputs: for each type, the schema in the manifest and the decoder that enforces it.
+//! The types of arguments and outputs. Each type has a schema for the manifest and a decoder that
+//! enforces it.
 //!
 //! | Rust | JSON Schema | the schema accepts, and the decoder refuses |
 //! |---|---|---|
@@ -20,9 +21,9 @@
 //! | an enum of names with `#[derive(Params)]` | `enum` | |
 //! | any other type | what `#[param(schema = "…")]` says | as its `Deserialize` has it |
 //!
-//! The other way round, the decoder accepts what the schema refuses in these cases: null for a field that may be left out, which
-//! counts as left out; a field under one of its aliases; and a float that rounding brings to within its bounds, since it is compared in
-//! its own type.
+//! In three cases the decoder accepts what the schema refuses. It takes null for an optional field,
+//! as if the field were left out. It takes a field by one of its aliases. It takes a float that is
+//! within its bounds after it was rounded to its type.
 //!
 //! Lengths in `min_length` and `max_length` are characters (Unicode scalar values), as JSON Schema counts them.
 
@@ -38,9 +39,10 @@ use crate::failure::Failure;
 use crate::json::{Decimal, RawJson};
 use crate::schema::{HasNode, Schema};
 
-/// A type that arguments are made of: its schema. The decoder is its [`Deserialize`](serde::Deserialize).
+/// A type for arguments. It has a schema, and its decoder is its
+/// [`Deserialize`](serde::Deserialize).
 ///
-/// `#[derive(Params)]` writes both. Your own type can implement both by hand:
+/// `#[derive(Params)]` implements both. A type of your own can implement both by hand:
 ///
 /// ```
 /// use rigline::params::{Node, Params};
@@ -69,21 +71,22 @@ use crate::schema::{HasNode, Schema};
     note = "`String`, `Vec`, `Cow` and `BTreeMap` need the feature `alloc` of rigline, `HashMap` the feature `std`"
 )]
 pub trait Params: Sized {
-    /// The schema.
+    /// The schema of the type.
     const SCHEMA: &'static Node;
 
-    /// Whether a field of this type may be left out: an `Option` may.
+    /// Whether a field of this type may be left out. This is true for an `Option`.
     const OPTIONAL: bool = false;
 
-    /// The value of a field that was left out: `None` in an `Option`.
+    /// The value of a field that was left out; none if it must be given. For an `Option` it is
+    /// `None`.
     fn missing() -> Option<Self> {
         None
     }
 }
 
-/// A type that outputs are made of: its schema. It is written by its [`Serialize`].
+/// A type for outputs. It has a schema, and it is written by its [`Serialize`].
 ///
-/// `#[derive(Outputs)]` writes both, for structs and for enums of names.
+/// `#[derive(Outputs)]` implements both, for structs and for enums whose variants are names.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no schema, so that it cannot be an output",
     label = "has no schema",
@@ -91,18 +94,18 @@ pub trait Params: Sized {
     note = "for any other type that implements serde's `Serialize`, write the schema yourself: `#[output(schema = \"{{...}}\")]`"
 )]
 pub trait OutputValue: Serialize {
-    /// The schema.
+    /// The schema of the type.
     const SCHEMA: &'static Node;
-    /// Whether there may be no value.
+    /// Whether an output of this type may be left out. This is true for an `Option`.
     const OPTIONAL: bool = false;
 
-    /// Whether there is no value, so that the output is left out: `None` in an `Option`.
+    /// Whether there is no value, so that the output is left out. This is true for `None`.
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// Outputs with names and types: a struct with `#[derive(Outputs)]`.
+/// A set of named and typed outputs: a struct with `#[derive(Outputs)]`.
 ///
 /// ```
 /// use rigline::{Context, Failure, Outcome, Outputs, json::Decimal};
@@ -126,12 +129,12 @@ pub trait OutputValue: Serialize {
     note = "an operation returns `Outcome`, `()`, a struct with `#[derive(rigline::Outputs)]`, or a map with string keys"
 )]
 pub trait Outputs: OutputValue {
-    /// Writes each field as an output of its name.
+    /// Writes each field as an output of the same name.
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure>;
 }
 
 impl Context<'_> {
-    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
+    /// Writes each field of a struct with `#[derive(Outputs)]` as an output of the same name.
     ///
     /// # Errors
     /// As [`output`](Self::output).
@@ -140,22 +143,22 @@ impl Context<'_> {
     }
 }
 
-/// A result of an operation's method.
+/// A type that an operation's method may return in its `Result`.
 #[diagnostic::on_unimplemented(
     message = "an operation cannot return `{Self}`",
     label = "not an outcome",
     note = "an operation returns a `Result` of `Outcome`, `()`, or a struct with `#[derive(rigline::Outputs)]`"
 )]
 pub trait Ending {
-    /// The schema of what it puts out, if that is known.
+    /// The schema of the outputs, if it is known.
     #[doc(hidden)]
     const OUTPUTS: Option<&'static Node>;
 
-    /// The same, rendered.
+    /// The schema of the outputs as text, if it is known.
     #[doc(hidden)]
     const RENDERED: Option<Schema> = None;
 
-    /// Ends the call.
+    /// Writes the outputs, if there are any, and ends the call.
     #[doc(hidden)]
     fn end(self, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
 }
@@ -189,12 +192,12 @@ impl<T: Outputs> Ending for T {
 pub use crate::schema::{Choice, Field, Keywords, Node, OneOf};
 
 impl Schema {
-    /// The schema of the arguments `T`, rendered by the compiler.
+    /// The schema of the arguments `T`, made at compile time.
     pub const fn of<T: Params>() -> Self {
         Self::rendered_from::<Arguments<T>>()
     }
 
-    /// The schema of the outputs `T`, rendered by the compiler.
+    /// The schema of the outputs `T`, made at compile time.
     pub const fn of_outputs<T: OutputValue>() -> Self {
         Self::rendered_from::<OutputsOf<T>>()
     }
@@ -385,13 +388,13 @@ mod allocated {
     impl Key for Cow<'_, str> {}
 }
 
-/// A string that names the members of a map.
+/// A string type that can be the key of a map.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot name the members of a JSON object",
     note = "a map's keys are strings: `&str`, `heapless::String`, or `String` with the feature `alloc`"
 )]
 pub trait Key {
-    /// The most characters it takes.
+    /// The greatest length of a key, in characters.
     const MAX_LENGTH: usize = usize::MAX;
 }
 

@@ -1,4 +1,5 @@
-//! The text that a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
+//! The text that a protocol writes: the fixed parts of its replies, logs and progress. They are
+//! data where possible, and functions otherwise.
 
 use crate::failure::FailureKind;
 use crate::json::write::{Message, Writer};
@@ -6,54 +7,60 @@ use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::received::Received;
 
-/// The parts that the replies of a protocol are made of, in the order in which they are written.
+/// The parts of a protocol's replies, in the order in which they are written.
 ///
-/// A success is `head` `success` [`Outputs`] `message` `close`; an error is `head` `error` text `error_end` `close`.
-/// Outputs are written at once, before it is known whether the call will succeed: [`Failed`] defines what happens to
-/// them if it fails.
+/// A success consists of `head`, `success`, [`Outputs`], `message` and `close`. An error consists
+/// of `head`, `error`, its text, `error_end` and `close`. Outputs are written before it is known
+/// whether the call will succeed. [`Failed`] says what happens to them if it fails.
 #[derive(Debug)]
 pub struct Phrases {
-    /// Writes the beginning of every reply, up to behind its id; the id's JSON text is empty where there is none.
+    /// Writes the beginning of a reply, up to the end of its id. The second argument is the JSON
+    /// text of the id, or empty if there is no id.
     pub head: fn(&mut Writer<'_>, &[u8]),
-    /// The text after the head of a success, up to where its outputs go.
+    /// The text of a success between the head and the outputs.
     pub success: &'static [u8],
     /// The form of outputs.
     pub outputs: Outputs,
-    /// Where the message of a success goes.
+    /// The place of a success's message.
     pub message: MessagePlace,
-    /// Where [`Content`](crate::Content) goes; none where a piece of it is an output.
+    /// The place of [`Content`](crate::Content). If it is none, a piece of content is written as an
+    /// output.
     pub content: Option<ContentPlace>,
-    /// How outputs stay in the reply to a failure of the kind [`FailureKind::Failed`]; without it they are dropped, and the
-    /// reply is an error like any other.
+    /// The way in which outputs stay in the reply to a failure of the kind [`FailureKind::Failed`].
+    /// If it is none, outputs are dropped, and the reply is an error like any other.
     pub failed: Option<Failed>,
-    /// Writes what follows the head of an error reply, up to where its text goes. A handler's own code comes with it, see
-    /// [`Failure::with_code`](crate::Failure::with_code).
+    /// Writes the part of an error reply between its head and its text. The third argument is the
+    /// extension's own error code, see [`Failure::with_code`](crate::Failure::with_code).
     pub error: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
-    /// Writes what follows the text of an error reply, up to what [`close`](Self::close) writes.
+    /// Writes the part of an error reply between its text and the part that [`close`](Self::close)
+    /// writes.
     pub error_end: fn(&mut Writer<'_>, FailureKind),
-    /// The text after the head of an error reply to a line that is not JSON, up to its text. `"}}` ends it.
+    /// The part of the error reply to a line that is not JSON, between its head and its text. `"}}`
+    /// ends that reply.
     pub parse_error: &'static [u8],
     /// Writes the end of a reply.
     pub close: fn(&mut Writer<'_>, &Closing<'_>),
     /// The destination of logs.
     pub logs: Logs,
-    /// Writes a notification about a call's progress as a whole line without its newline, and returns whether it did:
-    /// the caller may not have asked for progress. If it did not, the progress is logged.
+    /// Writes a notification about a call's progress as a whole line without its newline. Returns
+    /// false if it wrote none, because the caller did not ask for progress. The progress is then
+    /// logged.
     pub progress: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
 }
 
 /// The form of outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outputs {
-    /// The text before the first of them.
+    /// The text before the first output.
     pub start: &'static [u8],
-    /// The text after the last of them, if no message follows.
+    /// The text after the last output, if no message follows.
     pub end: &'static [u8],
-    /// Each is a JSON string: text as it is, anything else as its JSON text.
+    /// Whether each output is written as a JSON string: text as it is, and any other value as its
+    /// JSON text.
     pub as_strings: bool,
 }
 
-/// Where the message of a success goes: behind the outputs.
+/// The place of a success's message, after the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessagePlace {
     /// The text before a message that follows outputs.
@@ -62,62 +69,69 @@ pub struct MessagePlace {
     pub alone: &'static [u8],
     /// The text after the message.
     pub end: &'static [u8],
-    /// It is a member beside the outputs, so that there is none where an output is called `message`.
+    /// Whether the message is a member beside the outputs. It is then left out if an output is
+    /// called `message`.
     pub is_beside_outputs: bool,
 }
 
-/// Where content goes: into a list of objects behind the outputs, which the message is a piece of.
+/// The place of content: a list of objects after the outputs. The message is an element of this
+/// list.
 #[derive(Debug, Clone, Copy)]
 pub struct ContentPlace {
     /// The text before the first piece, if there are outputs.
     pub after_outputs: &'static [u8],
     /// The text before the first piece, if there are no outputs.
     pub alone: &'static [u8],
-    /// The text before a message or an error that follows other pieces.
+    /// The text before a message or an error that follows other content.
     pub before_text: &'static [u8],
 }
 
-/// How outputs stay in the reply to a call that failed.
+/// The way in which outputs stay in the reply to a call that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
-    /// The replacement for [`Phrases::success`]. It must not be shorter than that.
+    /// The replacement for [`Phrases::success`]. It must be at least as long.
     pub success: &'static [u8],
-    /// The replacement for the [`start`](Outputs::start) of outputs, of the same length; empty if that stays.
+    /// The replacement for the [`start`](Outputs::start) of outputs, of the same length. If it is
+    /// empty, the start stays.
     pub outputs_start: &'static [u8],
-    /// A reply without outputs is an error like any other.
+    /// Whether this form is used only if there are outputs. A reply without outputs is then an
+    /// error like any other.
     pub with_outputs_only: bool,
-    /// Writes what goes before the text: behind the outputs, if there are any. A handler's own code comes with it.
+    /// Writes the part before the text of the failure. The second argument says whether there are
+    /// outputs before it. The last argument is the extension's own error code.
     pub before_text: fn(&mut Writer<'_>, bool, FailureKind, Option<&'static str>),
-    /// The text after the message.
+    /// The text after the text of the failure.
     pub end: &'static [u8],
 }
 
-/// Facts about a reply before its end is written.
+/// Facts about a reply, for the function that writes its end.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Closing<'c> {
-    /// The request; none where it could not be read any more.
+    /// The request; none if it cannot be read any more.
     pub received: Option<Received<'c>>,
-    /// The extension.
+    /// The manifest of the extension.
     pub manifest: &'c Manifest,
-    /// The kind of failure that the reply reports as an error; none for a result.
+    /// The kind of failure, if the reply is an error; none for a result.
     pub error: Option<FailureKind>,
-    /// The operation's own code for it, if it has one.
+    /// The extension's own error code, if the failure has one.
     pub code: Option<&'static str>,
-    /// Where the outputs are in what was written, without what is around them; both ends are the same if there are none. See
-    /// [`Writer::repeat`].
+    /// The span of the outputs in the text that was written, without their brackets. Both ends are
+    /// equal if there are no outputs. See [`Writer::repeat`].
     pub outputs: (usize, usize),
     /// Whether a message or [content](Phrases::content) was written.
     pub has_message: bool,
 }
 
-/// The member with a failed call's [kind](FailureKind::name), for protocols whose own code does not tell it. In gevals it is a member of `data`, in
-/// MCP of `_meta`.
+/// The name of the member with the [kind](FailureKind::name) of a failure, for protocols whose
+/// error codes do not tell the kind. gevals has it in `data`, MCP in `_meta`.
 pub const KIND_NAME: &str = "rigline/kind";
-/// The member with the operation's [own code](crate::Failure::with_code), for protocols that have no place for it.
+/// The name of the member with the extension's [own error code](crate::Failure::with_code), for
+/// protocols that have no place for it.
 pub const CODE_NAME: &str = "rigline/code";
 
-/// Writes [`KIND_NAME`] and [`CODE_NAME`], those that there are, between `before` and `after`. Without either it writes nothing.
+/// Writes the members [`KIND_NAME`] and [`CODE_NAME`] between `before` and `after`. A member
+/// without a value is left out. Without both values, nothing is written.
 #[inline]
 pub fn write_fault(
     out: &mut Writer<'_>,
@@ -153,49 +167,51 @@ fn write_kind_and_code(
     out.raw(after);
 }
 
-/// Writes `}}`, which closes a result or an error, and the reply.
+/// Writes `}}`, which closes a result or an error and then the reply.
 pub fn close_two(out: &mut Writer<'_>, _: &Closing<'_>) {
     out.raw(b"}}");
 }
 
-/// Where the logs of a call go.
+/// The destination of the logs of a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Logs {
-    /// Among the replies: writes one as a whole line without its newline. It may write nothing where the caller does not
-    /// want it.
+    /// Logs are lines between the replies. The function writes one log as a whole line without its
+    /// newline. It writes nothing if the caller does not want the log.
     Line(fn(&mut Writer<'_>, &Log<'_>)),
-    /// Elsewhere, see [`Clock::log_out_of_band`](crate::Clock::log_out_of_band): the protocol's only lines are replies.
+    /// The protocol has no lines for logs. They go to
+    /// [`Clock::log_out_of_band`](crate::Clock::log_out_of_band).
     OutOfBand,
 }
 
-/// A log line.
+/// A log line, for the function that writes it.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Log<'l> {
-    /// How much it matters.
+    /// The importance of the log.
     pub level: Level,
     /// The text of the log.
     pub message: &'l dyn Message,
-    /// Writes its data, a JSON object.
+    /// Writes the data of the log, a JSON object, if there is any.
     pub data: Option<&'l dyn Fn(&mut Writer<'_>)>,
-    /// The request that it is about.
+    /// The request that the log is about, if there is one.
     pub received: Option<Received<'l>>,
 }
 
-/// How far a call has come.
+/// The progress of a call, for the function that writes it.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress<'p> {
-    /// The amount that is done. It is more than last time, unless [`beat`](Self::beat) is set.
+    /// The amount that is done. It is greater than in the report before, unless
+    /// [`beat`](Self::beat) is not zero.
     pub done: u32,
-    /// How often this progress was repeated while the handler waited. A repetition keeps a caller waiting that would
-    /// otherwise end the call after a silence. It is added to `done` in millionths, so that each report is larger than
-    /// the one before.
+    /// The number of times that this progress was repeated while the handler waited. A repetition
+    /// tells a caller that would otherwise end the call after a silence to wait on. It is added to
+    /// `done` in millionths, so that each reported number is greater than the one before.
     pub beat: u32,
-    /// The total, if it is known.
+    /// The total amount, if it is known.
     pub total: Option<u32>,
-    /// The current step, as a text.
+    /// A description of the current step, if there is one.
     pub message: Option<&'p dyn Message>,
-    /// The request.
+    /// The request whose progress this is.
     pub received: Option<Received<'p>>,
 }

@@ -1,4 +1,4 @@
-//! One message as it was received, by its members; and what a protocol makes of it before anything runs.
+//! A message as it was received, by its members, and the result of reading it.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use crate::json::write::{Message, Writer};
 
 /// A message that was checked, and whose watched members were found.
 ///
-/// A protocol reads a request through it, and later what the request says about its call: all members but the arguments
-/// stay as they came until the reply is written.
+/// A protocol reads a request through it, and later the data that the request has about its call.
+/// Until the reply is written, all members except the arguments stay as they came.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
     pub(crate) parts: Parts<'t>,
@@ -21,41 +21,41 @@ impl<'t> Received<'t> {
         Self { parts: Parts::whole(text), spans }
     }
 
-    /// Where the value of a member is.
+    /// The place of a member's value in the message.
     #[inline]
     pub fn span(&self, slot: usize) -> Span {
         self.spans.get(slot).copied().unwrap_or_default()
     }
 
-    /// The JSON text of a member; empty if it is absent.
+    /// The JSON text of a member; empty if the member is absent.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn member(&self, slot: usize) -> &'t [u8] {
         self.parts.of(self.span(slot))
     }
 
-    /// The JSON text at a span; empty if the member is absent.
+    /// The JSON text at a span; empty if the span is that of an absent member.
     pub fn of(&self, span: Span) -> &'t [u8] {
         self.parts.of(span)
     }
 
-    /// The first byte of a member's JSON text, which says what type it has; 0 if it is absent.
+    /// The first byte of a member's JSON text, which tells its type; 0 if the member is absent.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn first(&self, slot: usize) -> u8 {
         self.parts.first(self.span(slot))
     }
 
-    /// Whether a member is there.
+    /// Whether a member is present.
     pub fn has(&self, slot: usize) -> bool {
         !self.span(slot).is_absent()
     }
 
-    /// The text of a member, if it is a string.
+    /// The text of a member; none if the member is absent or not a string.
     pub fn string(&self, slot: usize) -> Option<Text<'t>> {
         string(self.member(slot))
     }
 
-    /// The value of a member, if it is there.
+    /// The value of a member; none if the member is absent.
     pub fn json(&self, slot: usize) -> Option<Json<'t>> {
         match self.member(slot) {
             [] => None,
@@ -63,8 +63,8 @@ impl<'t> Received<'t> {
         }
     }
 
-    /// Whether a member is a string without escapes whose text is `name`, or one with escapes that decodes to it. `name`
-    /// must have nothing to escape in it.
+    /// Whether a member is a string whose decoded text is `name`. `name` must not contain
+    /// characters that JSON escapes.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn is(&self, slot: usize, name: &str) -> bool {
@@ -76,7 +76,7 @@ impl<'t> Received<'t> {
         self.parts.start().trim_ascii_start().first() == Some(&b'{')
     }
 
-    /// The whole message. It is empty once a call has taken its arguments out of it.
+    /// The text of the whole message. It is empty after a call has taken its arguments out of it.
     pub fn text(&self) -> &'t [u8] {
         self.parts.untaken()
     }
@@ -100,29 +100,29 @@ pub(crate) fn string(value: &[u8]) -> Option<Text<'_>> {
     }
 }
 
-/// The kind of a message, by its envelope.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Envelope {
-    /// A request, to be answered.
+    /// A request that must be answered.
     Request {
-        /// The id of the request; absent where a protocol has none.
+        /// The id of the request; absent if the protocol has none.
         id: Span,
     },
-    /// A request that is not answered, whatever comes of it: JSON-RPC 2.0 §4.1.
+    /// A request that is never answered, not even with an error (JSON-RPC 2.0 §4.1).
     Notification,
-    /// A reply: it is not answered.
+    /// A reply. It is not answered.
     Reply,
-    /// JSON-RPC's -32600.
+    /// A message that is not valid: it is answered with error -32600 (JSON-RPC 2.0 §5.1).
     Invalid {
-        /// The fault.
+        /// A description of the fault.
         text: &'static str,
-        /// The id to echo; absent where it is not usable.
+        /// The id for the error reply; absent if the message has no usable one.
         id: Span,
     },
 }
 
-/// Why a request is answered with an error before anything runs. All of them are constants, and handed on by reference: a
-/// result is then a word or two.
+/// The reason why a request is answered with an error before anything runs. Refusals are constants
+/// and passed by reference, so that a result of reading is small.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal {
     pub(crate) code: Code,
@@ -134,32 +134,34 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy)]
 enum Detail {
     Fault(&'static str),
-    /// The slot of a name that the peer sent, to be quoted.
+    /// The slot of a member whose string is added to the text. A string of more than 64 characters
+    /// is cut.
     Quoted(u8),
 }
 
-/// A protocol's code for an error.
+/// The error code of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// A number.
+    /// A number, as in JSON-RPC.
     Number(i32),
-    /// A word.
+    /// A word, as in Amplifier and namel3ss.
     Name(&'static str),
 }
 
 impl Refusal {
-    /// `member: fault`; one of them may be empty, and there is no colon then.
+    /// A refusal with the text `member: fault`. If one of the two is empty, there is no colon.
     pub const fn new(code: Code, member: &'static str, fault: &'static str) -> Self {
         Self { code, lead: member, detail: Detail::Fault(fault) }
     }
 
-    /// `lead`, then the name that the string in a slot says, shortened where it is long.
+    /// A refusal with the text `lead`, followed by the string in a slot. A string of more than 64
+    /// characters is cut.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub const fn quoting(code: Code, lead: &'static str, slot: usize) -> Self {
         Self { code, lead, detail: Detail::Quoted(slot as u8) }
     }
 
-    /// The code.
+    /// The error code.
     pub const fn code(&self) -> Code {
         self.code
     }
@@ -169,7 +171,7 @@ impl Refusal {
         if self.lead.is_empty() || fault.is_empty() { "" } else { ": " }
     }
 
-    /// Writes the text, escaped for a JSON string.
+    /// Writes the text of the refusal, escaped for a JSON string.
     pub fn write_text(&self, out: &mut Writer<'_>, received: &Received<'_>) {
         out.text_part(self.lead);
         match self.detail {
@@ -186,7 +188,7 @@ impl Refusal {
     }
 }
 
-/// The text, without the name that the peer sent.
+/// Displays the text without the string that the peer has sent.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.lead)?;
@@ -199,7 +201,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// A name that a peer sent, in an error text: shortened where it is long.
+/// A name that a peer has sent, for an error text. A name of more than 64 characters is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Quoted<'a>(pub Text<'a>);
 

@@ -62,13 +62,13 @@ pub(crate) const MADE_SAFE: &str =
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// A notification: nothing is written.
+    /// The message is a notification: no reply is written.
     Silent,
     NoOutputs,
     InOutputs,
-    /// There is content, and no message.
+    /// Content was written, and no message.
     InContent,
-    /// The message is there too.
+    /// The message was written, and nothing can follow it.
     Closed,
 }
 

@@ -1,8 +1,8 @@
 //! JSON Schemas (Draft 2020-12) as constants, rendered at compile time.
 //!
-//! A type's schema is a [`Node`]: a tree of `&'static` nodes, since a generic type's schema cannot be text of a length that
-//! is not known. Where a manifest needs it, the tree is rendered, by the compiler, into the exact bytes that go out; neither
-//! the tree nor code that walks it is in the image.
+//! A type's schema is a [`Node`]: a tree of `&'static` nodes, because the length of a generic
+//! type's schema text is not known. Where a manifest needs the text, the compiler renders it. The
+//! image contains neither the tree nor code that walks it.
 
 mod literal;
 mod node;
@@ -27,15 +27,16 @@ enum Text {
 }
 
 impl Schema {
-    /// Takes any arguments: `{}`.
+    /// The schema that accepts any value: `{}`.
     pub const ANY: Self = Self(Text::Whole("{}"));
-    /// Takes an object without members: `{"type":"object","properties":{}}`.
+    /// The schema of an object without declared members: `{"type":"object","properties":{}}`.
     pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object","properties":{}}"#));
 
-    /// A schema that is written out: a JSON object or a boolean on one line.
+    /// A schema from its text: a JSON object or a boolean on one line.
     ///
     /// # Panics
-    /// If `text` is not JSON or spreads over lines: in a constant, where schemas belong, it does not compile.
+    /// If `text` is not JSON, or has several lines. In a constant, where schemas belong, that is an
+    /// error of the compiler.
     pub const fn text(text: &'static str) -> Self {
         assert!(is_schema(text.as_bytes()), "a schema must be a JSON object or boolean, on one line");
         Self(Text::Whole(text))
@@ -46,7 +47,7 @@ impl Schema {
         Self(Text::Pieces(const { &Pieces::<T>::ALL }))
     }
 
-    /// Takes text that [`Node::render`] has made, whole.
+    /// A schema from the whole text that [`Node::render`] has made.
     #[doc(hidden)]
     pub const fn rendered(text: &'static [u8]) -> Self {
         match str::from_utf8(text) {
@@ -55,7 +56,7 @@ impl Schema {
         }
     }
 
-    /// Writes the JSON text.
+    /// Writes the JSON text of the schema.
     pub fn write(&self, out: &mut Writer<'_>) {
         match self.0 {
             Text::Whole(text) => out.raw(text.as_bytes()),
@@ -63,7 +64,7 @@ impl Schema {
         }
     }
 
-    /// How many bytes the JSON text takes.
+    /// The length of the JSON text, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
     pub const fn len(&self) -> usize {
         match self.0 {

@@ -1,4 +1,4 @@
-//! Requests that an engine answers from something beside the extension, and jobs that such requests start.
+//! Requests that an engine answers without the extension, and the jobs that such requests start.
 
 use core::fmt;
 
@@ -7,52 +7,56 @@ use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 
-/// A service beside the extension: it answers its requests, also while a call is out, and has the extension run
-/// tasks: see [`Engine::with_service`](crate::engine::Engine::with_service). It speaks JSON-RPC 2.0.
+/// A service beside the extension, for
+/// [`Engine::with_service`](crate::engine::Engine::with_service). It answers its own requests, also
+/// while a call of the extension runs. It speaks JSON-RPC 2.0.
 ///
-/// What it answers takes no time. A request may start a *job*: tasks that the extension runs one after the other,
-/// [`Extension::run_task`](crate::Extension::run_task), when nothing else is out; the service reports each of them.
+/// An answer must not take long. A request may start a *job*: tasks that the extension runs one
+/// after the other by [`Extension::run_task`](crate::Extension::run_task) when nothing else runs.
+/// The service sends the notifications about the tasks.
 pub trait Service {
-    /// Whether requests of this method are the service's own.
+    /// Whether the service answers requests of this method.
     fn owns(&self, method: Text<'_>) -> bool;
 
-    /// Answers a request: writes what follows the reply's head, `,"result":…}` or `,"error":{…}}`. `params` is null where
-    /// there are none.
+    /// Answers a request: writes the part of the reply after its head, `,"result":…}` or
+    /// `,"error":{…}}`. `params` is null if the request has none.
     fn answer(&self, method: Text<'_>, params: Json<'_>, out: &mut Writer<'_>);
 
-    /// The job that waits longest for its turn.
+    /// The job that has waited longest for its turn; none if no job waits.
     fn next_job(&self) -> Option<Job>;
 
-    /// Whether a job is to end before its next task, and the current task at once.
+    /// Whether a job was cancelled. Its current task is then ended at once, and no further task
+    /// starts.
     fn is_cancelled(&self, job: Job) -> bool;
 
-    /// A job has come to this step.
+    /// Takes note that a job has reached this step.
     fn advance(&self, job: Job, step: &Step<'_>);
 
-    /// Writes the notification number `nth`, from 0, about a step that a job has come to, as a whole line without its
-    /// newline. It returns false, and has written nothing, if there are no more. It is asked again where there was no room.
+    /// Writes the notification number `nth` (from 0) about a step of a job, as a whole line without
+    /// its newline. Returns false, and writes nothing, if there is no such notification. It is
+    /// called again with the same number if the line did not fit.
     fn report(&self, job: Job, step: &Step<'_>, nth: usize, out: &mut Writer<'_>) -> bool;
 
-    /// Writes a log of a job as a whole line, without its newline.
+    /// Writes a log of a job as a whole line without its newline.
     fn write_log(&self, job: Job, level: Level, message: &dyn Message, out: &mut Writer<'_>);
 
-    /// The connection is gone, and with it what runs and what waits.
+    /// Takes note that the connection is lost. The running job and the waiting ones must end.
     fn disconnected(&self);
 }
 
-/// Tasks that the extension runs one after the other.
+/// A job: a group of tasks that the extension runs one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Job {
-    /// The number by which the service knows it.
+    /// The number of the job, which the service has chosen.
     pub number: u32,
-    /// Which group of tasks it is.
+    /// The group of tasks, which [`Extension::run_task`](crate::Extension::run_task) gets.
     pub group: usize,
-    /// How many tasks there are.
+    /// The number of tasks in the group.
     pub tasks: usize,
 }
 
-/// A job whose turn has come.
+/// A job whose turn has come, for [`Extension::run_job`](crate::Extension::run_job).
 #[derive(Clone, Copy)]
 pub struct JobRun<'s> {
     pub(crate) service: &'s dyn Service,
@@ -60,12 +64,12 @@ pub struct JobRun<'s> {
 }
 
 impl JobRun<'_> {
-    /// The job.
+    /// The number, group and size of the job.
     pub fn job(&self) -> Job {
         self.job
     }
 
-    /// Does not run it.
+    /// Refuses the job, so that none of its tasks runs.
     pub fn refuse(self) {
         self.service.advance(self.job, &Step::Refused);
     }
@@ -77,28 +81,28 @@ impl fmt::Debug for JobRun<'_> {
     }
 }
 
-/// The progress of a job.
+/// A step in the progress of a job.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The job starts.
     Start,
-    /// A task starts.
+    /// The task of this number starts.
     TaskStart(usize),
-    /// A task has ended, in this way.
+    /// The task of this number has ended with this result.
     TaskEnd(usize, TaskEnd<'a>),
-    /// It has ended: no task will run any more.
+    /// The job has ended. No further task will run.
     End,
-    /// The extension runs no tasks.
+    /// The extension has refused the job, because it runs no tasks.
     Refused,
 }
 
-/// How a task has ended.
+/// The result of a task.
 #[derive(Debug, Clone, Copy)]
 pub enum TaskEnd<'a> {
     /// The task passed.
     Passed,
-    /// With this failure. Its text is in a log already.
+    /// The task failed. The text of the failure was logged already.
     Failed(&'a Failure),
-    /// The task was cut off.
+    /// The task was cancelled.
     Cancelled,
 }

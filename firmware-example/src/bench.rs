@@ -1,4 +1,4 @@
-//! The parts for the tests and the benchmark, beside the rig (feature `bench-images`).
+//! Extensions for the tests and the benchmark (feature `bench-images`).
 #![allow(deprecated, reason = "of what has no description: the manifest fits a small reply")]
 
 use core::time::Duration;
@@ -8,7 +8,8 @@ use rigline::{Context, Event, Failure, FailureKind, Level, Outcome, Params};
 use crate::board::Board;
 use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};
 
-/// The gevals text's example, as far as its `execute` needs it: the extension that the figures are measured with.
+/// The extension that the figures in the READMEs are measured with: the example of the gevals text,
+/// with its operation `apply`.
 #[derive(Debug)]
 pub struct Kubernetes;
 
@@ -28,7 +29,7 @@ fn apply(Apply { file, namespace }: Apply<'_>, cx: &mut Context<'_>) -> Result<O
     cx.done(["Applied ", file, " to namespace ", namespace])
 }
 
-/// The rig with the operations of the bench.
+/// The rig with additional operations for tests.
 #[derive(Debug)]
 pub struct BenchRig<B> {
     rig: Rig<B>,
@@ -37,7 +38,7 @@ pub struct BenchRig<B> {
 }
 
 impl<B: Board> BenchRig<B> {
-    /// Around a rig.
+    /// Adds the operations for tests to this rig.
     pub fn new(rig: Rig<B>) -> Self {
         Self { rig, calls: 0, events: 0 }
     }

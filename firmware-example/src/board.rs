@@ -1,4 +1,5 @@
-//! The hardware behind the rig: what it must be able to do, and how it is made from `embedded-hal` pins.
+//! The hardware behind the rig: the trait that it must implement, and an implementation for
+//! `embedded-hal` pins.
 
 use core::fmt;
 
@@ -6,11 +7,12 @@ use embedded_hal::digital::{InputPin, OutputPin, StatefulOutputPin};
 
 /// The hardware that a [`Rig`](crate::Rig) drives.
 ///
-/// Rails, channels, pins and buttons are known by their place in the [`Layout`]'s tables. [`Wired`] implements it over
-/// `embedded-hal`, [`SimBoard`](crate::sim::SimBoard) over nothing at all.
+/// The methods take rails, channels, pins and buttons by their positions in the tables of the
+/// [`Layout`]. [`Wired`] implements the trait for `embedded-hal` pins, and
+/// [`SimBoard`](crate::sim::SimBoard) simulates hardware.
 #[allow(async_fn_in_trait, reason = "a rig lives on one thread, as an extension does")]
 pub trait Board {
-    /// The layout: rails, channels, pins and buttons, by name.
+    /// The rails, channels, pins and buttons of the board, by name.
     fn layout(&self) -> &'static Layout;
 
     /// The identity of the board, and the reason of its last reset.
@@ -22,38 +24,40 @@ pub trait Board {
     /// Whether a supply of the board under test is switched on.
     fn is_rail_on(&mut self, rail: usize) -> Result<bool, Fault>;
 
-    /// Holds or lets go a button of the board under test.
+    /// Presses a button of the board under test, or lets it go.
     fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault>;
 
     /// Drives an output pin.
     fn set_output(&mut self, output: usize, high: bool) -> Result<(), Fault>;
 
-    /// The level an output pin was driven to.
+    /// The level that an output pin was last driven to; true is high.
     fn output(&mut self, output: usize) -> Result<bool, Fault>;
 
-    /// The level at an input pin.
+    /// The level at an input pin; true is high.
     fn input(&mut self, input: usize) -> Result<bool, Fault>;
 
-    /// One reading of a channel, in thousandths of its unit: millivolts, or thousandths of a degree.
+    /// Takes one reading of a channel, in thousandths of its unit: millivolts, or thousandths of a
+    /// degree.
     async fn read(&mut self, channel: usize) -> Result<i32, Fault>;
 }
 
-/// The rails, channels, pins and buttons of a board, by name. Names are unique within their table.
+/// The rails, channels, pins and buttons of a board, by name. Names are unique within each table.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The supplies of the board under test.
     pub rails: &'static [Rail],
     /// The channels that can be measured.
     pub channels: &'static [Channel],
-    /// The pins that the rig drives.
+    /// The names of the pins that the rig drives.
     pub outputs: &'static [&'static str],
-    /// The pins that the rig reads. No output has the same name.
+    /// The names of the pins that the rig reads. No output has the same name.
     pub inputs: &'static [&'static str],
-    /// The buttons of the board under test.
+    /// The names of the buttons of the board under test.
     pub buttons: &'static [&'static str],
-    /// How the board under test shows that it is up; for the self-test.
+    /// The signal by which the board under test shows that it has booted, for the self-test; none
+    /// if it has no such signal.
     pub boot: Option<Boot>,
-    /// Outputs that are wired to inputs; for the self-test.
+    /// The outputs that are wired to inputs, for the self-test.
     pub loopbacks: &'static [Loopback],
 }
 
@@ -62,18 +66,18 @@ pub struct Layout {
 pub struct Rail {
     /// The name of the rail.
     pub name: &'static str,
-    /// The channel that measures it, as a place in [`Layout::channels`].
+    /// The position in [`Layout::channels`] of the channel that measures the rail.
     pub channel: usize,
-    /// The nominal voltage when it is on, in millivolts.
+    /// The nominal voltage of the rail when it is on, in millivolts.
     pub millivolts: i32,
 }
 
-/// Something that can be measured.
+/// A quantity that can be measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
     /// The name of the channel.
     pub name: &'static str,
-    /// The unit.
+    /// The unit of the channel.
     pub unit: Unit,
 }
 
@@ -81,14 +85,14 @@ pub struct Channel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Volts; [`Board::read`] gives millivolts.
+    /// Volts. [`Board::read`] returns millivolts.
     Volts,
-    /// Degrees Celsius; [`Board::read`] gives thousandths.
+    /// Degrees Celsius. [`Board::read`] returns thousandths of a degree.
     Celsius,
 }
 
 impl Unit {
-    /// The name of an output in this unit.
+    /// The name of the output that has a value in this unit.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Volts => "volts",
@@ -96,7 +100,7 @@ impl Unit {
         }
     }
 
-    /// The symbol after a number.
+    /// The symbol of the unit, as it is written after a number.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Volts => "V",
@@ -105,51 +109,51 @@ impl Unit {
     }
 }
 
-/// How the board under test shows that it is up.
+/// The signal by which the board under test shows that it has booted: an LED.
 #[derive(Debug, Clone, Copy)]
 pub struct Boot {
-    /// The rail that it boots from, as a place in [`Layout::rails`].
+    /// The position in [`Layout::rails`] of the rail that the board boots from.
     pub rail: usize,
-    /// The input that goes high when it is up, as a place in [`Layout::inputs`].
+    /// The position in [`Layout::inputs`] of the input that goes high when the board has booted.
     pub led: usize,
-    /// How long it may take, in milliseconds.
+    /// The time limit for the boot, in milliseconds.
     pub within_ms: u32,
 }
 
 /// An output that is wired to an input.
 #[derive(Debug, Clone, Copy)]
 pub struct Loopback {
-    /// The place of the loopback in [`Layout::outputs`].
+    /// The position of the output in [`Layout::outputs`].
     pub output: usize,
-    /// The place of the loopback in [`Layout::inputs`].
+    /// The position of the input in [`Layout::inputs`].
     pub input: usize,
 }
 
 /// The identity of a board, and the reason of its last reset.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Identity<'a> {
-    /// The unique id of the board; on USB the serial number too.
+    /// The unique id of the board. On USB it is also the serial number.
     pub id: &'a str,
-    /// Why the board was last reset, if that is known.
+    /// The reason of the last reset, if it is known.
     pub reset: Option<&'a str>,
     /// The message of the panic before that reset, if there was one.
     pub last_panic: Option<&'a str>,
 }
 
-/// Why the hardware did not do as it was told.
+/// The reason why the hardware did not do as it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing is wired at that place of the layout.
+    /// The layout has nothing at that position.
     NotWired,
     /// A pin could not be driven or read.
     Pin,
-    /// The converter gave no reading.
+    /// The converter returned no reading.
     Adc,
 }
 
 impl Fault {
-    /// The fault in a sentence's second half.
+    /// The fault as the second half of a sentence, such as "its pin does not answer".
     pub const fn text(self) -> &'static str {
         match self {
             Self::NotWired => "nothing is wired there",
@@ -167,24 +171,25 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Measures channels. `embedded-hal` 1.0 has no trait for converters.
+/// A converter that measures channels. `embedded-hal` 1.0 has no trait for converters.
 #[allow(async_fn_in_trait, reason = "as for Board")]
 pub trait Adc {
     /// The reason why a reading failed.
     type Error;
 
-    /// One reading of a channel of the [`Layout`], in thousandths of its unit: millivolts at the rail, not at the pin of
-    /// a divider.
+    /// Takes one reading of a channel of the [`Layout`], in thousandths of its unit. For a rail it
+    /// is the millivolts at the rail, not at the converter's pin behind a divider.
     async fn read(&mut self, channel: usize) -> Result<i32, Self::Error>;
 }
 
-/// A board made of `embedded-hal` pins: one type for all pins that are driven, one for all that are read (HALs call that
-/// erased or dynamic pins).
+/// A board made of `embedded-hal` pins. All output pins have one type and all input pins another
+/// one; HALs call such pins erased or dynamic.
 ///
-/// A rail is on, and a button pressed, while its pin is high. The arrays stand in the order of the layout's tables.
+/// A rail is on, and a button is pressed, while its pin is high. The arrays have the order of the
+/// layout's tables.
 #[derive(Debug)]
 pub struct Wired<'a, O, I, A, const RAILS: usize, const BUTTONS: usize, const OUTPUTS: usize, const INPUTS: usize> {
-    /// The layout: rails, channels, pins and buttons, by name.
+    /// The rails, channels, pins and buttons of the board, by name.
     pub layout: &'static Layout,
     /// The identity of the board.
     pub identity: Identity<'a>,

@@ -1,7 +1,9 @@
 //! A hardware-test rig as a rigline extension.
 //!
-//! [`Rig`] is the rig's logic, without floats, an allocator or a word about its hardware, which stands behind the trait
-//! [`Board`]: [`board::Wired`] makes one from `embedded-hal` pins, [`sim::SimBoard`] simulates one. [`pinmap`] is the wiring.
+//! [`Rig`] has the rig's logic. It uses no floats and no allocator, and knows nothing of its
+//! hardware. The hardware is behind the trait [`Board`]: [`board::Wired`] makes one from
+//! `embedded-hal` pins, and [`sim::SimBoard`] simulates one. The module [`pinmap`] describes the
+//! wiring.
 //!
 //! ```
 //! use rigline::{Clock, Instant};
@@ -21,8 +23,8 @@
 //!
 //! [`wires`] shares a rig between two wires.
 //!
-//! On bare metal with feature `firmware` the crate also holds `firmware`, the rig on a Raspberry Pi Pico. What other firmware
-//! can use of it is the crate `rigline-embassy`.
+//! On bare metal with feature `firmware`, the crate also has `firmware`, the rig on a Raspberry Pi
+//! Pico. The parts that other firmware can use are in the crate `rigline-embassy`.
 
 #![no_std]
 

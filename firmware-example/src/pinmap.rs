@@ -1,5 +1,6 @@
-//! The wiring of the rig on a Raspberry Pi Pico, and of its simulations: the one on desktops ([`sim`](crate::sim)) and the
-//! board under test beside the emulated RP2040 (`tests/emulator/dut.mjs`), which has the same figures.
+//! The wiring of the rig on a Raspberry Pi Pico, and of its simulations. These are the one on
+//! desktops ([`sim`](crate::sim)), and the board under test beside the emulated RP2040
+//! (`tests/emulator/dut.mjs`). All have the same figures.
 //!
 //! | name | table | GPIO | what it is |
 //! |---|---|---|---|
@@ -25,11 +26,11 @@ use rigline::params::Choice;
 
 use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
 
-/// The rails of [`LAYOUT`], for schemas.
+/// The rails of [`LAYOUT`] with descriptions, for schemas.
 pub const RAILS: &[Choice] =
     &[Choice::new("3V3", "3.3 V of the board under test"), Choice::new("5V0", "5 V of its USB side")];
 
-/// The channels of [`LAYOUT`], for schemas.
+/// The channels of [`LAYOUT`] with descriptions, for schemas.
 pub const CHANNELS: &[Choice] = &[
     Choice::new("3V3", "that rail, V"),
     Choice::new("5V0", "that rail, V"),
@@ -37,7 +38,7 @@ pub const CHANNELS: &[Choice] = &[
     Choice::new("TEMP", "the rig's chip, °C"),
 ];
 
-/// The pins of [`LAYOUT`] that can be read, for schemas.
+/// The pins of [`LAYOUT`] that can be read, with descriptions, for schemas.
 pub const PINS: &[Choice] = &[
     Choice::new("LED", "high while the board is up"),
     Choice::new("LED2", "its second LED"),
@@ -45,16 +46,16 @@ pub const PINS: &[Choice] = &[
     Choice::new("GP14", "the output"),
 ];
 
-/// The pins of [`LAYOUT`] that can be driven, for schemas.
+/// The pins of [`LAYOUT`] that can be driven, with descriptions, for schemas.
 pub const OUTPUTS: &[Choice] = &[Choice::new("GP14", "wired to GP15")];
 
-/// The buttons of [`LAYOUT`], for schemas.
+/// The buttons of [`LAYOUT`] with descriptions, for schemas.
 pub const BUTTONS: &[Choice] = &[
     Choice::new("RESET", "resets the board when held for 50 ms"),
     Choice::new("USER", "toggles LED2 of a board that is up"),
 ];
 
-/// The rig's tables.
+/// The rails, channels, pins and buttons of the rig on a Raspberry Pi Pico.
 pub static LAYOUT: Layout = Layout {
     rails: &[Rail { name: "3V3", channel: 0, millivolts: 3300 }, Rail { name: "5V0", channel: 1, millivolts: 5000 }],
     channels: &[
@@ -70,17 +71,19 @@ pub static LAYOUT: Layout = Layout {
     loopbacks: &[Loopback { output: 0, input: 2 }],
 };
 
-/// The channel of [`LAYOUT`] that is the chip's temperature; all others are voltages.
+/// The position in [`LAYOUT`] of the channel with the chip's temperature. All other channels are
+/// voltages.
 pub const TEMPERATURE: usize = 3;
 
-/// The reference of the converter, in millivolts.
+/// The reference voltage of the converter, in millivolts.
 pub const REFERENCE_MILLIVOLTS: i32 = 3300;
-/// How many times the voltage at the converter's pin a channel's is.
+/// The ratio of a channel's voltage to the voltage at the converter's pin.
 pub const DIVIDER: i32 = 2;
-/// The steps of the converter: 12 bits.
+/// The number of steps of the converter, which has 12 bits.
 pub const STEPS: i32 = 4096;
 
-/// The value of a channel for a reading of the converter, 0 to 4095, in thousandths of its unit.
+/// Computes the value of a channel from a reading of the converter (0 to 4095), in thousandths of
+/// the channel's unit.
 ///
 /// ```
 /// use rigline_rig::pinmap::{TEMPERATURE, channel_value};
@@ -98,7 +101,8 @@ pub fn channel_value(channel: usize, steps: u16) -> i32 {
     }
 }
 
-/// The board's evals: its self-test, a task for each of [`Rig::checks`](crate::Rig::checks), in their order.
+/// The evals of the board: its self-test, with a task for each of
+/// [`Rig::checks`](crate::Rig::checks), in their order.
 #[cfg(feature = "waza")]
 pub const EVALS: &[BoardEval] = &[BoardEval::new(
     "self-test",

@@ -1,4 +1,4 @@
-//! The rig: its operations, and what they take and give.
+//! The rig: its operations, their arguments and their outputs.
 
 use core::fmt;
 use core::time::Duration;
@@ -16,11 +16,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A hardware-test rig as an extension.
 ///
-/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and tests itself. Its manifest
-/// is the same on every board: which rails and pins there are, `identify` says. A session's configuration may set `settle_ms`, how long `power` waits after a rail was switched on: 0 to
-/// 5000, 50 if unsaid.
+/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and
+/// tests itself. Its manifest is the same on every board: the operation `identify` returns the
+/// rails, channels, pins and buttons. A session's configuration may set `settle_ms`, the time that
+/// `power` waits after it has switched a rail on: 0 to 5000, 50 by default.
 ///
-/// Its safe state is: rails off, buttons released, output pins low.
+/// In its safe state all rails are off, all buttons are released, and all output pins are low.
 #[derive(Debug)]
 pub struct Rig<B> {
     board: B,
@@ -29,32 +30,34 @@ pub struct Rig<B> {
     settle: Duration,
 }
 
-/// The wait after a rail was switched on, in milliseconds, where a session sets no other.
+/// The default time that `power` waits after it has switched a rail on, in milliseconds.
 pub const DEFAULT_SETTLE_MS: u32 = 50;
 
 impl<B: Board> Rig<B> {
-    /// A rig on this board. `limits` are the longest request and the longest reply that its transport takes, in bytes, as
-    /// [`Engine::limits`](rigline::engine::Engine::limits) gives them; `identify` tells them.
+    /// A rig on this board. `limits` are the longest request and the longest reply of its
+    /// transport, in bytes, as [`Engine::limits`](rigline::engine::Engine::limits) returns them.
+    /// The operation `identify` reports them.
     pub fn new(board: B, limits: (usize, usize)) -> Self {
         Self { board, limits, settle: ms(DEFAULT_SETTLE_MS) }
     }
 
-    /// The board.
+    /// The hardware of the rig.
     pub fn board(&self) -> &B {
         &self.board
     }
 
-    /// The board, to do something to it that the rig does not.
+    /// The hardware of the rig, for changes that the rig has no operation for.
     pub fn board_mut(&mut self) -> &mut B {
         &mut self.board
     }
 
-    /// The checks of the self-test, in order.
+    /// The checks of the self-test, in their order.
     pub fn checks(&self) -> impl Iterator<Item = Check> + use<B> {
         checks(self.board.layout())
     }
 
-    /// Runs one check, by itself: it begins and ends with everything off. Gives whether it passed, and logs what it saw.
+    /// Runs one check by itself. It begins and ends with everything switched off. Returns whether
+    /// the check passed, and logs what it measured.
     ///
     /// # Errors
     /// The hardware did not do as it was told.
@@ -647,17 +650,18 @@ impl<B: Board> Rig<B> {
     }
 }
 
-/// One check of the self-test. Its numbers are places in the tables of the [`Layout`].
+/// A check of the self-test. The numbers are positions in the tables of the [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// A rail that is off is near 0 V.
+    /// The rail at this position is near 0 V when it is off.
     RailOff(usize),
-    /// A rail that is on is within 5 % of what it should be.
+    /// The rail at this position is within 5 % of its nominal voltage when it is on.
     RailOn(usize),
-    /// The LED of the board under test is dark without power, and lit in time with it.
+    /// The LED of the board under test is dark without power, and is lit in time after power was
+    /// switched on.
     Boot,
-    /// An input follows the output it is wired to.
+    /// The input of the loopback at this position follows its output.
     Loopback(usize),
 }
 
@@ -682,7 +686,8 @@ fn check_at(layout: &'static Layout, place: usize) -> Option<Check> {
 }
 
 impl Check {
-    /// The check's name on a board with this layout: `3V3 off`, `3V3 on`, `boot`, `GP14 to GP15`.
+    /// The name of the check on a board with this layout, such as `3V3 off`, `3V3 on`, `boot`,
+    /// `GP14 to GP15`.
     pub fn in_layout(self, layout: &'static Layout) -> impl fmt::Display {
         CheckName(self, layout)
     }

@@ -1,32 +1,36 @@
-//! A board that is not there: the rig's hardware and a board under test, simulated from a seed and a clock.
+//! A simulated board: the rig's hardware and a board under test, simulated from a seed and a clock.
 //!
-//! Its tables are [`pinmap::LAYOUT`]'s. With the same seed, and the same calls at the same times, it gives the same
-//! answers. It behaves so:
+//! Its tables are those of [`pinmap::LAYOUT`]. With the same seed, and the same calls at the same
+//! times, it returns the same values. It behaves as follows:
 //!
-//! - A rail ramps up to its voltage: `3V3` in 2 ms, `5V0` in 4 ms. Switched off, it falls to 0 V in 10 ms from full.
-//! - A reading is off by up to 2 steps of the converter either way; a step is 1.6 mV at a rail.
-//! - The board under test boots from `3V3`: 300 ms after that is up, it lights `LED`. `RESET`, held for 50 ms, darkens it, and let
-//!   go, boots it again. `USER`, let go after 20 ms or more, toggles `LED2` of a board that is up.
+//! - A rail ramps up to its voltage: `3V3` in 2 ms, `5V0` in 4 ms. When it is switched off, it
+//!   falls to 0 V in 10 ms from full.
+//! - A reading has an error of up to 2 steps of the converter in both directions. A step is 1.6 mV
+//!   at a rail.
+//! - The board under test boots from `3V3`: 300 ms after that rail is up, it lights `LED`. If
+//!   `RESET` is held for 50 ms, the LED goes dark, and the board boots again when `RESET` is let
+//!   go. If `USER` is let go after 20 ms or more, `LED2` of a booted board toggles.
 //! - `GP15` follows `GP14`. `AUX` is at 0 V. `TEMP` is at 27 °C.
 //!
-//! [`SimBoard::inject`] breaks it, to see what the rig says then.
+//! [`SimBoard::inject`] adds a defect, to test what the rig reports then.
 
 use rigline::{Clock, Instant};
 
 use crate::board::{Board, Fault, Identity, Layout};
 use crate::pinmap::{self, DIVIDER, LAYOUT, REFERENCE_MILLIVOLTS, STEPS, TEMPERATURE, channel_value};
 
-/// How long each rail takes from 0 V to full, in milliseconds.
+/// The time of each rail from 0 V to full, in milliseconds.
 pub const RAMP_MS: [u64; 2] = [2, 4];
-/// How long a rail takes from full to 0 V, in milliseconds.
+/// The time of a rail from full to 0 V, in milliseconds.
 pub const FALL_MS: u64 = 10;
-/// How long the board under test boots, in milliseconds: from nine tenths of its rail's ramp, or from the end of a reset.
+/// The boot time of the board under test, in milliseconds, from nine tenths of its rail's ramp or
+/// from the end of a reset.
 pub const BOOT_MS: u64 = 300;
-/// How long `RESET` must be held to reset, in milliseconds.
+/// The time for which `RESET` must be held to reset the board under test, in milliseconds.
 pub const RESET_MS: u64 = 50;
-/// How long `USER` must be held to count, in milliseconds.
+/// The time for which `USER` must be held to have an effect, in milliseconds.
 pub const DEBOUNCE_MS: u64 = 20;
-/// A reading is off by up to this many steps of the converter either way.
+/// The largest error of a reading in both directions, in steps of the converter.
 pub const NOISE_STEPS: i32 = 2;
 
 /// The simulated board.
@@ -56,15 +60,15 @@ struct Rail {
     from: i32,
 }
 
-/// Something that can be wrong with the simulated board.
+/// A defect of the simulated board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defect {
     /// The rig's own hardware does not answer.
     NoAnswer,
-    /// The rail at this place of the layout gets no further than nine tenths of its voltage.
+    /// The rail at this position of the layout reaches only nine tenths of its voltage.
     WeakRail(usize),
-    /// The rail at this place of the layout stays on.
+    /// The rail at this position of the layout stays on.
     StuckRail(usize),
     /// The board under test never boots.
     NoBoot,
@@ -73,7 +77,7 @@ pub enum Defect {
 }
 
 impl<C: Clock> SimBoard<C> {
-    /// A board with everything off. `clock` must be the one that the rig is served with.
+    /// A board with everything switched off. `clock` must be the one that the rig is served with.
     pub fn new(clock: C, seed: u32) -> Self {
         Self {
             clock,
@@ -91,18 +95,18 @@ impl<C: Clock> SimBoard<C> {
         }
     }
 
-    /// Breaks the board, or repairs it.
+    /// Adds a defect, or repairs the board if it is none.
     pub fn inject(&mut self, defect: Option<Defect>) {
         self.update();
         self.defect = defect;
     }
 
-    /// Whether a rail is switched on.
+    /// Whether the rail at this position is switched on.
     pub fn is_on(&self, rail: usize) -> bool {
         self.rails.get(rail).is_some_and(|rail| rail.on)
     }
 
-    /// Whether a button is held.
+    /// Whether the button at this position is pressed.
     pub fn is_pressed(&self, button: usize) -> bool {
         match button {
             RESET => self.reset_pressed.is_some(),
@@ -111,7 +115,7 @@ impl<C: Clock> SimBoard<C> {
         }
     }
 
-    /// The voltage of a rail now, in millivolts, as a meter without noise would show it.
+    /// The current voltage of a rail in millivolts, without noise.
     pub fn rail_millivolts(&self, rail: usize) -> i32 {
         (self.rail_microvolts(rail, self.clock.now()) + 500) / 1000
     }

@@ -1,12 +1,15 @@
-//! Two wires to one rig, such as USB and a UART, each with an engine of its own.
+//! Two wires to one rig, such as USB and a UART. Each wire has its own engine.
 //!
-//! The first to start a session (gevals `initialize`) holds the rig until `shutdown`, until its connection is lost, or until
-//! it has been silent for [`SILENCE_NANOS`] and the other wire asks. A call without a session holds it while it runs. In the
-//! meantime the other wire gets an error reply to `initialize` and to every call, `identify` included; what the engine
-//! answers by itself goes on (`shutdown`, Amplifier `health` and `describe`, faults).
+//! The wire that starts a session first (gevals `initialize`) holds the rig. It holds the rig until
+//! `shutdown`, until its connection is lost, or until it has been silent for [`SILENCE_NANOS`] and
+//! the other wire asks. A call without a session holds the rig while it runs. In the meantime the
+//! other wire gets an error reply to `initialize` and to every call, also of `identify`. The
+//! answers that the engine gives by itself continue (`shutdown`, Amplifier `health` and `describe`,
+//! faults).
 //!
-//! A host whose session was taken over gets an error reply to its calls until it sends `initialize` again. The rig is
-//! brought into its safe state before the first call after a takeover.
+//! If the other wire has taken the rig over, the host of the old session gets an error reply to its
+//! calls until it sends `initialize` again. The rig's safe state runs before the first call after a
+//! takeover.
 //!
 //! ```text
 //!            ┌ engine ─ wires.on(Wire::Usb)  ┐
@@ -24,10 +27,11 @@ use rigline::{
     Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, apart,
 };
 
-/// How long a session may be silent before the other wire can take the rig over, in nanoseconds: 30 s.
+/// The time of silence after which the other wire can take the rig over from a session, in
+/// nanoseconds: 30 s.
 pub const SILENCE_NANOS: u64 = 30_000_000_000;
 
-/// One of the two wires.
+/// One of the two wires of the rig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     /// The USB serial port.
@@ -56,7 +60,7 @@ impl Wire {
     }
 }
 
-/// The rig, and who holds it.
+/// The extension that two wires share, and the state of who holds it.
 pub struct Wires<'a, E> {
     /// None while a call runs.
     extension: Cell<Option<&'a mut E>>,
@@ -76,7 +80,7 @@ pub struct Wires<'a, E> {
 }
 
 impl<'a, E: Extension> Wires<'a, E> {
-    /// Two wires to this extension, neither of which holds it.
+    /// Shares this extension between two wires. Neither of them holds it at first.
     pub fn new(extension: &'a mut E, clock: &'a dyn Clock) -> Self {
         let manifest = extension.manifest();
         Self {
@@ -92,13 +96,15 @@ impl<'a, E: Extension> Wires<'a, E> {
         }
     }
 
-    /// The extension as seen from a wire, and the gate of that wire's engine.
+    /// The extension as the driver of this wire serves it, which is also the session policy of that
+    /// wire's engine.
     pub fn on(&self, wire: Wire) -> OnWire<'_, 'a, E> {
         OnWire { wires: self, wire }
     }
 }
 
-/// The extension as seen from a wire: what its driver serves. It is also the [`SessionPolicy`] of the wire's engine.
+/// The extension as one wire's driver serves it. It is also the [`SessionPolicy`] of that wire's
+/// engine.
 pub struct OnWire<'w, 'a, E> {
     wires: &'w Wires<'a, E>,
     wire: Wire,
@@ -113,13 +119,14 @@ impl<E> Clone for OnWire<'_, '_, E> {
 impl<E> Copy for OnWire<'_, '_, E> {}
 
 impl<'w, 'a, E> OnWire<'w, 'a, E> {
-    /// A line came in, or a part of one: the wire is not silent.
+    /// Takes note that a part of a line came in, so that the wire is not silent.
     #[inline(never)]
     pub fn heard(&self) {
         self.wires.heard[self.wire.place()].set(self.wires.clock.now());
     }
 
-    /// The connection is lost, and its driver has ended: the wire holds the rig no longer.
+    /// Takes note that the connection of the wire is lost and its driver has ended. The wire no
+    /// longer holds the rig.
     pub fn lost(&self) {
         self.wires.ousted[self.wire.place()].set(false);
         if self.wires.session.get() == Some(self.wire) {

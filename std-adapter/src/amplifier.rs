@@ -1,4 +1,4 @@
-//! Amplifier's protocol over HTTP: [`Options::amplifier`](crate::http::Options::amplifier).
+//! Amplifier's protocol over HTTP, see [`Options::amplifier`](crate::http::Options::amplifier).
 
 mod http;
 

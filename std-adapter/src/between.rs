@@ -1,80 +1,86 @@
-//! Somebody between the clients of a server and its extension, who sees each message, and may keep it or send others.
+//! An observer between the clients of a server and its extension. It sees each message, and may
+//! keep it or send others.
 //!
-//! Standard input and output have one peer. Over HTTP each request is of a peer of its own, which ends with its response, and knows its session.
+//! Standard input and output have one peer. Over HTTP, each request has a peer of its own, which
+//! ends with its response and knows its session.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An observer of the messages between clients and the extension: see [`Stdio::between`](crate::stdio::Stdio::between) and `http::Options::between`.
+/// An observer of the messages between clients and the extension, for
+/// [`Stdio::between`](crate::stdio::Stdio::between) and `http::Options::between`.
 pub trait Between: fmt::Debug + Send + Sync {
-    /// The first call, before any message: how the extension is served anew.
+    /// Called once before any message, with the means to let the extension be served anew.
     fn begin(&self, renewal: Renewal);
 
-    /// A message of a peer: a line without its end.
+    /// Called with each message of a peer, a line without its end. Returns how the message goes on.
     fn received(&self, from: &Peer, message: &[u8]) -> Passing;
 
-    /// A reply for a peer, or the acknowledgement of a request that stays open. Logs and reports of progress go to the peer as they are.
+    /// Called with each reply for a peer, and with each acknowledgement of a request that stays
+    /// open. Returns how it goes on. Logs and reports of progress are not shown.
     fn sent(&self, to: &Peer, message: &[u8]) -> Passing;
 
-    /// The extension is served with its manifest as it is now, as [`Renewal::ask`] has asked for.
+    /// Called after [`Renewal::ask`], when the extension is served with its current manifest.
     fn renewed(&self) {}
 
-    /// A peer listens for what concerns all clients of its session.
+    /// Called when a peer begins to listen for messages to all clients of its session.
     fn listens(&self, peer: &Peer) {
         let _ = peer;
     }
 
-    /// A peer has ended. What it has asked for and has no reply was cancelled with it, or goes on without anybody who waits for it.
+    /// Called when a peer has ended. If `is_cancelled`, its requests without a reply were
+    /// cancelled. Otherwise they continue, and nobody waits for them.
     fn gone(&self, peer: &Peer, is_cancelled: bool) {
         let _ = (peer, is_cancelled);
     }
 
-    /// A session has ended.
+    /// Called when a session has ended.
     fn session_ended(&self, name: &str) {
         let _ = name;
     }
 }
 
-/// The treatment of a message.
+/// The way in which a message goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passing {
-    /// It goes on as it is.
+    /// The message goes on unchanged.
     On,
-    /// This goes on in its place, without the end of the line.
+    /// This message goes on in place of the original one. It has no line end.
     Instead(Vec<u8>),
-    /// It goes no further.
+    /// The message goes no further.
     Kept,
 }
 
-/// The other end of a wire.
+/// A client of the server, as an observer sees it.
 #[derive(Clone)]
 pub struct Peer {
-    /// Distinguishes it from all other peers of the server.
+    /// The number of the peer, which no other peer of the server has.
     pub number: u64,
-    /// The name of its session, where the transport has names for them.
+    /// The name of the peer's session, if the transport has names for sessions.
     pub session: Option<Arc<str>>,
-    /// Whether it can be sent requests before its reply.
+    /// Whether the server can send requests to the peer before its reply.
     pub hears_requests: bool,
     wire: Arc<dyn Wire>,
 }
 
 impl Peer {
-    /// A peer that is reached in this way.
+    /// A peer that `wire` reaches.
     pub fn new(number: u64, session: Option<Arc<str>>, hears_requests: bool, wire: Arc<dyn Wire>) -> Self {
         Self { number, session, hears_requests, wire }
     }
 
-    /// Sends a message, without the end of a line, to the peer. One that is gone gets none.
+    /// Sends a message, without a line end, to the peer. If the peer has ended, the message is
+    /// dropped.
     pub fn to_client(&self, message: &[u8]) {
         self.wire.to_client(message);
     }
 
-    /// Sends a message, without the end of a line, to the extension, as if the peer had sent it.
+    /// Sends a message, without a line end, to the extension, as if the peer had sent it.
     pub fn to_extension(&self, message: Vec<u8>) {
         self.wire.to_extension(message);
     }
 
-    /// Lets the peer go without a reply.
+    /// Ends the wait of the peer for a reply.
     pub fn end(&self) {
         self.wire.end();
     }
@@ -86,33 +92,34 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// How messages are sent that nobody else has sent.
+/// The means to send messages of an observer.
 pub trait Wire: Send + Sync {
-    /// To the peer.
+    /// Sends a message to the peer.
     fn to_client(&self, message: &[u8]);
 
-    /// To the extension.
+    /// Sends a message to the extension.
     fn to_extension(&self, message: Vec<u8>);
 
-    /// No reply will come.
+    /// Ends the wait of the peer: no reply will come.
     fn end(&self) {}
 }
 
-/// How an extension is served anew whose manifest is another one.
+/// The means to let an extension be served anew after its manifest has changed.
 #[derive(Clone)]
 pub struct Renewal {
     ask: Arc<dyn Fn() + Send + Sync>,
-    /// Whether it ends the session: then no request may be open, and what was begun of the session is to be begun again.
+    /// Whether the renewal ends the session. If so, no request may be open, and a session that was
+    /// begun must be begun again.
     pub ends_session: bool,
 }
 
 impl Renewal {
-    /// A renewal that is asked for in this way.
+    /// A renewal for which `ask` asks.
     pub fn new(ends_session: bool, ask: impl Fn() + Send + Sync + 'static) -> Self {
         Self { ask: Arc::new(ask), ends_session }
     }
 
-    /// Asks for it. [`Between::renewed`] says that it is done.
+    /// Asks for the renewal. [`Between::renewed`] is called when it is done.
     pub fn ask(&self) {
         (self.ask)();
     }

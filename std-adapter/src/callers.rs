@@ -1,4 +1,4 @@
-//! The served callers, and the one whose call runs.
+//! The list of the callers of an extension, with the states of their calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,37 +14,38 @@ const LONGEST_NAME: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallState {
-    /// The caller has no call.
+    /// The caller has no open call.
     Idle,
     /// A call waits for its turn, and none runs.
     Waiting,
-    /// A call has its turn.
+    /// A call of the caller runs.
     Running,
 }
 
-/// A caller with a [`Ticket`].
+/// A caller in the list of [`Callers`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Caller {
     /// The number of the caller, which no other caller of the process has.
     pub id: u64,
-    /// The name.
+    /// The name of the caller.
     pub name: Arc<str>,
-    /// How many calls it has made.
+    /// The number of calls that the caller has made.
     pub calls: u64,
     /// The state of its calls.
     pub state: CallState,
-    /// The operation of a call that waits or runs.
+    /// The operation of the call that waits or runs.
     pub operation: Arc<str>,
-    /// Since when `state` is as it is.
+    /// The time since which `state` has not changed.
     pub since: Instant,
-    /// How long the last call that had its turn, or that was given up before, has waited for it.
+    /// The time that the last call waited for its turn. A call that was given up while it waited
+    /// counts, too.
     pub waited: Duration,
     /// How many calls wait or run.
     open: usize,
 }
 
-/// The callers of an extension, in the order in which they came.
+/// The list of the callers of an extension, in the order in which they came.
 #[derive(Clone)]
 pub struct Callers(Arc<watch::Sender<Vec<Caller>>>);
 
@@ -61,12 +62,12 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// The list as it is, and as it changes.
+    /// The list, as a channel that shows each change.
     pub fn subscribe(&self) -> watch::Receiver<Vec<Caller>> {
         self.0.subscribe()
     }
 
-    /// Enters a caller in the list, until the ticket is dropped.
+    /// Adds a caller to the list. It is removed when all clones of the ticket are dropped.
     pub fn enter(&self, name: &str) -> Arc<Ticket> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Callers {
     }
 }
 
-/// A caller's entry in the list, which ends when the ticket is dropped.
+/// The entry of a caller in the list. It is removed when the ticket is dropped.
 #[derive(Debug)]
 pub struct Ticket {
     callers: Callers,
@@ -102,7 +103,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The caller's number.
+    /// The number of the caller.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -1,7 +1,8 @@
 //! Time on a desktop.
 //!
-//! The core's [`Clock`] wakes wakers at times, where tokio has futures that are polled. [`TokioClock`] keeps the wakers, and polls one of
-//! tokio's timers for the earliest. One timer of tokio's for each sleep would have to be spawned or boxed for each call.
+//! The core's [`Clock`] wakes wakers at given times, while timers of tokio are futures that are
+//! polled. [`TokioClock`] keeps the wakers, and polls one tokio timer for the earliest of them. One
+//! tokio timer for each sleep would have to be spawned or boxed for each call.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,20 +16,21 @@ use std::time::{Duration, SystemTime};
 use rigline::{Clock, Instant, Level};
 use tokio::time;
 
-/// Milliseconds, as records have them.
+/// The whole milliseconds of a duration, at most `u64::MAX`.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970 (UTC).
+/// The milliseconds from 1970 (UTC) to this time; 0 for an earlier time.
 pub fn unix_millis(time: SystemTime) -> u64 {
     millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The core's clock over tokio's time. Its start is the moment it was made; its clones are the same clock, for one thread.
+/// The core's clock over tokio's time. It starts when it is made. Its clones are the same clock,
+/// and stay on one thread.
 ///
-/// The core's timers are woken by [`drive`](Self::drive), which runs them beside a future; nothing is spawned. Like all
-/// of tokio's timers they are a millisecond late at most, and never early.
+/// [`drive`](Self::drive) wakes the core's timers while it runs a future, and spawns nothing. Like
+/// all timers of tokio, they are at most a millisecond late, and never early.
 ///
 /// ```
 /// use rigline::Clock;
@@ -98,7 +100,7 @@ impl TokioClock {
         Self { start: time::Instant::now(), timers: Rc::default() }
     }
 
-    /// Runs `future` to its end, and meanwhile wakes the wakers that are registered with this
+    /// Runs `future` to its end. In the meantime it wakes the wakers that are registered with this
     /// clock.
     ///
     /// # Panics
@@ -163,7 +165,7 @@ impl Clock for TokioClock {
         Instant::default().after(self.start.elapsed())
     }
 
-    /// To standard error.
+    /// Writes the log to standard error.
     fn log_out_of_band(&self, level: Level, text: &str) {
         crate::stderr::log(level, text);
     }

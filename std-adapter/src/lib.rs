@@ -30,7 +30,8 @@
 //! }
 //! ```
 //!
-//! [`testing`] has a wire with faults, for tests of sessions. [`guide`] has a chapter for each further question, from arguments to boards.
+//! The module [`testing`] has a wire with faults, for tests of sessions. The module [`guide`] has
+//! chapters on everything else, from arguments to boards.
 //!
 //! # Features
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for hosts of Amplifier and namel3ss and for clients of MCP.
@@ -79,7 +80,7 @@ pub use clock::TokioClock;
 pub use mcp::{Selected, Selection};
 pub use requires::RequirePath;
 
-/// The README's example compiles.
+/// The examples of the README, which are compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

@@ -1,12 +1,13 @@
-//! Log lines that are longer than their reader takes.
+//! Log lines that are longer than their reader accepts.
 
 use rigline::json::{Json, Text};
 use rigline::rpc;
 
-/// The replacement for a log line of more than `limit` bytes without its newline; `None` for any other line.
+/// Shortens a log line of more than `limit` bytes without its newline. Returns `None` for any other
+/// line.
 ///
-/// The level and all other short members stay, the data goes, and the message ends where the limit wants it, with a note of
-/// the line's length. The result is a whole line that ends with a newline.
+/// The level and all other short members stay, and the data is removed. The message is cut, with a
+/// note of the line's length. The result is a whole line with a newline.
 pub fn shortened(line: &[u8], limit: usize) -> Option<Vec<u8>> {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     if text.len() <= limit || !rpc::is_log_line(text) {
@@ -31,7 +32,8 @@ pub fn shortened(line: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(short.into_bytes())
 }
 
-/// How many logs are lost if this line is: it may itself say that others were dropped.
+/// The number of logs that are lost if this line is dropped. It is more than one if the line itself
+/// reports dropped logs.
 pub fn logs_in(line: &[u8]) -> u64 {
     const DROPPED: &[u8] = b"\"dropped\":";
     let counted = || {

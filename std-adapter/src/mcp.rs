@@ -1,4 +1,4 @@
-//! MCP: a choice among an extension's operations, for agents; and Streamable HTTP.
+//! MCP: a selection of an extension's operations for agents, and Streamable HTTP.
 
 #[cfg(feature = "http")]
 mod http;

@@ -1,14 +1,15 @@
 //! namel3ss: an extension as a tool of its local runner.
 //!
-//! The local runner starts a process for every call, as `PROGRAM -c SOURCE`, where `SOURCE` is Python meant for an
-//! interpreter. A program built on [`main`] can stand in the interpreter's place, since it ignores its arguments. For any other
-//! program `rigline install namel3ss` writes a wrapper.
+//! The local runner starts a process for every call, as `PROGRAM -c SOURCE`. `SOURCE` is Python for
+//! an interpreter. A program with [`main`] can take the place of the interpreter, since it ignores
+//! its arguments. For any other program, `rigline install namel3ss` writes a wrapper.
 //!
-//! # What `sandbox: true` does
-//! Nothing, except that the handler can read it (`call.context.namel3ss.sandbox`). The sandbox of namel3ss is one for Python code in
-//! its own interpreter; no native program runs in it. What an extension does keep it says in
-//! [`Manifest::guarantees`](rigline::Manifest::guarantees), and a call that requires more is refused before it runs
-//! (`CapabilityViolation`, `guarantee_blocked`).
+//! # `sandbox: true`
+//! This request has no effect, except that the handler can read it as
+//! `Invocation::of(&call.context).sandbox`. The sandbox of namel3ss is one for Python code in its
+//! own interpreter. No native program runs in it. An extension declares in
+//! [`Manifest::guarantees`](rigline::Manifest::guarantees) what it promises not to do. A call that
+//! requires more is refused before it runs (`CapabilityViolation`, `guarantee_blocked`).
 
 use std::process::ExitCode;
 
@@ -26,8 +27,9 @@ mod http;
 #[doc(hidden)]
 pub use http::ROUTES;
 
-/// Serves `extension` as a tool: all of standard input is one request, on one line or many, and the reply to it is all of
-/// standard output. The exit code is 0 once there is a reply; see [`stdio`](crate::stdio) for the others.
+/// Serves `extension` as a tool. All of standard input is one request, on one line or several, and
+/// its reply is all of standard output. The exit code is 0 if there is a reply; see
+/// [`stdio`](crate::stdio) for the others.
 ///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};

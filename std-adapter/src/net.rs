@@ -2,9 +2,10 @@
 //! control.
 //!
 //! # Who may ask
-//! A server on a loopback address can be reached by every user of the machine. Where the system says which user a connection
-//! belongs to (Linux does), [`Access`] admits only the server's own user and root by default. A [`Token`]
-//! is asked for in addition where there is one. Connections from other machines have no user that could be checked.
+//! Every user of the machine can reach a server on a loopback address. If the system reports the
+//! user of a connection (Linux does), [`Access`] admits only the server's own user and root by
+//! default. A [`Token`] can be required in addition. The user of a connection from another machine
+//! cannot be checked.
 
 use std::fmt;
 use std::io;
@@ -53,7 +54,7 @@ pub struct ListenAddress {
     addresses: Vec<SocketAddr>,
 }
 
-/// A text that is not an address to listen on.
+/// The error for a text that is not an address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError(String);
 
@@ -66,21 +67,21 @@ impl fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 impl ListenAddress {
-    /// All addresses that it means. If one of them is IPv4, the first one is.
+    /// All addresses that the text means. If one of them is IPv4, the first one is.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Whether only programs on this machine can connect.
+    /// Whether all addresses are loopback ones, so that only programs on this machine can connect.
     pub fn is_loopback(&self) -> bool {
         self.addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
-    /// Listens on all addresses, at one port. An address that this machine does not have, such as IPv6 if it is
-    /// switched off, is omitted. With port 0, a free port is used.
+    /// Listens on all addresses, at one port. An address that this machine does not have is
+    /// omitted, such as IPv6 if it is switched off. With port 0, a free port is used.
     ///
     /// # Errors
-    /// A port is in use, or this machine has none of the addresses.
+    /// The port is in use, or this machine has none of the addresses.
     pub fn bind(&self) -> io::Result<Vec<std::net::TcpListener>> {
         let mut result = self.try_bind();
         for _ in 1..FREE_PORT_TRIES {
@@ -171,35 +172,35 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// The rules for who may ask a server.
+/// The rules for who may send requests to a server.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Access {
     /// The token that every client must send, if there is one.
     pub token: Option<Token>,
-    /// Whether other users of this machine are let in too.
+    /// Whether other users of this machine may send requests, too.
     pub any_user: bool,
 }
 
 impl Access {
-    /// The server's own user, and root, without a token.
+    /// Rules that admit the server's own user and root, without a token.
     pub fn same_user() -> Self {
         Self::default()
     }
 
-    /// The same, and every client must send this token.
+    /// Requires that every client sends this token, in addition to the other rules.
     #[must_use]
     pub fn with_token(self, token: Token) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// The same, and other users of this machine are let in too.
+    /// Also admits other users of this machine.
     #[must_use]
     pub fn with_any_user(self) -> Self {
         Self { any_user: true, ..self }
     }
 
-    /// Why a connection is refused, if it is.
+    /// The reason why a connection is refused; none if it is admitted.
     #[doc(hidden)]
     pub fn refusal(&self, ends: Option<Ends>) -> Option<String> {
         if self.any_user { None } else { self.refusal_of(ends?.owner()) }
@@ -226,7 +227,7 @@ impl Access {
 const SILENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Makes a connection notice that its peer's machine is gone, and send short lines at once.
+/// Sets a connection to notice that its peer's machine is gone, and to send short lines at once.
 #[doc(hidden)]
 pub fn adjust(stream: &TcpStream) {
     // Lines are small, and a client waits for each.
@@ -237,18 +238,21 @@ pub fn adjust(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-/// Listens for connections at all of these.
+/// Several listeners that are used as one.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Listeners(Vec<TcpListener>);
 
 impl Listeners {
     /// Takes listeners of the standard library.
+    ///
+    /// # Errors
+    /// A listener cannot be used in the tokio runtime.
     pub fn new(listeners: Vec<std::net::TcpListener>) -> io::Result<Self> {
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The next connection. It is cancel safe.
+    /// Waits for the next connection of any listener. It is cancel safe.
     pub async fn accept(&self) -> io::Result<Stream> {
         let accepted = std::future::poll_fn(|task| {
             let ready = self.0.iter().find_map(|listener| match listener.poll_accept(task) {
@@ -263,8 +267,8 @@ impl Listeners {
     }
 }
 
-/// Reads and drops the rest of what a refused client has sent. Otherwise a reset could destroy the
-/// refusal.
+/// Reads and drops the rest of what a refused client has sent, for half a second at most. Without
+/// this, a reset of the connection could destroy the refusal before the client has read it.
 #[doc(hidden)]
 pub async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
     let mut rest = tokio::io::sink();
@@ -275,9 +279,9 @@ pub async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// This machine's address.
+    /// The address on this machine.
     pub local: SocketAddr,
-    /// The client's address.
+    /// The address of the client.
     pub peer: SocketAddr,
 }
 
@@ -285,45 +289,46 @@ pub struct Ends {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// A process of this user.
+    /// A process of this user id has the other end.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     User(u32),
-    /// No process any more: it is closed.
+    /// No process has the other end any more: it is closed.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     Nobody,
-    /// The peer is on another machine, or the system does not report it.
+    /// The other end is on another machine, or the system does not report its user.
     Unknown,
 }
 
 impl Ends {
-    /// Asks the system who holds the peer's end.
+    /// Asks the system for the user who has the peer's end.
     pub fn owner(self) -> Owner {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         owner::of_peer(Self { local: canonical(self.local), peer: canonical(self.peer) })
     }
 }
 
-/// Whether a connection's peer is still there.
+/// The state of a connection's peer.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// The peer may send more.
+    /// The peer is connected, and may send more.
     Here,
-    /// The peer has closed its sending half, and reads.
+    /// The peer has closed its sending half, but still reads.
     Reads,
-    /// The peer has closed its sending half; whether it still reads is not known.
+    /// The peer has closed its sending half. Whether it still reads is not known.
     Unknown,
-    /// The peer has closed the connection, or is dead.
+    /// The peer has closed the connection, or does not answer any more.
     Gone,
 }
 
-/// A connection that can be asked about its peer while it is read and written.
+/// A connection that can be asked about its peer while it is read and written. Clones are the same
+/// connection.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct Stream(Arc<TcpStream>);
 
 impl Stream {
-    /// A connection that was accepted.
+    /// Wraps a connection that was accepted.
     pub fn new(stream: TcpStream) -> Self {
         Self(Arc::new(stream))
     }
@@ -333,12 +338,12 @@ impl Stream {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// Both addresses, while there is a peer.
+    /// Both addresses of the connection; none if the peer is gone.
     pub fn ends(&self) -> Option<Ends> {
         Some(Ends { local: self.0.local_addr().ok()?, peer: self.0.peer_addr().ok()? })
     }
 
-    /// Asks the system whether the peer is still there.
+    /// Asks the system for the state of the peer.
     pub fn presence(&self) -> Presence {
         let mut byte = [MaybeUninit::uninit()];
         match socket2::SockRef::from(&*self.0).peek(&mut byte) {

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use rigline::CallContext;
 use rigline::protocol::gevals::TaskContext;
 
-/// The path that a host means by `path`: relative ones start at the call's `workdir` (gevals "Context Object"), not at the
-/// process's own directory, where a host starts it wherever it likes.
+/// Resolves a path of a host. A relative path starts at the call's `workdir` (gevals "Context
+/// Object"), not at the process's own directory, since hosts start the process in any directory.
 ///
-/// Absolute paths stay as they are. Without a `workdir` a relative path stays relative, to the process's directory.
+/// An absolute path stays as it is. Without a `workdir`, a relative path stays relative to the
+/// process's directory.
 ///
 /// ```
 /// use rigline::{Call, Context, Failure, FailureKind, Outcome};

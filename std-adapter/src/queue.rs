@@ -1,16 +1,21 @@
-//! The one queue before an extension, and what runs its entries.
+//! The queue before an extension, and the worker that runs its entries.
 //!
-//! A request is read when it arrives. What needs no extension is answered at once, whatever runs. What does waits: first in, first
-//! out within a client, in turn between clients, so that no client's calls hold up all of another's. An entry leaves with its client,
-//! and when its time limit has passed since its arrival. What is left of the limit when its turn has come goes to the extension.
+//! A request is read when it arrives. If it needs no extension, it is answered at once, whatever
+//! runs. Otherwise it waits: first in, first out within a client, and in turn between clients, so
+//! that the calls of one client do not hold up all calls of another. An entry is removed when its
+//! client disconnects, and when its time limit has passed since its arrival. The extension gets
+//! what is left of the limit.
 //!
-//! A request keeps its id and its progress token: what the extension writes while it runs is about it alone, so that
-//! nothing is looked up by them.
+//! A request keeps its id and its progress token. What the extension writes while a request runs is
+//! about that request only.
 //!
-//! A connection of lines has a [`Session`] of its own, in which `initialize` may set a configuration. The queue counts those that are open: while another
-//! one is, a different configuration is refused, and when the last is lost, the extension is brought into its safe state before anything else runs.
+//! A connection of lines has a [`Session`] of its own, in which `initialize` may set a
+//! configuration. The queue counts the open sessions. While another session is open, a different
+//! configuration is refused. When the last session is lost, the safe state runs before anything
+//! else.
 //!
-//! An extension that is somewhere else, and is reached only when it is needed, is behind an [`Origin`]: [`Queue::reach`].
+//! An extension in another process or on a board is reached through an [`Origin`] when a message
+//! needs it, see [`Queue::reach`].
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -65,31 +70,33 @@ const REQUESTS: usize = 4096;
 /// The most bytes of requests that wait or run. One alone may be longer.
 const WAITING: usize = 256 << 20;
 
-/// The protocols and limits of a queue.
+/// The settings of a [`Queue`]: its protocols, limits and defaults.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The protocols. The first is that of a message without a marker.
+    /// The protocols. A message without a marker belongs to the first one.
     pub protocols: Vec<&'static Protocol>,
-    /// Whether every message is taken as one of its session's protocol, which is the first if no other was [named](Queue::receive_by). Answers of the
-    /// others are recognised, and not answered.
+    /// Whether every message is read by the protocol of its session, which is the first one unless
+    /// another was [named](Queue::receive_by). Answers of other protocols are recognised and not
+    /// answered.
     pub is_pinned: bool,
-    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    /// The greatest lengths of a request and of a reply, in bytes.
     pub limits: (usize, usize),
-    /// The most requests that wait or run.
+    /// The greatest number of requests that wait or run.
     pub most: usize,
-    /// Whether the end of sessions leaves everything as it is.
+    /// Whether the outputs of the hardware stay as they are when sessions end.
     pub keeps_outputs: bool,
-    /// After how long without a request the safe state is brought about, if the first protocol's clients
-    /// [leave nothing on](Protocol::with_safe_end).
+    /// The time without a request after which the safe state runs, if the first protocol has
+    /// [`with_safe_end`](Protocol::with_safe_end). With none, it never runs for that reason.
     pub idle: Option<Duration>,
-    /// The configuration that the extension has at first, as JSON text.
+    /// The configuration that the extension has at the start, as JSON text.
     pub config: Option<String>,
-    /// Where the extension is, if it is somewhere else and is reached only when it is needed.
+    /// The way to an extension that is in another process or on a board; none for an extension in
+    /// this process.
     pub origin: Option<Arc<dyn Origin>>,
 }
 
 impl Settings {
-    /// For a server of lines, whose clients select one of these protocols by each message.
+    /// Settings for a server of lines, which detects one of these protocols for each message.
     pub fn of_lines(protocols: Vec<&'static Protocol>, limits: (usize, usize)) -> Self {
         Self {
             protocols,
@@ -104,32 +111,34 @@ impl Settings {
     }
 }
 
-/// The way to an extension that a queue serves and that is in another process or on a board.
+/// The way to an extension that is in another process or on a board.
 ///
-/// An implementation connects to the extension when the queue asks for that, and has its manifest while it is connected.
+/// An implementation connects to the extension when the queue asks for that. While it is connected,
+/// it has the extension's manifest.
 pub trait Origin: fmt::Debug + Send + Sync {
-    /// Its manifest, while it is reached.
+    /// The manifest of the extension; none while it is not connected.
     fn manifest(&self) -> Option<&'static Manifest>;
 
-    /// Reaches it. `told` gets what is worth knowing when that takes long.
+    /// Connects to the extension. If that takes long, `told` gets messages for the client.
     fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a>;
 }
 
-/// An attempt to reach an extension.
+/// A connection attempt of an [`Origin`].
 pub type Reaching<'a> = Pin<Box<dyn Future<Output = Result<(), Absence>> + Send + 'a>>;
 
-/// Why an extension is not there.
+/// The reason why an extension cannot be reached.
 #[derive(Debug, Clone)]
 pub struct Absence {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// The code for it in JSON-RPC.
+    /// The error code in JSON-RPC.
     pub code: i32,
-    /// The reason.
+    /// A description of the reason.
     pub message: String,
 }
 
-/// The receiver of replies: the other end of a connection, or of this process's own streams.
+/// The receiver of a request's reply: the other end of a connection, or the reader of this
+/// process's standard output.
 #[derive(Debug, Clone)]
 pub struct Client {
     stream: Option<Stream>,
@@ -140,33 +149,35 @@ pub struct Client {
 }
 
 impl Client {
-    /// This process's own streams, which are there as long as it runs.
+    /// The client of this process's own streams, which is never gone.
     pub fn of_process() -> Self {
         Self { stream: None, is_patient: true, caller: None }
     }
 
-    /// The peer of a connection, which is gone once it is not known to read.
+    /// The peer of a connection. It counts as gone if the system does not know whether it still
+    /// reads.
     pub fn of(stream: Stream) -> Self {
         Self { stream: Some(stream), is_patient: false, caller: None }
     }
 
-    /// The same, of a connection of lines: a peer that has closed its sending half, and may have closed both, is taken for one that reads.
+    /// The peer of a connection of lines. If it has closed its sending half and the system does not
+    /// know more, it counts as present.
     pub fn of_lines(stream: Stream) -> Self {
         Self { stream: Some(stream), is_patient: true, caller: None }
     }
 
-    /// One that is known by its entry in a list of callers.
+    /// A client in this process that is identified by its entry in a list of callers.
     pub fn of_caller(caller: Arc<Caller>) -> Self {
         Self { caller: Some(caller), ..Self::of_process() }
     }
 
-    /// Whether the peer is known to be gone, of a connection that can tell.
+    /// The state of the peer, if the client is a connection.
     pub fn presence(&self) -> Option<Presence> {
         self.stream.as_ref().map(Stream::presence)
     }
 
-    /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
-    /// reads, waits.
+    /// Whether the client no longer waits for its reply. A client that has closed only its sending
+    /// half and still reads does wait.
     pub fn is_gone(&self) -> bool {
         match self.stream.as_ref().map(Stream::presence) {
             Some(Presence::Gone) => true,
@@ -195,17 +206,18 @@ impl Client {
     }
 }
 
-/// The parameters for making an extension, on the thread on which it will run.
+/// The parameters that the function that makes an extension gets. It is called on the thread of the
+/// extension.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The clock that its calls are timed with.
+    /// The clock that times the extension's calls.
     pub clock: TokioClock,
-    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    /// The greatest lengths of a request and of a reply, in bytes.
     pub limits: (usize, usize),
 }
 
-/// The queue, as requests see it.
+/// The queue before an extension. Requests are passed to it by [`receive`](Self::receive).
 #[derive(Debug)]
 pub struct Queue {
     shared: Arc<Shared>,
@@ -214,18 +226,19 @@ pub struct Queue {
     _carriers: JoinSet<()>,
 }
 
-/// The result of a request's arrival.
+/// The result of receiving a message.
 #[derive(Debug)]
 pub enum Received {
-    /// The request is answered by these bytes.
+    /// The message is answered by these bytes.
     Reply(Vec<u8>),
-    /// The message is acknowledged, and no reply will come.
+    /// The message is acknowledged by these bytes. Its request stays open, and no reply comes
+    /// later.
     StaysOpen(Vec<u8>),
-    /// The message is no request, and gets no answer.
+    /// The message needs no answer.
     Silent,
-    /// The extension is to run.
+    /// The message waits for the extension. Its reply comes from the [`Incoming`].
     Waits(Incoming),
-    /// Too many wait.
+    /// The queue is full: too many requests wait.
     Full,
     /// The extension has ended.
     Gone,
@@ -234,24 +247,25 @@ pub enum Received {
 /// The sender of a request.
 #[derive(Debug)]
 pub struct Asker<'a> {
-    /// The client of the request.
+    /// The client that gets the reply.
     pub client: &'a Client,
-    /// The session that it is of, if its client is in one that this queue keeps.
+    /// The name of the client's session in this queue, if it has one.
     pub session: Option<&'a str>,
-    /// Whether the request is cancelled when its [`Incoming`] is dropped before the reply.
+    /// Whether the request is cancelled if its [`Incoming`] is dropped before the reply.
     pub cancels: bool,
-    /// Whether it may be told of what is not its own.
+    /// Whether the client may get logs that are not about its own request.
     pub wants_logs: bool,
-    /// The client's description of itself, if it has neither a session nor a connection of its own. Equal descriptions are one client.
+    /// The client's description of itself, if it has neither a session nor a connection of its own.
+    /// Clients with equal descriptions count as one.
     pub identity: Option<&'a str>,
 }
 
-/// A line for a request, without its end.
+/// A line for the client of a request, without its end.
 #[derive(Debug)]
 pub enum Line {
-    /// A notification about it.
+    /// A notification about the request.
     Notification(Vec<u8>),
-    /// The reply of the line; nothing follows.
+    /// The reply to the request, after which nothing follows.
     Reply(Vec<u8>),
 }
 
@@ -410,7 +424,7 @@ struct State {
 enum Task {
     Entry(Box<Entry>),
     SafeState,
-    /// To look at the manifest again.
+    /// Read the manifest of the extension again, since it may have changed.
     Renewal,
 }
 
@@ -726,7 +740,12 @@ fn operation_of(exchange: &Exchange, manifest: &'static Manifest) -> Option<&'st
 }
 
 impl Queue {
-    /// Starts the thread; returns a receiver of its end.
+    /// Starts a thread with the extension that `make` returns. If `requires`, the commands in its
+    /// manifest's `requires` are checked before each call. The receiver gets the result when the
+    /// thread has ended.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or `make` panicked.
     pub async fn start<E: Extension>(
         settings: Settings,
         requires: bool,
@@ -739,7 +758,8 @@ impl Queue {
         }
     }
 
-    /// As [`start`](Self::start), for an extension that is made already.
+    /// Starts as [`start`](Self::start) does, with an extension that exists already, and without
+    /// the check of its requirements.
     pub fn start_with<E: Extension + Send + 'static>(
         settings: Settings,
         extension: E,
@@ -786,7 +806,8 @@ impl Queue {
         Ok((shared, manifest, ended))
     }
 
-    /// A queue before an extension of this thread, and what runs its entries until the queue is [closed](Self::close). Both are used in one runtime.
+    /// A queue before an extension of this thread, and the future that runs its entries until the
+    /// queue is [closed](Self::close). Use both in one runtime.
     pub fn over<E: Extension>(
         extension: E,
         settings: Settings,
@@ -829,20 +850,22 @@ impl Queue {
         }
     }
 
-    /// The extension's manifest.
+    /// The manifest of the extension.
     pub fn manifest(&self) -> &'static Manifest {
         self.shared.manifest()
     }
 
-    /// Whether the extension is there to be asked.
+    /// Whether the extension is connected, so that it can be called. An extension in this process
+    /// always is.
     pub fn is_reached(&self) -> bool {
         self.shared.settings.origin.as_ref().is_none_or(|origin| origin.manifest().is_some())
     }
 
-    /// Reaches the extension before a message is received that needs it. `told` gets a line, a log in the session's protocol, when that takes long.
+    /// Connects to the extension if the next message needs it. If that takes long, `told` gets a
+    /// line: a log in the session's protocol.
     ///
     /// # Errors
-    /// It is not there: with the reply that says why.
+    /// The extension cannot be reached. The error is the reply, which says why.
     pub async fn reach(
         &self,
         session: &mut Session,
@@ -889,7 +912,7 @@ impl Queue {
         })
     }
 
-    /// Waits until no safe state is due any more.
+    /// Waits until the safe state has run, if it has to run.
     pub async fn settled(&self) {
         loop {
             let mut calm = std::pin::pin!(self.shared.calm.notified());
@@ -905,7 +928,8 @@ impl Queue {
         }
     }
 
-    /// Ends all calls, those that wait too, with a failure that says `why`; returns when none runs any more.
+    /// Ends all calls, also those that wait, with a failure that says `why`. Returns when no call
+    /// runs any more.
     pub async fn halt(&self, why: &str) {
         let why: Arc<str> = why.into();
         let waiting = {
@@ -939,7 +963,7 @@ impl Queue {
         }
     }
 
-    /// The longest request that is accepted and the longest reply that is sent, in bytes.
+    /// The greatest lengths of a request and of a reply, in bytes.
     pub fn limits(&self) -> (usize, usize) {
         self.shared.settings.limits
     }
@@ -949,7 +973,8 @@ impl Queue {
         self.receive_by(None, message, asker)
     }
 
-    /// As [`receive`](Self::receive), by this protocol in place of the first one.
+    /// Receives a message as [`receive`](Self::receive) does, in this protocol in place of the
+    /// first one.
     pub fn receive_by(&self, protocol: Option<&'static Protocol>, message: Vec<u8>, asker: &Asker<'_>) -> Received {
         let known = asker.session.and_then(|name| self.session(name));
         let Some(mut session) = known.or_else(|| self.session_by(protocol)) else { return Received::Gone };
@@ -963,7 +988,7 @@ impl Queue {
         received
     }
 
-    /// A session for a connection that has said nothing yet; none if the queue serves no protocol.
+    /// A session for a connection that has sent nothing yet; none if the queue has no protocol.
     pub fn new_session(&self) -> Option<Session> {
         self.session_by(None)
     }
@@ -972,10 +997,12 @@ impl Queue {
         Some(Session::new(&self.shared.served(self.manifest(), protocol).ok()?))
     }
 
-    /// Receives a message of a connection, whose session this is. `is_alone` says that nothing of this connection waits or runs.
+    /// Receives a message of a connection with this session. `is_alone` says that no other message
+    /// of the connection waits or runs.
     ///
     /// # Errors
-    /// The message has to wait, and is to be received again later: it begins or ends a session, and is not alone; or the queue is full.
+    /// The message must be received again later, and is returned. Either it begins or ends a
+    /// session and is not alone, or the queue is full.
     pub fn receive_in(
         &self,
         session: &mut Session,
@@ -1036,7 +1063,7 @@ impl Queue {
         }
     }
 
-    /// Decides on a message of a connection of which another waits or runs.
+    /// Decides on a message of a connection while another message of it waits or runs.
     pub fn look_ahead(&self, session: &mut Session, message: &[u8]) -> Early {
         let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Early::Waits };
         self.answered_at_once(|out| match session.look_ahead(&to, message, out, b"") {
@@ -1050,12 +1077,13 @@ impl Queue {
         })
     }
 
-    /// A connection has begun a session.
+    /// Takes note that a connection has begun a session.
     pub fn session_opened(&self) {
         self.shared.state().sessions += 1;
     }
 
-    /// A connection's session has ended. If it was lost, and no other one is open, the extension is brought into its safe state.
+    /// Takes note that a connection's session has ended. If it was lost and no other session is
+    /// open, the safe state runs.
     pub fn session_closed(&self, is_lost: bool) {
         let mut state = self.shared.state();
         state.sessions = state.sessions.saturating_sub(1);
@@ -1064,8 +1092,9 @@ impl Queue {
         self.shared.ready.notify_one();
     }
 
-    /// A connection has ended that had no session, by this protocol: what it has switched on is switched off if its clients
-    /// [leave nothing on](Protocol::with_safe_end). The next connection with its key is another client.
+    /// Takes note that a connection without a session has ended. If it has switched something on in
+    /// a protocol with [`with_safe_end`](Protocol::with_safe_end), and no session is open, the safe
+    /// state runs.
     pub fn connection_ended(&self, client: &Client, protocol: &Protocol) {
         let who = Who::Connection(client.key());
         let mut state = self.shared.state();
@@ -1175,7 +1204,7 @@ impl Queue {
         answered
     }
 
-    /// Cancels the open request of this session that has this id of a client's, if there is exactly one.
+    /// Cancels the open request of this session with this id, if there is exactly one.
     pub fn cancel(&self, id: &str, session: Option<&str>) {
         let mut state = self.shared.state();
         let is_meant = |ticket: &Ticket| *ticket.id == *id.as_bytes() && ticket.session.as_deref() == session;
@@ -1185,12 +1214,13 @@ impl Queue {
         }
     }
 
-    /// A name for a session, which nobody can guess.
+    /// A new name for a session, which nobody can guess.
     pub fn session_name() -> String {
         Token::random().reveal().to_owned()
     }
 
-    /// Begins a session of this name.
+    /// Begins a session of this name. If there are 1,000 already, the one that was silent for
+    /// longest is forgotten.
     pub fn open_session(&self, name: &str) {
         if let Ok(to) = self.shared.served(self.manifest(), None) {
             let mut sessions = lock(&self.shared.sessions);
@@ -1201,7 +1231,7 @@ impl Queue {
         }
     }
 
-    /// The session of this name, which has not been silent now.
+    /// The session of this name, if there is one. The session counts as used now.
     pub fn session(&self, name: &str) -> Option<Session> {
         let mut sessions = lock(&self.shared.sessions);
         let place = sessions.iter().position(|(known, _)| known == name)?;
@@ -1217,7 +1247,7 @@ impl Queue {
         }
     }
 
-    /// Ends a session: what is open of it is cancelled. Whether there was one.
+    /// Ends a session, and cancels its open requests. Returns whether there was one of that name.
     pub fn end_session(&self, name: &str) -> bool {
         let mut sessions = lock(&self.shared.sessions);
         let Some(place) = sessions.iter().position(|(known, _)| known == name) else { return false };
@@ -1234,7 +1264,8 @@ impl Queue {
         true
     }
 
-    /// Messages for a client that waits for no reply: of a session, or of none. It ends with the server.
+    /// A channel of messages for a client that waits for no reply, of a session or of none. It ends
+    /// with the server.
     pub fn listen(&self, session: Option<&str>) -> mpsc::UnboundedReceiver<Line> {
         let (lines, receiver) = mpsc::unbounded_channel();
         let mut state = self.shared.state();
@@ -1246,19 +1277,19 @@ impl Queue {
         receiver
     }
 
-    /// Ends what clients hear that wait for no reply.
+    /// Ends all channels of [`listen`](Self::listen).
     pub fn end_listeners(&self) {
         let mut state = self.shared.state();
         state.has_ended_listeners = true;
         state.listeners.clear();
     }
 
-    /// Whether there is an extension that answers.
+    /// Whether the extension still answers.
     pub fn is_alive(&self) -> bool {
         !self.shared.state().is_closed
     }
 
-    /// Accepts no more. What is open is still answered.
+    /// Closes the queue: no further request is accepted. Open requests are still answered.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -1270,19 +1301,19 @@ static NO_MANIFEST: Manifest = Manifest::new("none", "0.0.0");
 /// The treatment of a message that came while another one of its connection waits or runs.
 #[derive(Debug)]
 pub enum Early {
-    /// The message waits its turn.
+    /// The message waits for its turn.
     Waits,
-    /// The request is answered by these bytes.
+    /// The message is answered by these bytes.
     Reply(Vec<u8>),
     /// The message needs no answer.
     Silent,
-    /// The message cancels the request with this id, as JSON text.
+    /// The message cancels the request with this id. The bytes are the JSON text of the id.
     Cancels(Vec<u8>),
 }
 
 /// Why a request is not in the queue.
 enum Refused {
-    /// Too many wait, or too long ones.
+    /// There are too many requests, or too many bytes of them. The request is returned.
     Full(Vec<u8>),
     Gone,
 }
@@ -1311,7 +1342,7 @@ fn on_one_line(text: &mut [u8]) {
     text.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
 
-/// The messages that come back for a request.
+/// A request that waits or runs, and the lines that come back for it.
 #[derive(Debug)]
 pub struct Incoming {
     shared: Arc<Shared>,
@@ -1327,38 +1358,41 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The JSON text of its id; empty if it has none.
+    /// The JSON text of the request's id; empty if it has none.
     pub fn id(&self) -> &[u8] {
         &self.ticket.id
     }
 
-    /// Whether it runs an operation. Otherwise it sets a configuration.
+    /// Whether the request runs an operation. Otherwise it sets a configuration.
     pub fn is_operation(&self) -> bool {
         self.is_operation
     }
 
-    /// The session of its connection as it is now that the extension has run; none if it has not.
+    /// The session of the connection after the extension has run for the request; none if it has
+    /// not run.
     pub fn session_after(&self) -> Option<Session> {
         lock(&self.ticket.session_after).take()
     }
 
-    /// Whether its turn has not come.
+    /// Whether the request still waits for its turn.
     pub fn waits(&self) -> bool {
         let state = self.shared.state();
         state.waiting.iter().any(|(_, entries)| entries.iter().any(|entry| entry.number == self.number))
     }
 
-    /// Nobody waits for its reply any more: it is not begun, or it is ended.
+    /// Cancels the request, because nobody waits for its reply any more. If it has not begun, it is
+    /// removed; otherwise it is ended.
     pub fn cancel(&self) {
         self.shared.state().cancel(self.number);
     }
 
-    /// The next line; none if the request was cancelled, or the extension has ended.
+    /// Waits for the next line. It is none if the request was cancelled, or the extension has
+    /// ended.
     pub async fn line(&mut self) -> Option<Line> {
         poll_fn(|task| self.poll_line(task)).await
     }
 
-    /// As [`line`](Self::line), for a task.
+    /// Polls for the next line, as [`line`](Self::line) does.
     pub fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
         if let Poll::Ready(line) = self.lines.poll_recv(task) {
             if let Some(Line::Notification(line)) = &line {
@@ -1617,7 +1651,8 @@ impl<E: Extension> Extension for Configured<'_, E> {
     }
 }
 
-/// Whether two values are equal: objects whatever the order of their members, and numbers with all their digits.
+/// Whether two JSON values are equal. The order of members does not matter. Numbers are equal if
+/// their texts are.
 // The checker of `Json::parse` bounds the depth.
 pub fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
     if one.kind() != other.kind() {
@@ -1643,7 +1678,7 @@ fn by_name(object: Json<'_>) -> BTreeMap<String, Json<'_>> {
     object.members().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
-/// The replies to a batch, which are bounded together.
+/// The replies to the members of a batch, whose total length has a limit.
 #[derive(Debug)]
 pub struct Replies {
     text: Vec<u8>,
@@ -1653,12 +1688,12 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// With room for this many bytes.
+    /// Replies of at most `limit` bytes together.
     pub fn new(limit: usize) -> Self {
         Self { text: Vec::new(), limit, is_full: false }
     }
 
-    /// Whether nothing more is to be run.
+    /// Whether there is no room for a further reply, so that no further member should run.
     pub fn is_full(&self) -> bool {
         self.is_full || !self.has_room(LEAST_REPLY)
     }
@@ -1667,7 +1702,8 @@ impl Replies {
         self.text.len().saturating_add(bytes).saturating_add(2) <= self.limit
     }
 
-    /// Adds the reply to the member with this id, or an error in place of one that does not fit.
+    /// Adds the reply to the member with this id. If it does not fit, an error is added in its
+    /// place.
     pub fn add(&mut self, id: &str, reply: &[u8]) {
         if self.has_room(reply.len()) { self.push(reply) } else { self.add_too_large(id) }
     }
@@ -1678,7 +1714,7 @@ impl Replies {
         self.text.extend_from_slice(reply);
     }
 
-    /// Adds the error for a member whose reply has no room.
+    /// Adds the error for a member whose reply does not fit.
     pub fn add_too_large(&mut self, id: &str) {
         self.is_full = true;
         let text = format!("the replies to the batch are longer than {} bytes", self.limit);
@@ -1689,7 +1725,7 @@ impl Replies {
         );
     }
 
-    /// The reply to all; none if no member has one.
+    /// The reply to the whole batch; none if no member has a reply.
     pub fn end(mut self) -> Option<Vec<u8>> {
         if self.text.is_empty() {
             return None;

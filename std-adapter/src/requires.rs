@@ -3,13 +3,15 @@
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 
-/// An extension whose `requires` are looked for in the process's own `PATH` before every call, until they are found.
+/// An extension whose `requires` are looked for in the process's own `PATH` before every call,
+/// until all are found.
 ///
-/// While one is missing, every call fails with [`FailureKind::RequirementNotMet`] (gevals -32002) and names it. Only the
-/// process's `PATH` counts, not the call's `env`. A command that contains a slash is a path, and is looked for there. A file
-/// counts if it can be executed; on Windows, if its extension is one of `PATHEXT`.
+/// While one is missing, every call fails with [`FailureKind::RequirementNotMet`] (gevals -32002),
+/// and the error names the command. Only the process's `PATH` counts, not the call's `env`. A
+/// command that contains a slash is a path. A file counts if it can be executed; on Windows, if its
+/// file extension is in `PATHEXT`.
 ///
-/// [`stdio::serve`](crate::stdio::serve) puts every extension into one of these.
+/// [`stdio::serve`](crate::stdio::serve) wraps every extension in this type.
 ///
 /// ```
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
@@ -37,12 +39,12 @@ pub struct RequirePath<E> {
 }
 
 impl<E: Extension> RequirePath<E> {
-    /// Looks for the requirements of `inner`'s manifest.
+    /// Wraps an extension. The commands in its manifest are looked for before each call.
     pub fn new(inner: E) -> Self {
         Self { inner, found: 0 }
     }
 
-    /// The extension itself.
+    /// The wrapped extension.
     pub fn into_inner(self) -> E {
         self.inner
     }

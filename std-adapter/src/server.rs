@@ -47,7 +47,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::clock::TokioClock;
 
-/// How an extension is served. See the [module](self).
+/// A server for one extension and one pair of streams, with its settings. See the [module](self).
 #[must_use]
 pub struct Server<'a, E, S = Pending<()>> {
     extension: &'a mut E,
@@ -76,14 +76,15 @@ pub(crate) struct Pauses<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError<E> {
-    /// A limit is too small for this extension.
+    /// A limit is too small for the extension.
     Limit(TooSmall),
-    /// The transport failed.
+    /// A stream returned an error.
     Transport(ServeError<E>),
 }
 
 impl<'a, E: Extension> Server<'a, E> {
-    /// Serves `extension` in all protocols, with requests and replies of up to 8 MiB, on streams that end with the session.
+    /// A server for `extension` in all protocols, with requests and replies of up to 8 MiB, on
+    /// streams that end with the session.
     pub fn new(extension: &'a mut E) -> Self {
         Self {
             extension,
@@ -105,48 +106,53 @@ impl<'a, E: Extension> Server<'a, E> {
 }
 
 impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
-    /// The supported protocols. Each line selects one of them; a line that selects none belongs to the first.
+    /// Sets the protocols. Each line selects one of them by its members. A line that selects none
+    /// belongs to the first one.
     pub fn protocols(self, protocols: &'a [&'static Protocol]) -> Self {
         Self { protocols, ..self }
     }
 
-    /// The one protocol of all lines, if there is to be one.
+    /// Sets the only protocol of all lines. With none, it is detected for each line.
     pub fn protocol(self, protocol: Option<&'static Protocol>) -> Self {
         Self { protocol, ..self }
     }
 
-    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
+    /// Sets the kind of streams, which decides what the end of input and `shutdown` mean [default:
+    /// [`Transport::Stdio`]].
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }
 
-    /// The longest request, in bytes without the end of its line [default: 8 MiB].
+    /// Sets the greatest length of a request, in bytes without its line end [default: 8 MiB].
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes, ..self }
     }
 
-    /// The longest reply, in bytes without its newline [default: 8 MiB; at least that of [`LEAST_REPLY`]].
+    /// Sets the greatest length of a reply, in bytes without its newline [default: 8 MiB]. It is at
+    /// least that of [`LEAST_REPLY`].
     pub fn reply_limit(self, bytes: usize) -> Self {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
-    /// A lower limit on the lines of JSON-RPC protocols, which real hosts read up to a length only.
+    /// Sets a lower limit on the lines of JSON-RPC protocols, in bytes, because real hosts read
+    /// lines of a limited length.
     pub fn json_rpc_limit(self, bytes: usize) -> Self {
         Self { json_rpc_limit: Some(bytes), ..self }
     }
 
-    /// Memory for log lines that the transport has not accepted yet, in bytes [default: 8 MiB]. Lines that do not fit are dropped as
-    /// a whole, and counted.
+    /// Sets the memory for log lines that the transport has not accepted yet, in bytes [default: 8
+    /// MiB]. Lines that do not fit are dropped as a whole, and their number is reported.
     pub fn log_buffer(self, bytes: usize) -> Self {
         Self { log_buffer: bytes, ..self }
     }
 
-    /// The clock, for an extension that has one too.
+    /// Sets the clock, for an extension that uses the same one.
     pub fn clock(self, clock: &TokioClock) -> Self {
         Self { clock: clock.clone(), ..self }
     }
 
-    /// Ends serving when `stop` is ready: the call that runs is cancelled, and the safe state is brought about.
+    /// Sets a future that ends serving when it is ready. The call that runs is cancelled, and the
+    /// safe state runs.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, E, N> {
         let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
         let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, pauses, .. } = self;
@@ -168,14 +174,14 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         }
     }
 
-    /// Whether the end or the loss of a session leaves everything as it is [default: no]. A call that is cut off still has its safe
-    /// state.
+    /// Sets whether the outputs of the hardware stay as they are when a session ends or is lost
+    /// [default: no]. After a call that is cancelled or late, the safe state runs nevertheless.
     pub fn keep_outputs(self, keep: bool) -> Self {
         Self { keeps_outputs: keep, ..self }
     }
 
-    /// Whether a call of a session that began with `initialize` is cut off four seconds after the end of input, with its safe state
-    /// [default: yes].
+    /// Sets whether a call of a session that began with `initialize` is cancelled four seconds
+    /// after the end of input [default: yes]. The safe state then runs.
     pub fn end_of_input_ends_calls(self, ends: bool) -> Self {
         Self { ends_calls: ends, ..self }
     }
@@ -185,15 +191,17 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         Self { pauses: Some(pauses), ..self }
     }
 
-    /// Passes each log line to this function first, so that the line is sent while the handler still runs. Lines for
-    /// which it returns false go through the log buffer.
+    /// Sets a function that gets each log line first, so that the line is sent while the handler
+    /// still runs. If it returns false, the line goes through the log buffer.
     pub fn send_log(self, send_log: &'a dyn Fn(&[u8]) -> bool) -> Self {
         Self { send_log, ..self }
     }
 
-    /// As [`serve`](Self::serve), over streams of tokio, such as the halves of a `TcpStream`.
+    /// Serves as [`serve`](Self::serve) does, over streams of tokio, such as the halves of a
+    /// `TcpStream`.
     ///
-    /// Access is not restricted: see [`net`](crate::net) and `tcp` for servers that check who connects.
+    /// Access is not restricted. See [`net`](crate::net) and `tcp` for servers that check who
+    /// connects.
     ///
     /// # Errors
     /// As [`serve`](Self::serve).
@@ -205,10 +213,10 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         self.serve(FromTokio::new(reader), FromTokio::new(writer)).await
     }
 
-    /// Serves until the session or the streams end, in a tokio runtime.
+    /// Serves until the session or the streams end. Call it in a tokio runtime.
     ///
     /// # Errors
-    /// A limit is too small for this extension, or a stream failed.
+    /// A limit is too small for the extension, or a stream returned an error.
     pub async fn serve<R: Read, W: Write<Error = R::Error>>(
         self,
         mut reader: R,

@@ -2,9 +2,11 @@
 
 use std::io;
 
-/// Waits for the signals that ask a program to end. From the moment it is made, none of them ends the process any more.
+/// The signals that ask a program to end: SIGTERM, SIGINT and SIGHUP. As soon as this value exists,
+/// none of them ends the process by itself.
 ///
-/// SIGHUP is left alone where the process was started with it ignored, as `nohup` does (on Linux, where that can be seen).
+/// SIGHUP is left alone if the process was started with SIGHUP ignored, as `nohup` does. This is
+/// detected on Linux only.
 #[derive(Debug)]
 pub struct Signals {
     #[cfg(unix)]
@@ -17,10 +19,10 @@ pub struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// For use in the tokio runtime that this is called in.
+    /// Begins to listen for the signals, in the current tokio runtime.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system accepts no handler for a signal.
     ///
     /// # Panics
     /// Outside of a tokio runtime, or in one without I/O.
@@ -33,7 +35,8 @@ impl Signals {
         })
     }
 
-    /// The exit code that says which signal came: 128 and its number, as shells have it.
+    /// Waits for the next signal. Returns the exit code for it: 128 plus its number, as shells have
+    /// it.
     pub async fn next(&mut self) -> u8 {
         let hang_up = async {
             match &mut self.hang_up {
@@ -60,15 +63,15 @@ fn hang_up_is_ignored() -> bool {
 
 #[cfg(not(unix))]
 impl Signals {
-    /// For use in a tokio runtime.
+    /// Begins to listen for Ctrl-C, in a tokio runtime.
     ///
     /// # Errors
-    /// None here.
+    /// None on this system.
     pub fn new() -> io::Result<Self> {
         Ok(Self {})
     }
 
-    /// The exit code that says which signal came: 128 and its number, as shells have it.
+    /// Waits for Ctrl-C. Returns the exit code for it: 128 plus 2, as shells have it.
     pub async fn next(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
             Ok(()) => 128 + 2,

@@ -1,16 +1,17 @@
-//! Messages for people on standard error. A message is left out if standard error is full, since a full pipe would block the caller.
+//! Messages for people on standard error. A message is dropped if standard error is full, because a
+//! full pipe would block the caller.
 
 use std::fmt;
 use std::io::{self, Write as _};
 
 use rigline::Level;
 
-/// Writes what a handler logs, in protocols that have no line for logs.
+/// Writes a log of a handler, in protocols that have no lines for logs.
 pub fn log(level: Level, text: &str) {
     write(format_args!("{}: {text}\n", level.name()));
 }
 
-/// Writes a message of this library's.
+/// Writes a message of this library.
 pub fn complain(text: fmt::Arguments<'_>) {
     write(format_args!("rigline: {text}\n"));
 }

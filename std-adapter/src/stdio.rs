@@ -1,15 +1,18 @@
 //! An extension on its process's standard input and output.
 //!
-//! # What goes where
-//! Requests come in on standard input, one a line; replies and logs go out on standard output, one write each, as soon as
-//! they are made. Standard error is for people. On Unix the two protocol streams are taken out of everybody's reach before
-//! the first handler runs: the adapter keeps copies that no child process inherits, and points standard output at standard
-//! error and standard input at the null device. A `println!` in a handler, or a program that it starts, then cannot break
-//! into the protocol or take requests away. **On other systems this protection is missing:** there, print with `eprintln!`
-//! and start programs with their standard input and output set.
+//! # Streams
+//! Requests come in on standard input, one a line. Replies and logs go out on standard output, one
+//! write each, as soon as they are made. Standard error is for people.
+//!
+//! On Unix the two protocol streams are protected before the first handler runs. The adapter keeps
+//! copies that no child process inherits, and points standard output at standard error and standard
+//! input at the null device. A `println!` in a handler, or a program that it starts, can then
+//! neither write into the protocol nor take requests away. **Other systems do not have this
+//! protection.** There, print with `eprintln!`, and set the standard input and output of programs
+//! that you start.
 //!
 //! # How it ends
-//! | what happens | exit code |
+//! | event | exit code |
 //! |---|---|
 //! | end of input: the calls in hand are finished first | 0 |
 //! | `shutdown` was acknowledged; input may still be open | 0 |
@@ -21,20 +24,22 @@
 //! | SIGINT (elsewhere Ctrl-C) | 130 |
 //! | SIGHUP, unless the program was started with it ignored (`nohup`) | 129 |
 //!
-//! [`safe_state`](Extension::safe_state) has run before the process ends if a session that began with `initialize` was open,
-//! or if a call was cut off. There are three exceptions. A second signal ends the process at once. So does a signal, or a panic
-//! on another thread, when the handler does not await for three seconds. And a program built with `panic = "abort"` exits
-//! from its panic hook.
+//! [`safe_state`](Extension::safe_state) has run before the process ends if a session that began
+//! with `initialize` was open, or if a call was cancelled. There are three exceptions. A second
+//! signal ends the process at once. A signal, or a panic on another thread, ends it after three
+//! seconds in which the handler does not await. A program that was built with `panic = "abort"`
+//! exits from its panic hook.
 //!
-//! An MCP client that has switched something on, and sends nothing for [ten minutes](Stdio::idle), finds it switched off. Its session goes on.
+//! If an MCP client has switched something on and sends nothing for [ten minutes](Stdio::idle), it
+//! is switched off. The session continues.
 //!
 //! A line is never cut, unless its reader stops in the middle of it.
 //!
 //! # Handlers
-//! They run on the thread that called [`serve`], in a tokio runtime, one at a time, so they may await tokio's futures and
-//! those of everything built on it. While one awaits, later requests are read, and faulty ones among them answered. A handler
-//! that does not await keeps its logs' promise all the same (they are out when `cx.log` returns); only its timeout is
-//! noticed late.
+//! Handlers run one at a time on the thread that called [`serve`], in a tokio runtime. They may
+//! await futures of tokio and of everything built on it. While one awaits, later requests are read,
+//! and faulty ones among them are answered. The logs of a handler that does not await are sent when
+//! `cx.log` returns, too. Only its time limit is noticed late.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -79,10 +84,11 @@ mod watch;
 #[doc(hidden)]
 pub use self::system::take;
 
-/// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. Return
-/// the exit code from `main`; see [the module](self) for the codes.
+/// Serves `extension` on standard input and output until the session ends, with the limits of
+/// [`Stdio::new`]. Return the exit code from `main`; see [the module](self) for the codes.
 ///
-/// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
+/// It makes the tokio runtime itself. `main` must therefore be an ordinary function, not a
+/// `#[tokio::main]` one: in a runtime it panics.
 ///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
@@ -96,9 +102,9 @@ pub use self::system::take;
 /// }
 /// ```
 ///
-/// The program understands one argument, the gevals one-shot form `--config JSON` (or `--config=JSON`): the extension is
-/// configured with that object before the first request. Exit code 2 says that it is not an object, or that the extension
-/// refused it.
+/// The program understands one argument, `--config JSON` (or `--config=JSON`), which is gevals's
+/// one-shot form. The extension is configured with that object before the first request. The exit
+/// code is 2 if the value is not an object, or if the extension refused it.
 pub fn serve<E: Extension>(extension: E) -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let mut stdio = Stdio::new();
@@ -114,11 +120,11 @@ pub fn serve<E: Extension>(extension: E) -> ExitCode {
     stdio.serve(extension)
 }
 
-/// The longest line that real gevals hosts read, in bytes without the newline: the default of Go's `bufio.Scanner`. It is the
-/// default limit of what is sent in gevals on standard output.
+/// The greatest length of a line that real gevals hosts read, in bytes without the newline: the
+/// default of Go's `bufio.Scanner`. It is the default limit of gevals lines on standard output.
 pub const HOST_LINE_LIMIT: usize = 65_535;
 
-/// Serving on standard input and output, with other limits than the default ones.
+/// A server on standard input and output, with its settings.
 ///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
@@ -153,8 +159,9 @@ pub struct Stdio {
 }
 
 impl Stdio {
-    /// Requests of up to 8 MiB, replies of up to 65,535 bytes in gevals and 8 MiB in other protocols, 8 MiB for logs that
-    /// wait. Memory is asked for once, at the start, and what is never touched of it costs nothing.
+    /// The default settings: requests of up to 8 MiB, replies of up to 65,535 bytes in gevals and
+    /// of 8 MiB in other protocols, and 8 MiB for logs that wait. The memory is allocated once at
+    /// the start, and memory that is never used costs nothing.
     pub fn new() -> Self {
         Self {
             request_limit: 8 << 20,
@@ -173,85 +180,94 @@ impl Stdio {
         }
     }
 
-    /// The protocols that lines may select [default: those of this crate]. The first is that of lines that select none.
+    /// Sets the protocols that lines may select [default: those of this crate]. A line that selects
+    /// none belongs to the first one.
     pub fn protocols(self, protocols: &'static [&'static Protocol]) -> Self {
         Self { protocols, ..self }
     }
 
-    /// Reads every line by this protocol. By default the protocol is detected for each line: a `jsonrpc` member selects gevals, `op` selects
-    /// Amplifier, `protocol_version` selects namel3ss.
+    /// Sets the only protocol of all lines. By default the protocol is detected for each line: a
+    /// member `jsonrpc` selects gevals, `op` selects Amplifier, and `protocol_version` selects
+    /// namel3ss.
     pub fn protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol: Some(protocol), ..self }
     }
 
-    /// Reads the whole input as one JSON text, on any number of lines, as namel3ss's local runner sends it.
+    /// Reads the whole input as one JSON text on any number of lines, as namel3ss's local runner
+    /// sends it.
     pub fn single_document(self) -> Self {
         Self { is_single_document: true, ..self }
     }
 
-    /// The longest request that is accepted, in bytes without the end of its line, below 4 GiB [default: 8 MiB]. A longer one is answered
-    /// with -32700 that names the limit, and none of it runs.
+    /// Sets the greatest length of a request, in bytes without its line end, below 4 GiB [default:
+    /// 8 MiB]. A longer request gets error -32700, which names the limit, and none of it runs.
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest line that is sent, in bytes without the newline; at least the room for an error reply
-    /// ([`LEAST_REPLY`]). A longer reply is replaced by an error with the size that is needed, and a longer log is
-    /// shortened.
+    /// Sets the greatest length of a line that is sent, in bytes without its newline. It is at
+    /// least the room for an error reply ([`LEAST_REPLY`]). A longer reply is replaced by an error
+    /// with the size that is needed, and a longer log is shortened.
     ///
-    /// The default is [`HOST_LINE_LIMIT`] in gevals, since the real host stops reading for good at a longer line, and 8 MiB
-    /// in the other protocols. Each gevals line beyond [`HOST_LINE_LIMIT`] brings a warning on standard error.
+    /// The default is [`HOST_LINE_LIMIT`] in gevals, since the real host cannot continue after a
+    /// longer line, and 8 MiB in other protocols. Each gevals line beyond [`HOST_LINE_LIMIT`]
+    /// causes a warning on standard error.
     pub fn reply_limit(self, bytes: usize) -> Self {
         Self { reply_limit: Some(bytes.max(LEAST_REPLY - 1)), ..self }
     }
 
-    /// Memory for logs that wait because the host does not read, in bytes [default: 8 MiB]. A single log line may be
-    /// half as long before it is shortened. Lines that do not fit are dropped, and a log reports their number.
+    /// Sets the memory for logs that wait because the host does not read, in bytes [default: 8
+    /// MiB]. A single log line longer than half of it is shortened. Lines that do not fit are
+    /// dropped, and a log reports their number.
     pub fn log_region(self, bytes: usize) -> Self {
         Self { log_region: bytes, ..self }
     }
 
-    /// Whether [`RequirePath`] checks before each call that the commands in the manifest's `requires` exist [default:
-    /// yes].
+    /// Sets whether [`RequirePath`] checks before each call that the commands in the manifest's
+    /// `requires` exist [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
 
-    /// Configures the extension with this JSON object before the first request, as gevals's one-shot argument `--config` does.
+    /// Configures the extension with this JSON object before the first request, as gevals's
+    /// one-shot argument `--config` does.
     pub fn config(self, json: impl Into<String>) -> Self {
         Self { config: Some(json.into()), ..self }
     }
 
-    /// Whether the end of a session without `shutdown` leaves everything as it is [default: no]. A call that is cancelled still has its
-    /// safe state.
+    /// Sets whether the outputs of the hardware stay as they are when a session ends without
+    /// `shutdown` [default: no]. After a call that is cancelled, the safe state runs nevertheless.
     pub fn keep_outputs(self, keep: bool) -> Self {
         Self { keeps_outputs: keep, ..self }
     }
 
-    /// In MCP, the safe state is brought about when no line came for so long and no call runs [default: [`IDLE`]]; never with none. The client
-    /// is told by a log at once, and by its next result.
+    /// Sets the time without a line and without a running call after which the safe state runs, in
+    /// MCP [default: [`IDLE`]]; with none it never runs for that reason. The client gets a log at
+    /// once, and its next result says so.
     pub fn idle(self, idle: Option<Duration>) -> Self {
         Self { idle, ..self }
     }
 
-    /// Sends `true` at the end of input, for handlers that end with it, and whose calls are then finished. By default handlers do not see
-    /// it, and a call of a session that began with `initialize` is cut off four seconds later; others are finished.
+    /// Sends `true` on this channel at the end of input, for handlers that end then. Their calls
+    /// are finished. By default, handlers do not notice the end of input: a call of a session that
+    /// began with `initialize` is cancelled four seconds later, and other calls are finished.
     pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
         Self { input_end: Some(told), ..self }
     }
 
-    /// Lets somebody see each line between the client and the extension.
+    /// Adds an observer of each line between the client and the extension.
     #[doc(hidden)]
     pub fn between(self, between: Arc<dyn Between>) -> Self {
         Self { between: Some(between), ..self }
     }
 
-    /// Uses this clock, for an extension that uses the same one.
+    /// Sets the clock, for an extension that uses the same one.
     pub fn clock(self, clock: TokioClock) -> Self {
         Self { clock, ..self }
     }
 
-    /// The longest request that is accepted and the longest gevals line that is sent, in bytes without their ends.
+    /// The greatest lengths of a request and of a gevals line that is sent, in bytes without line
+    /// ends.
     pub fn limits(&self) -> (usize, usize) {
         (self.request_limit, self.reply_limit.unwrap_or(HOST_LINE_LIMIT))
     }
@@ -388,7 +404,8 @@ impl Stdio {
     }
 }
 
-/// Ready when standard output is no longer read, for programs that forward output; never on systems other than Unix.
+/// Waits until standard output is no longer read, for programs that forward output. On systems
+/// other than Unix it never returns.
 pub async fn unread() {
     #[cfg(unix)]
     {
@@ -420,8 +437,8 @@ impl Default for Stdio {
 /// The exit code where the argument `--config` is unusable.
 const BAD_CONFIG: u8 = 2;
 
-/// After how long without a line the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if nothing else
-/// is said: ten minutes.
+/// The default of [`Stdio::idle`]: ten minutes without a line, after which the outputs are switched
+/// off, in MCP.
 pub const IDLE: Duration = Duration::from_secs(600);
 
 /// How long [`Extension::safe_state`] may take after a panic.

@@ -1,8 +1,9 @@
-//! A wire that does to bytes what real wires do, for tests of sessions.
+//! A wire that changes, delays and loses bytes as real wires do, for tests of sessions.
 //!
-//! A [`Wire`] is one direction. It implements the traits of `embedded-io` and of `embedded-io-async`, so that both drivers, and hosts, can be put
-//! at either end. What it does wrong comes from a seed: a test that fails fails again. It remembers what it has delivered, so that
-//! a test knows what the reader has really met.
+//! A [`Wire`] is one direction of a connection. It implements the traits of `embedded-io` and of
+//! `embedded-io-async`, so that both drivers, and hosts, can be at either end. Its faults depend on
+//! a seed, so that a test that fails fails again. It remembers the delivered bytes, so that a test
+//! knows what the reader has really got.
 //!
 //! ```
 //! use embedded_io::{Read, Write};
@@ -29,9 +30,9 @@ use std::task::{Context, Poll, Waker};
 
 use embedded_io_async::ErrorType;
 
-/// The faults of a [`Wire`], and how frequent they are: so many times in a thousand.
+/// The faults of a [`Wire`]. Their frequencies are in writes per thousand.
 ///
-/// [`none`](Self::none) has no faults; each method adds one.
+/// [`none`](Self::none) has no faults. Each method adds one kind.
 #[derive(Debug, Clone)]
 pub struct Faults {
     seed: u64,
@@ -44,70 +45,72 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// A wire without faults. The seed decides where those come that are added.
+    /// A wire without faults. `seed` decides where the faults occur that are added.
     pub fn none(seed: u64) -> Self {
         // A generator that stands at zero stays there.
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Self { seed, pieces: usize::MAX, delay: 0, duplicate: 0, flip: 0, stall: 0, cut: 0 }
     }
 
-    /// Reads and writes move from one byte to this many.
+    /// Limits each read and write to a random number of bytes from 1 to `longest`.
     #[must_use]
     pub fn pieces(self, longest: usize) -> Self {
         Self { pieces: longest.max(1), ..self }
     }
 
-    /// So many of a thousand writes arrive late: what is there of them is read only when the reader has asked some times in vain.
+    /// Delays this many of a thousand writes. The reader gets their bytes only after it has asked
+    /// several times.
     #[must_use]
     pub fn delay(self, per_mille: u32) -> Self {
         Self { delay: per_mille, ..self }
     }
 
-    /// So many of a thousand writes arrive twice.
+    /// Delivers this many of a thousand writes twice.
     #[must_use]
     pub fn duplicate(self, per_mille: u32) -> Self {
         Self { duplicate: per_mille, ..self }
     }
 
-    /// In so many of a thousand writes one bit is turned over.
+    /// Inverts one bit in this many of a thousand writes.
     #[must_use]
     pub fn flip(self, per_mille: u32) -> Self {
         Self { flip: per_mille, ..self }
     }
 
-    /// So many of a thousand writes wait before anything is taken.
+    /// Makes this many of a thousand writes wait before their bytes are accepted.
     #[must_use]
     pub fn stall(self, per_mille: u32) -> Self {
         Self { stall: per_mille, ..self }
     }
 
-    /// At so many of a thousand writes the wire is cut: that write and what follows are lost, and the reader meets the end of input after
-    /// what has arrived. The writer does not notice.
+    /// Cuts the wire at this many of a thousand writes. That write and all later ones are lost. The
+    /// reader gets the end of input after the bytes that have arrived. The writer does not notice
+    /// it.
     #[must_use]
     pub fn cut(self, per_mille: u32) -> Self {
         Self { cut: per_mille, ..self }
     }
 }
 
-/// How often a [`Wire`] did what.
+/// The numbers of writes and faults of a [`Wire`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Writes that it took.
+    /// The number of writes that the wire has accepted.
     pub writes: u64,
-    /// Writes that arrived late.
+    /// The number of writes that were delayed.
     pub delayed: u64,
-    /// Writes that arrived twice.
+    /// The number of writes that were delivered twice.
     pub duplicated: u64,
-    /// Bits that were turned over.
+    /// The number of bits that were inverted.
     pub flipped: u64,
-    /// Writes that waited.
+    /// The number of writes that had to wait.
     pub stalled: u64,
-    /// Whether it was cut, as 0 or 1.
+    /// Whether the wire was cut: 0 or 1.
     pub cut: u64,
 }
 
-/// One direction of a connection, with faults. Its clones are the same wire: one for each end.
+/// One direction of a connection, with faults. Clones are the same wire: use one for each end.
 #[derive(Debug, Clone)]
 pub struct Wire(Arc<Shared>);
 
@@ -152,14 +155,14 @@ impl Wire {
         Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
-    /// Ends it: the reader meets the end of input when it has read what is there.
+    /// Closes the wire. The reader gets the end of input after the bytes that are there.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         self.tell(state);
     }
 
-    /// Does this wrong from now on. A cut stays.
+    /// Replaces the faults from now on. A wire that was cut stays cut.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
@@ -169,7 +172,7 @@ impl Wire {
         std::mem::take(&mut self.state().delivered)
     }
 
-    /// How often it did what.
+    /// The numbers of writes and faults so far.
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
@@ -208,9 +211,9 @@ impl Wire {
 
 enum Taken {
     Count(usize),
-    /// There is nothing.
+    /// There is nothing to read.
     Nothing,
-    /// There is something, and it is late.
+    /// There is something to read, but it is delayed.
     NotYet,
 }
 
@@ -301,7 +304,7 @@ impl ErrorType for Wire {
 }
 
 impl embedded_io::Read for Wire {
-    /// Waits on this thread until something comes from another one, or the wire is closed.
+    /// Blocks this thread until another one has written bytes, or the wire is closed.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
         let mut state = self.state();
         loop {

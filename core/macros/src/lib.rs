@@ -57,50 +57,60 @@ mod text;
 ///
 /// The macro writes an implementation of the trait [`Extension`] and nothing else; the `impl` block itself stays as it is.
 ///
-/// # On the `impl` block
-/// - `name = "…"`: the extension's name; the package's if it is not said.
-/// - `version = "…"`: its semantic version; the package's if it is not said.
-/// - `description = "…"`: what it is for; the block's doc comment if it is not said.
-/// - `kind = "hook"`: what it is to Amplifier hosts: `provider`, `tool`, `agent`, `hook`, `orchestrator` or `context`; `hook` if it has
-///   an `#[on_event]`, else `tool`, if it is not said.
+/// # Attributes of the `impl` block
+/// - `name = "…"`: the name of the extension [default: that of the package].
+/// - `version = "…"`: the semantic version of the extension [default: that of the package].
+/// - `description = "…"`: the purpose of the extension [default: the block's doc comment].
+/// - `kind = "hook"`: the kind of Amplifier module: `provider`, `tool`, `agent`, `hook`,
+///   `orchestrator` or `context` [default: `hook` if there is an `#[on_event]`, else `tool`].
 /// - `requires("kubectl", …)`: commands that must be in `PATH` (on desktops).
-/// - `guarantees(no_network, no_subprocess, …)`: what it promises to namel3ss hosts that require it.
-/// - `secrets("API_KEY", …)`: the secrets that it makes use of, by their names: namel3ss `secrets_allowed`.
-/// - `separate_frames`: each async operation is polled in a stack frame of its own, as [`apart`] does it. On a board this needs less
-///   stack: without it, one frame has room for all operations. The image then has a panic for a future that is polled after its
-///   end, which never happens.
+/// - `guarantees(no_network, no_subprocess, …)`: the guarantees that namel3ss hosts may rely on.
+/// - `secrets("API_KEY", …)`: the names of the secrets that the extension uses (namel3ss
+///   `secrets_allowed`).
+/// - `separate_frames`: polls each async operation in a stack frame of its own, as [`apart`] does.
+///   On a board this needs less stack: without it, one frame has room for all operations. The image
+///   then contains the panic for a future that is polled after its end, which never happens.
 ///
-/// # On methods
-/// - `#[operation]`: an operation. Its name is the method's, `snake_case` turned into `kebab-case`, or `name = "…"`; its
-///   description is the doc comment's text up to its first heading or code block, or `description = "…"`.
-///   - The method is a plain `fn` or an `async fn`, on `&mut self`, `&self` or neither. A plain one keeps everybody
-///     waiting while it runs.
-///   - Its parameters, in any order and each of them optional: the context, `&mut Context<'_>`; what the host says about the
-///     call, [`CallContext<'_>`][CallContext]; and one of any other type, the arguments, which implement [`Params`].
-///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
-///     has; an operation that writes them by `cx.outputs` declares them with `#[operation(outputs = Measured)]`. The error
-///     is [`Failure`], or anything that converts into one.
-///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
-///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one of
-///     them is said, those that are not are false. Agents' programs use them to decide what to run without asking, and
-///     assume the worst where none is said.
-/// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`][Config], or a
-///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
-/// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them. A `#[cfg]` on them
-///   applies to what is written for them. `#[run_task]` writes `run_job`, too.
-/// - `#[safe_state]`: brings what the extension drives into a state that is safe without supervision.
+/// # Attributes of methods
+/// - `#[operation]`: an operation. Its name is the method's in `kebab-case`, or `name = "…"`. Its
+///   description is the text of the doc comment up to the first heading or code block, or
+///   `description = "…"`.
+///   - The method is a plain `fn` or an `async fn`, with `&mut self`, `&self` or no receiver. While
+///     a plain one runs, all other requests wait.
+///   - Its parameters are optional and may have any order: the context, `&mut Context<'_>`; the
+///     context that the host sends with the call, [`CallContext<'_>`][CallContext]; and one of any
+///     other type, the arguments, which implement [`Params`].
+///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`. The
+///     schema of that struct is in the manifest. An operation that writes its outputs by
+///     `cx.outputs` declares them with `#[operation(outputs = Measured)]`. The error is
+///     [`Failure`], or a type that converts into it.
+///   - `read_only`, `destructive` and `idempotent` declare its effects: it changes nothing; it may
+///     destroy or overwrite something; a second run with the same arguments changes nothing more.
+///     Each may be `= false`. If one of them is given, those that are not given are false. Agents'
+///     programs use them to decide what to run without asking, and assume the worst if none is
+///     given.
+/// - `#[configure]`: receives the configuration that a host sends when it starts a session: a
+///   [`Config<'_>`][Config], or a type that implements [`Params`], as arguments do; and the
+///   context. It returns `Result<(), Failure>`.
+/// - `#[on_event]` and `#[run_task]`: the methods of [`Extension`] of these names, with all their
+///   parameters. A `#[cfg]` on them applies to the generated code, too. `#[run_task]` also
+///   generates `run_job`.
+/// - `#[safe_state]`: brings the hardware into a state that is safe without supervision.
 ///
-/// An operation without a description, an argument or an output without a doc comment, and a block without any operation are
-/// warnings: hosts show these texts to agents and people. The compiler gives them as its lint `deprecated`, the only one that
-/// carries a text of ours, and begins with "use of deprecated macro". `#[allow(deprecated)]` on the item turns them off.
+/// The compiler warns of an operation without a description, of an argument or an output without a
+/// doc comment, and of a block without an operation, because hosts show these texts to agents and
+/// people. The warnings use the compiler's lint `deprecated`, which can carry a text of ours, and
+/// begin with "use of deprecated macro". `#[allow(deprecated)]` on the item turns them off.
 ///
-/// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
-/// name can be reached there by a nested `invoke` only, and the compiler warns.
+/// Amplifier has operations of its own called `health`, `describe` and `invoke`. An operation of
+/// the extension with such a name can be reached there only by a nested `invoke`, and the compiler
+/// warns of it.
 ///
 /// # Limits
-/// At most 500 operations, each with a name of its own, also as MCP clients see it: with `_` for all but letters and digits, and
-/// at most 64 characters. The manifest fits the 65,535 bytes of a line that a gevals host
-/// reads. What is beyond does not compile.
+/// An extension has at most 500 operations. Each needs a name of its own, also in the form that MCP
+/// clients see: `_` for all characters but letters and digits, and at most 64 characters. The
+/// manifest must fit into the 65,535 bytes of a line that a gevals host reads. The compiler refuses
+/// an extension beyond these limits.
 ///
 /// [`apart`]: https://docs.rs/rigline/latest/rigline/fn.apart.html
 /// [`Extension`]: https://docs.rs/rigline/latest/rigline/trait.Extension.html
@@ -116,7 +126,8 @@ pub fn extension(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 macro_rules! method_attributes {
     ($($name:ident)*) => {$(
-        /// An attribute of a method under [`macro@extension`], which removes it. Anywhere else it is an error that says so.
+        /// An attribute of a method in an `impl` block under [`macro@extension`], which removes it.
+        /// Anywhere else it is an error of the compiler.
         #[doc(hidden)]
         #[proc_macro_attribute]
         pub fn $name(_: TokenStream, item: TokenStream) -> TokenStream {
@@ -127,8 +138,8 @@ macro_rules! method_attributes {
 
 method_attributes! { operation configure safe_state on_event run_task }
 
-/// Writes the JSON Schema of a struct or an enum of names, and the decoder that enforces it: serde's `Deserialize`. Do
-/// not derive `Deserialize` as well.
+/// Generates the JSON Schema of a struct, or of an enum whose variants are names, and the decoder
+/// that enforces it: serde's `Deserialize`. Do not derive `Deserialize` as well.
 ///
 /// ```
 /// use rigline::{Params, Schema, json::Decimal, json::de::from_checked};
@@ -165,34 +176,43 @@ method_attributes! { operation configure safe_state on_event run_task }
 /// # Ok::<(), rigline::json::DecodeError>(())
 /// ```
 ///
-/// # What there is for each type
-/// The table in [`rigline::params`](https://docs.rs/rigline/latest/rigline/params/index.html) says which types a field can
-/// have, what their schemas say, and where schema and decoder differ. A struct of one field without a name is as that field
-/// is. A type that holds itself has no schema that ends: write it out.
+/// # Types of fields
+/// The table in [`rigline::params`](https://docs.rs/rigline/latest/rigline/params/index.html) lists
+/// the types that a field can have, their schemas, and the differences between schema and decoder.
+/// A struct with one unnamed field has the schema of that field. A type that contains itself has no
+/// finite schema. Write its schema by hand.
 ///
 /// # Attributes
-/// `#[param(…)]`; those that serde has too are also read in serde's spelling, `#[serde(…)]`.
+/// The attributes are `#[param(…)]`. Those that serde has, too, are also read in serde's spelling,
+/// `#[serde(…)]`.
 ///
 /// On the struct or enum:
-/// - `rename_all = "camelCase"`: or any other of serde's cases.
-/// - `allow_unknown`, also as `#[params(allow_unknown)]`: unknown members are ignored. Without it they are an error in a call's
+/// - `rename_all = "camelCase"`: the case of the names in JSON, one of serde's cases.
+/// - `allow_unknown`, also as `#[params(allow_unknown)]`: unknown members are ignored. Without it
+///   they are an error in a call's
 ///   arguments, which names them and the known ones, and are ignored elsewhere, as in a configuration.
 /// - `deny_unknown_fields`: unknown members are an error everywhere, and the schema says so.
-/// - `default`: missing fields are those of `Default::default()`.
+/// - `default`: missing fields have the values of `Default::default()`.
 ///
 /// On a field or variant:
-/// - `rename = "…"`, `alias = "…"`: its name, and names that are accepted too but are not in the schema.
-/// - `skip`: it is not read, and is its default.
-/// - `default = 16`: the value that stands for a missing one: a literal that suits the type (a number for a number
-///   and for `Decimal`, a string for a string and for an enum), shown in the schema; or an expression, which is not.
-///   `default` alone is `Default::default()`. In `#[serde(default = "path")]` it is a function.
-/// - `minimum = 1`, `maximum = "3.135"`: bounds of a number, included. They are literals, or strings that hold one.
-/// - `min_length = 1`, `max_length = 8`: characters of a string, elements of an array, members of a map.
-/// - `one_of = RAILS`: the texts that it may be: a constant list of `&str`, or of
-///   [`Choice`](https://docs.rs/rigline/latest/rigline/params/struct.Choice.html), whose descriptions become part of the field's. The schema
-///   has them as `enum`, and others are refused.
-/// - `example = "3V3"`: a value to show; there can be many.
-/// - `schema = r#"{"type":"string"}"#`: the schema of a type that has none but implements serde's `Deserialize`. Whether the
+/// - `rename = "…"`: the name in JSON. `alias = "…"`: another name that is accepted but is not in
+///   the schema.
+/// - `skip`: the field is not read, and has its default.
+/// - `default = 16`: the value for a missing field. A literal that suits the type (a number for a
+///   number and for `Decimal`, a string for a string and for an enum) is shown in the schema. An
+///   expression is not shown. `default` alone is `Default::default()`. In `#[serde(default =
+///   "path")]` it is a function.
+/// - `minimum = 1`, `maximum = "3.135"`: the bounds of a number, which are allowed values. They are
+///   literals, or strings that contain one.
+/// - `min_length = 1`, `max_length = 8`: the bounds of the number of characters of a string,
+///   elements of an array, or members of a map.
+/// - `one_of = RAILS`: the allowed texts: a constant list of `&str`, or of
+///   [`Choice`](https://docs.rs/rigline/latest/rigline/params/struct.Choice.html), whose
+///   descriptions become a part of the field's. The schema has them as `enum`, and other texts are
+///   refused.
+/// - `example = "3V3"`: an example value. There can be several.
+/// - `schema = r#"{"type":"string"}"#`: the schema of a type that has none but implements serde's
+///   `Deserialize`. You must make sure that the two agree.
 ///   two agree is then up to you.
 /// - Its doc comment is its description.
 #[proc_macro_derive(Params, attributes(param, params, serde))]
@@ -200,8 +220,9 @@ pub fn params(item: TokenStream) -> TokenStream {
     params::expand(item.into()).into()
 }
 
-/// Writes the JSON Schema of outputs, what puts each of them into a reply, and serde's `Serialize`, so that they can be parts
-/// of others. Do not derive that one beside it. An enum of names can be an output too.
+/// Generates the JSON Schema of outputs, the code that writes each output into a reply, and serde's
+/// `Serialize`. Do not derive `Serialize` as well. It can also be used on an enum whose variants
+/// are names.
 ///
 /// ```
 /// use rigline::{Outputs, json::{Decimal, ser::to_slice}, params::OutputValue};

@@ -1,4 +1,4 @@
-//! Input while something runs: faults, and what may be answered before its turn.
+//! Input while a call runs: faults and some requests are answered before the call ends.
 
 use core::fmt;
 
@@ -26,8 +26,8 @@ impl Peer {
     }
 }
 
-/// Work behind the line of a [`Run`](super::Run): later lines come in, and faults among them are answered at once. All else
-/// waits its turn.
+/// The input of a connection while a [`Run`](super::Run) is out. Later lines come in, and faults
+/// among them are answered at once. All others wait for their turn.
 pub struct Background<'s> {
     pub(super) tail: Tail<'s>,
     pub(super) peer: &'s mut Peer,
@@ -43,22 +43,24 @@ impl fmt::Debug for Background<'_> {
 }
 
 impl Background<'_> {
-    /// Free room to read into; empty when no more can be taken before the call has ended.
+    /// The memory to read input into. It is empty when no more input fits before the call has
+    /// ended.
     pub fn space(&mut self) -> &mut [u8] {
         self.tail.space()
     }
 
-    /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    /// Takes the first `count` bytes of [`space`](Self::space) as input.
     pub fn commit(&mut self, count: usize) {
         self.tail.commit(count);
     }
 
-    /// End of input.
+    /// Takes note of the end of input.
     pub fn finish(&mut self) {
         self.tail.finish();
     }
 
-    /// Whether the caller has cancelled the call that is out. The driver ends it at once; it gets no reply.
+    /// Whether the caller has cancelled the call that runs. The driver must end the call at once.
+    /// It gets no reply.
     pub fn is_cancelled(&self) -> bool {
         self.peer.is_cancelled
     }
@@ -69,11 +71,13 @@ impl Background<'_> {
         core::mem::take(&mut self.peer.is_served)
     }
 
-    /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
-    /// which must have [`LEAST_REPLY`] bytes, and returns it as a whole line; `None` if all must wait their turn.
+    /// Inspects the lines that have come in since the call began. Writes the reply to the next line
+    /// that need not wait into `memory`, and returns it as a whole line. Returns `None` if all
+    /// lines must wait for their turn, or if `memory` is shorter than [`LEAST_REPLY`] bytes.
     ///
-    /// In protocols with ids, faults need not wait, nor what a [`Service`] answers, nor what [`Protocol::busy`] says. Where there
-    /// are no ids every reply comes in the order of its line, faults included.
+    /// In protocols with ids, three kinds of lines need not wait: faults, requests that a
+    /// [`Service`] answers, and messages that [`Protocol::busy`] names. In protocols without ids,
+    /// every reply comes in the order of its line, also for faults.
     pub fn answer<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
         // Mostly nothing came in meanwhile.
         if memory.len() < LEAST_REPLY || !self.tail.has_more() {

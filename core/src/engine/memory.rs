@@ -1,31 +1,33 @@
-//! The memory of an engine, and its least sizes.
+//! The memory of an engine, and its smallest sizes.
 
 use core::fmt;
 
 use crate::exchange::LEAST_REPLY;
 
-/// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
+/// The memory of an engine. The caller owns it, and the engine never needs more.
 #[derive(Debug)]
 pub struct Memory<'m> {
-    /// Lines as they come in: at least one byte. A line may be one byte shorter than this, its end apart; a longer one is
-    /// answered with an error that names the limit.
+    /// Memory for input: at least one byte. The longest line is one byte shorter than this region,
+    /// without its line end. A longer line is answered with an error that names the limit.
     pub request: &'m mut [u8],
-    /// The reply as it grows: at least [`LEAST_REPLY`] bytes. A reply may be one byte shorter than this; in place of a
-    /// longer one goes -32603 with the size it needs.
+    /// Memory for the reply: at least [`LEAST_REPLY`] bytes. The longest reply is one byte shorter
+    /// than this region. In place of a longer one the caller gets error -32603 with the size that
+    /// is needed.
     pub reply: &'m mut [u8],
 }
 
-/// A region of [`Memory`] is too small to serve anything.
+/// The reason why an engine cannot be made: a region of [`Memory`] is too small, or there is no
+/// protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TooSmall {
-    /// The request region is empty: nothing could be read into it.
+    /// The request region is empty, so nothing could be read.
     Request,
-    /// The list of protocols is empty: nothing could be answered.
+    /// The list of protocols is empty, so nothing could be answered.
     Protocols,
-    /// The reply region is below [`LEAST_REPLY`].
+    /// The reply region is shorter than [`LEAST_REPLY`].
     Reply {
-        /// The size of the reply, in bytes.
+        /// The size of the given reply region, in bytes.
         size: usize,
     },
 }

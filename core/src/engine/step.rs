@@ -4,20 +4,24 @@ use super::background::Background;
 use crate::context::ReplyBuffer;
 use crate::exchange::Work;
 
-/// The next thing to do.
+/// The next step that the driver must take.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
 pub enum Step<'s> {
-    /// Read into [`Engine::space`](super::Engine::space) and [`commit`](super::Engine::commit), or [`finish`](super::Engine::finish) at end of input.
+    /// Read into [`Engine::space`](super::Engine::space), then call
+    /// [`commit`](super::Engine::commit). At end of input call [`finish`](super::Engine::finish).
     Read,
-    /// Send these bytes, one whole line, then go on.
+    /// Send these bytes, which are one whole line, then call [`Engine::step`](super::Engine::step)
+    /// again.
     Write(&'s [u8]),
-    /// Run this, then [`Engine::complete`](super::Engine::complete).
+    /// Run this work, then call [`Engine::complete`](super::Engine::complete) with its result.
     Run(Run<'s>),
-    /// The session was shut down, and the acknowledgement, where there is one to give, is out. A program on stdio exits now; on a wire, go on.
+    /// The session was shut down, and its acknowledgement was sent if there is one. A program on
+    /// standard input and output exits now. On a port or a socket, call
+    /// [`Engine::step`](super::Engine::step) again.
     Shutdown,
-    /// End of input was reached, and all that came before it is answered.
+    /// The end of input was reached, and everything before it was answered.
     End,
 }
 
@@ -32,13 +36,13 @@ pub(crate) enum Next {
     End,
 }
 
-/// Something to run, in parts that can be used side by side.
+/// Work to run for a request, in parts that can be used at the same time.
 #[derive(Debug)]
 pub struct Run<'s> {
     /// The work to run.
     pub work: Work<'s>,
-    /// The reply's memory, for [`Context::new`](crate::Context::new).
+    /// The memory of the reply, for [`Context::new`](crate::Context::new).
     pub reply: ReplyBuffer<'s>,
-    /// The rest of the connection: what comes in while this runs.
+    /// The input of the connection while this work runs.
     pub background: Background<'s>,
 }

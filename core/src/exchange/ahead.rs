@@ -1,4 +1,5 @@
-//! Messages that come in while something runs: faults, and what may be answered before its turn.
+//! Messages that come in while a call runs: faults and some requests are answered before the call
+//! ends.
 
 use super::answer::parse_error;
 use super::detect::{Detected, detect, is_json_rpc, scan};
@@ -12,28 +13,31 @@ use crate::received::{Envelope, Received};
 use crate::rpc;
 use crate::service::Service;
 
-/// The treatment of a message that comes in while another runs or waits for its turn.
+/// The treatment of a message that comes in while another one runs or waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
-    /// The message waits its turn: [`Session::receive`].
+    /// The message waits. Pass it to [`Session::receive`] in its turn.
     Wait,
-    /// The message is done with, and the reply is this long.
+    /// The message is answered. Its reply in the caller's memory has this length, in bytes.
     Reply(usize),
-    /// The message is done with, and nothing is said.
+    /// The message needs no reply and nothing else.
     Nothing,
-    /// The message cancels what runs: [`Exchange::cancel`](super::Exchange::cancel), and the run ends at once.
+    /// The message cancels the call that runs. Call [`Exchange::cancel`](super::Exchange::cancel),
+    /// and end the call at once.
     Cancel,
-    /// The message cancels the request with the id whose JSON text is at this span of the message, if that waits its turn: it neither
-    /// runs nor is answered.
+    /// The message cancels a request that waits for its turn. The span is the place of that
+    /// request's id in the message. Remove the request: it is not run and not answered.
     Forget(Span),
 }
 
 impl Session {
-    /// Inspects a message that comes in while another runs, whose id's JSON text is `running`. What need not wait is answered in
-    /// `out`, which has at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.
+    /// Inspects a message that comes in while another one runs. `running` is the JSON text of the
+    /// id of the message that runs. If the message need not wait, its reply is written into `out`,
+    /// which must have at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.
     ///
-    /// In protocols with ids, faults need not wait, nor what a [`Service`] answers, nor what [`Protocol::busy`] says. Where there
-    /// are no ids every reply comes in the order of its message, faults included.
+    /// In protocols with ids, three kinds of messages need not wait: faults, requests that a
+    /// [`Service`] answers, and messages that [`Protocol::busy`] names. In protocols without ids,
+    /// every reply comes in the order of its message, also for faults.
     pub fn look_ahead(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], running: &[u8]) -> Ahead {
         let limit = out.len().saturating_sub(1);
         let mut out = Writer::new(out.get_mut(..limit).unwrap_or_default());
@@ -46,8 +50,10 @@ impl Session {
         }
     }
 
-    /// Refuses a request in its protocol, where the extension is not there to be asked; `code` is that of JSON-RPC. Returns the reply's
-    /// length, which is 0 for a notification; none for what is no request: a fault, an answer, a batch.
+    /// Writes an error reply to a request whose extension cannot be reached, in the protocol of the
+    /// request. `code` is the error code in JSON-RPC. Returns the length of the reply, which is 0
+    /// for a notification. Returns none if the message is not a request: a fault, an answer or a
+    /// batch.
     pub fn refuse(
         &mut self,
         to: &Served<'_>,

@@ -1,4 +1,5 @@
-//! One message: what it asks for, its answer where one can be given at once, and what is run for it.
+//! One message: the action that it asks for, its answer if it can be given at once, and the work
+//! that is run for it.
 
 #[allow(unused_imports, reason = "for the docs")]
 use super::Next;
@@ -20,12 +21,12 @@ use crate::reply::Reply;
 use crate::rpc;
 use crate::service::JobRun;
 
-/// Something to run.
+/// The work for one message, and the memory of its reply.
 #[derive(Debug)]
 pub struct Running<'s> {
     /// The work to run.
     pub work: Work<'s>,
-    /// The reply's memory, for [`Context::new`](crate::Context::new).
+    /// The memory of the reply, for [`Context::new`](crate::Context::new).
     pub reply: ReplyBuffer<'s>,
 }
 
@@ -34,13 +35,13 @@ pub struct Running<'s> {
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
 pub enum Work<'s> {
-    /// [`Extension::call`](crate::Extension::call).
+    /// Call an operation by [`Extension::call`](crate::Extension::call).
     Call(Call<'s>),
-    /// [`Extension::configure`](crate::Extension::configure).
+    /// Pass a session's configuration to [`Extension::configure`](crate::Extension::configure).
     Configure(Config<'s>),
-    /// [`Extension::on_event`](crate::Extension::on_event).
+    /// Pass an event to [`Extension::on_event`](crate::Extension::on_event).
     Event(Event<'s>),
-    /// [`Extension::run_job`](crate::Extension::run_job).
+    /// Run a job by [`Extension::run_job`](crate::Extension::run_job).
     Job(JobRun<'s>),
 }
 
@@ -54,7 +55,7 @@ impl Work<'_> {
         }
     }
 
-    /// The limit on the work's time, in nanoseconds, if the host sets one.
+    /// The time limit of the work in nanoseconds, if the host sets one.
     pub fn timeout_nanos(&self) -> Option<u64> {
         match self {
             Self::Call(call) => call.context.timeout_nanos,
@@ -64,7 +65,7 @@ impl Work<'_> {
 }
 
 impl Exchange {
-    /// For a message that has not arrived yet.
+    /// An exchange for a message that has not arrived yet.
     pub fn new(to: &Served<'_>) -> Self {
         Self {
             stage: Stage::Idle,
@@ -82,57 +83,64 @@ impl Exchange {
         }
     }
 
-    /// The JSON text of the id of the message that runs or waits for its turn; empty if it has none.
+    /// The JSON text of the id of the current message, which runs or waits for its turn. It is
+    /// empty if the message has no id.
     pub fn id<'t>(&self, message: &'t [u8]) -> &'t [u8] {
         self.running.id.of(self.running.message.of(message))
     }
 
-    /// The limit on the time of what runs or waits for its turn, in nanoseconds, if the host sets one.
+    /// The time limit of the current work in nanoseconds, if the host sets one.
     pub fn timeout_nanos(&self) -> Option<u64> {
         self.running.timeout.map(|Nanos(nanos)| nanos)
     }
 
-    /// Sets that limit: what is left of it once the exchange has waited for its turn. Zero is taken as one nanosecond.
+    /// Sets the time limit of the current work, in nanoseconds. Use it after the work has waited
+    /// for its turn, with the time that is left. Zero is taken as one nanosecond.
     pub fn set_timeout_nanos(&mut self, nanos: u64) {
         self.running.timeout = Some(Nanos(nanos.max(1)));
     }
 
-    /// The position in the manifest of the operation that runs or waits for its turn; none if it is no operation.
+    /// The position in the manifest of the operation that runs or waits for its turn. It is none if
+    /// the work is not an operation.
     pub fn operation(&self) -> Option<usize> {
         (self.running.kind == Kind::Call).then_some(self.running.index)
     }
 
-    /// The caller has cancelled it, and gets no reply.
+    /// Takes note that the caller has cancelled the call, so that it gets no reply.
     pub fn cancel(&mut self) {
         self.is_cancelled = true;
     }
 
-    /// Whether what runs or waits for its turn can change what the extension has switched on: everything but an operation that is
-    /// declared to be [read-only](crate::manifest::Effects::read_only).
+    /// Whether the current work can switch an output of the hardware on. This is false only for an
+    /// operation that is declared to be [read-only](crate::manifest::Effects::read_only).
     pub fn can_change(&self, to: &Served<'_>) -> bool {
         let operation = self.operation().and_then(|index| to.manifest.operations.get(index));
         let is_read_only = operation.and_then(|operation| operation.effects).is_some_and(|effects| effects.read_only);
         !is_read_only || matches!(self.stage, Stage::OwnWork)
     }
 
-    /// Whether something that [can change](Self::can_change) what the extension has switched on has run, by whomever, since the safe
-    /// state was brought about last. The handler sees it as [`Context::may_be_on`](crate::Context::may_be_on).
+    /// Sets whether an output may be switched on: work that [can switch one on](Self::can_change)
+    /// has run, for any client, since [`safe_state`](crate::Extension::safe_state) ran last. The
+    /// handler reads it by [`Context::may_be_on`](crate::Context::may_be_on).
     pub fn set_touched(&mut self, is_touched: bool) {
         self.is_touched = is_touched;
     }
 
-    /// The reply says that the safe state was brought about since the one before, where its protocol has a place for that.
+    /// Lets the reply say that [`safe_state`](crate::Extension::safe_state) has run since the reply
+    /// before, if its protocol has a place for that.
     pub fn set_notice(&mut self) {
         self.owes_notice = true;
     }
 
-    /// Whether the reply to what has run has said so. An error has not.
+    /// Whether the reply has said that [`safe_state`](crate::Extension::safe_state) has run, after
+    /// [`set_notice`](Self::set_notice). An error reply does not say it.
     pub fn has_given_notice(&self) -> bool {
         self.owes_notice && self.running.answer.is_none() && !self.reply.is_error() && !self.reply.is_silent()
     }
 
-    /// Returns the work that [`Next::Run`] announced, when its turn has come. `out` is the memory for its reply; for a member of a batch it is the
-    /// one that the batch was received with. Returns none if nothing is to be run.
+    /// Returns the work that [`Next::Run`] announced, when it is its turn. `out` is the memory for
+    /// its reply. For a member of a batch, pass the memory that [`Session::receive`] got. Returns
+    /// none if there is nothing to run.
     pub fn run<'s>(&'s mut self, to: &Served<'s>, message: &'s mut [u8], out: &'s mut [u8]) -> Option<Running<'s>> {
         if self.batch.is_none() && !self.reply.is_silent() {
             let id = self.running.id.of(self.running.message.of(message));
@@ -142,7 +150,8 @@ impl Exchange {
         self.start(to, message, out, || None, |work, reply, _| Some(Running { work, reply }))
     }
 
-    /// Accepts the result of what [`run`](Self::run) gave out, with the same memory.
+    /// Takes the result of the work that [`run`](Self::run) returned. Pass the same memory as to
+    /// `run`.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };

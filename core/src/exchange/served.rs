@@ -1,4 +1,4 @@
-//! State that the sessions with one extension share.
+//! The state that all sessions with one extension share.
 
 use core::fmt;
 
@@ -8,10 +8,12 @@ use crate::manifest::Manifest;
 use crate::rpc;
 use crate::service::Service;
 
-/// The least size of a reply region, in bytes: an error reply to a request with the longest id.
+/// The smallest size of a reply region, in bytes: that of an error reply to a request with the
+/// longest id.
 pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 
-/// State that the sessions with one extension share: its manifest, the protocols, the limits, and who may start a session.
+/// The state that all sessions with one extension share: its manifest, the protocols, the limits,
+/// and the policy that decides who may start a session.
 pub struct Served<'m> {
     pub(crate) manifest: &'static Manifest,
     /// The protocols, in the order in which they claim messages.
@@ -28,12 +30,14 @@ pub struct Served<'m> {
 }
 
 impl<'m> Served<'m> {
-    /// For an extension with this manifest, which speaks these protocols. Each message is of the first protocol in the list
-    /// whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as one of the
-    /// protocol of the message before, and of the first in the list at the start of a session.
+    /// State for an extension with this manifest, which speaks these protocols. A message belongs
+    /// to the first protocol in the list whose marker it has; see [`Protocol::recognise`] for
+    /// protocols that share a marker. A message without a marker belongs to the protocol of the
+    /// message before. At the start of a session it belongs to the first protocol in the list.
     ///
-    /// The limits are those of a message and of a reply, in bytes. Hosts are told of them; the first is the caller's to keep, and the
-    /// memory of replies decides about the second.
+    /// `limits` are the greatest lengths of a message and of a reply, in bytes. Hosts are told of
+    /// them. The caller must enforce the first one. The second one is enforced here, and so is the
+    /// length of the memory for replies.
     ///
     /// Returns none if the list is empty.
     pub fn new(
@@ -45,7 +49,7 @@ impl<'m> Served<'m> {
         Some(Self { manifest, protocols, first, pinned: false, service: None, policy: None, limits })
     }
 
-    /// Sets the only protocol: every message is taken as one of it.
+    /// Sets the only protocol. Every message is read as one of this protocol.
     #[must_use]
     pub fn with_protocol(mut self, protocol: &'static Protocol) -> Self {
         self.pin(protocol);
@@ -57,19 +61,19 @@ impl<'m> Served<'m> {
         self.pinned = true;
     }
 
-    /// Adds a service that answers its requests beside the extension, also while a call runs.
+    /// Adds a service that answers its own requests, also while a call of the extension runs.
     #[must_use]
     pub fn with_service(self, service: &'m dyn Service) -> Self {
         Self { service: Some(service), ..self }
     }
 
-    /// Sets the policy that decides who may start a session. Without one, everyone may.
+    /// Sets the policy that decides who may start a session. Without a policy, everyone may.
     #[must_use]
     pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
         Self { policy: Some(policy), ..self }
     }
 
-    /// The longest message that is accepted and the longest reply that is sent in JSON-RPC, in bytes.
+    /// The greatest lengths of a message and of a reply in JSON-RPC, in bytes.
     pub fn limits(&self) -> (usize, usize) {
         self.limits
     }
@@ -79,7 +83,8 @@ impl<'m> Served<'m> {
         self.manifest
     }
 
-    /// Whether the extension has work of its own to do, which [`Session::own_work`](super::Session::own_work) begins.
+    /// Whether the extension has work to do without a request.
+    /// [`Session::own_work`](super::Session::own_work) begins it.
     #[inline]
     pub fn is_own_work_due(&self) -> bool {
         self.service.is_some_and(|service| service.next_job().is_some())

@@ -1,4 +1,5 @@
-//! Sessions: from the first request of a connection to `shutdown`, and who may start one.
+//! Sessions, from the first request of a connection to `shutdown`, and the policy that decides who
+//! may start one.
 
 use super::answer::parse_error;
 use super::state::{Done, Exchange, Opened, Stage, Turn};
@@ -13,21 +14,24 @@ use crate::phrases::{Log, Logs};
 use crate::reply::MADE_SAFE;
 use crate::rpc;
 
-/// Decides which connection may start a session, if several lead to one extension.
+/// A policy that decides which connection may start a session, if several connections lead to one
+/// extension.
 ///
-/// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
+/// It is asked only about `initialize`. It cannot refuse a call or a request outside of a session;
+/// the extension can.
 pub trait SessionPolicy {
-    /// A host asks to start a session.
+    /// Decides whether a host that sends `initialize` may start a session.
     ///
     /// # Errors
-    /// The reason why it may not. The host gets it as the error of its `initialize`.
+    /// The reason why the host may not. The host gets it as the error of its `initialize`.
     fn open(&self) -> Result<(), Failure>;
 
-    /// The session was shut down, or did not start after all. The loss of a connection is known to the driver's caller.
+    /// Takes note that the session was shut down, or did not start after all. The loss of a
+    /// connection is not reported here, because the caller of the driver knows it.
     fn close(&self);
 }
 
-/// State that stays the same from one message of a peer to the next: the protocol that it speaks, and whether it has started a session.
+/// The state of one peer between its messages: its protocol, and whether it has started a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Session {
     /// The protocol of the last message; what cannot be read is answered in it.
@@ -63,28 +67,32 @@ pub(super) enum State {
     Ended,
 }
 
-/// The next step with a message. Lengths are those of what was written into the reply region, from its start and without a newline.
+/// The next step with a message. A length is that of the text at the start of the reply region, in
+/// bytes without a newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It is done with, and nothing is said.
+    /// The message is finished and gets no reply.
     Nothing,
-    /// It is done with, and this is the reply.
+    /// The message is finished, and its reply has this length.
     Reply(usize),
-    /// This acknowledges a request that stays open: no reply will come.
+    /// The message is acknowledged, and the acknowledgement has this length. The request stays
+    /// open, and no reply comes later.
     StaysOpen(usize),
-    /// The extension is to run: [`Exchange::run`].
+    /// The extension has to run. [`Exchange::run`] returns the work.
     Run {
-        /// A reply will come of it, in this message or as a member of a batch.
+        /// Whether a reply follows, as a message of its own or as a member of a batch.
         owes_reply: bool,
     },
-    /// This acknowledges what is to run. Send it, then call [`Session::settle`], which returns [`Next::Run`].
+    /// An acknowledgement of this length comes before the work. Send it, then call
+    /// [`Session::settle`], which returns [`Next::Run`].
     ReplyThenRun(usize),
-    /// The session was shut down. Send the acknowledgement, where there is one to give, then call [`Session::settle`].
+    /// The session was shut down. Send the acknowledgement of this length, if there is one, then
+    /// call [`Session::settle`].
     Shutdown(Option<usize>),
 }
 
 impl Session {
-    /// A peer that has said nothing yet.
+    /// The state of a peer that has sent nothing yet.
     pub fn new(to: &Served<'_>) -> Self {
         Self {
             protocol: to.first,
@@ -100,7 +108,8 @@ impl Session {
         self.protocol
     }
 
-    /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
+    /// Whether a session is open that began with `initialize`. It stays open until the
+    /// acknowledgement of its `shutdown` was sent.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Initialized | State::ShuttingDown { initialized: true })
     }
@@ -110,13 +119,15 @@ impl Session {
         self.is_closed()
     }
 
-    /// Whether something that can change what the extension has switched on has run for this peer since the safe state was brought
-    /// about last: [`Exchange::can_change`]. If not, a call that is cancelled or out of time changes nothing.
+    /// Whether work that [can switch an output on](Exchange::can_change) has run for this peer
+    /// since [`safe_state`](crate::Extension::safe_state) ran last. If not, there is nothing to
+    /// switch off when a call is cancelled or exceeds its time limit.
     pub fn is_touched(&self) -> bool {
         self.safety.is_touched
     }
 
-    /// The safe state was brought about. The peer's next reply says so, where its protocol has a place for that.
+    /// Takes note that [`safe_state`](crate::Extension::safe_state) has run. The peer's next reply
+    /// says so, if its protocol has a place for that.
     pub fn was_made_safe(&mut self) {
         self.safety = Safety { is_touched: false, owes_notice: true };
     }
@@ -126,13 +137,17 @@ impl Session {
         self.least_log <= Level::Warn
     }
 
-    /// Writes the log that tells a peer, outside of its calls, that the safe state was brought about; returns its length without a
-    /// newline, or 0 if the peer wants no such logs or its protocol has no place for them.
+    /// Writes the log that tells a peer between its calls that
+    /// [`safe_state`](crate::Extension::safe_state) has run. Returns its length without a newline.
+    /// Returns 0 if the peer does not want such logs, its protocol has no place for them, or `out`
+    /// is too short.
     pub fn write_made_safe(&self, out: &mut [u8]) -> usize {
         self.write_warning(&MADE_SAFE, out)
     }
 
-    /// Writes a log at level warning for a peer, outside of its calls; returns its length as [`write_made_safe`](Self::write_made_safe) does.
+    /// Writes a log at level warning for a peer between its calls. Returns its length without a
+    /// newline. Returns 0 if the peer does not want such logs, its protocol has no place for them,
+    /// or `out` is too short.
     pub fn write_warning(&self, message: &dyn Message, out: &mut [u8]) -> usize {
         let Logs::Line(write) = self.protocol.phrases.logs else { return 0 };
         if !self.wants_warnings() {
@@ -143,10 +158,13 @@ impl Session {
         if out.fits() { out.len() } else { 0 }
     }
 
-    /// Receives a message: one JSON text, which may have white space and a byte-order mark around it. `out` is the memory for what
-    /// is answered at once, at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes. What `exchange` was used for before is forgotten.
+    /// Receives a message: one JSON text, which may have white space and a byte-order mark around
+    /// it. `out` is the memory for an answer at once, and must have at least
+    /// [`LEAST_REPLY`](super::LEAST_REPLY) bytes. `exchange` may have been used for another message
+    /// before.
     ///
-    /// A batch must be given the same `out` until it is settled: its replies come together there.
+    /// For a batch, pass the same `out` until the batch is settled, because all its replies are
+    /// collected there.
     pub fn receive(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], exchange: &mut Exchange) -> Next {
         exchange.reset();
         if u32::try_from(message.len()).is_err() {
@@ -163,8 +181,8 @@ impl Session {
         }
     }
 
-    /// Says what follows once [`Exchange::complete`] has the result, or what [`Next::ReplyThenRun`] or [`Next::Shutdown`] gave out is
-    /// sent.
+    /// Returns the next step. Call it after [`Exchange::complete`], or after the text of
+    /// [`Next::ReplyThenRun`] or [`Next::Shutdown`] was sent.
     pub fn settle(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], exchange: &mut Exchange) -> Next {
         if let Stage::Running = exchange.stage {
             exchange.give_up(to, message, out);
@@ -174,8 +192,9 @@ impl Session {
         self.advance(&mut Turn { to, x: exchange, line: message, out }, done)
     }
 
-    /// Begins what the extension has to do of its own accord, if something [is due](Served::is_own_work_due): it has no message and
-    /// no reply. [`Exchange::run`] hands it out.
+    /// Begins work that the extension does without a request, if some [is
+    /// due](Served::is_own_work_due). [`Exchange::run`] returns the work. It has no message and no
+    /// reply.
     pub fn own_work(&mut self, to: &Served<'_>, exchange: &mut Exchange) -> Next {
         if !to.is_own_work_due() {
             return Next::Nothing;
@@ -185,17 +204,22 @@ impl Session {
         Next::Run { owes_reply: false }
     }
 
-    /// Writes the answer to a message that was too long to be received, and returns its length.
+    /// Writes the error reply to a message that was too long to be received. Returns its length, in
+    /// bytes.
     pub fn too_long(&self, fault: TooLong, out: &mut [u8]) -> usize {
         let mut out = Writer::new(out);
         self.protocol.begin_parse_error(&mut out);
         rpc::end_too_long(&mut out, fault)
     }
 
-    /// The connection is gone, or a new one is here: what is known of the peer is forgotten. Returns whether a session was open
-    /// that had begun with `initialize`, so that [`safe_state`](crate::Extension::safe_state) must run. The same goes for a peer
-    /// that [has changed something](Self::is_touched), if its protocol [says so](crate::protocol::Protocol::with_safe_end). The
-    /// configuration is the extension's and survives.
+    /// Takes note that the connection is lost, or that a new one begins: forgets what is known of
+    /// the peer.
+    ///
+    /// Returns whether [`safe_state`](crate::Extension::safe_state) must run. It must if a session
+    /// that had begun with `initialize` was open. It also must if the peer may have [switched an
+    /// output on](Self::is_touched), and its protocol has
+    /// [`with_safe_end`](crate::protocol::Protocol::with_safe_end). The extension keeps its
+    /// configuration.
     pub fn lost(&mut self, to: &Served<'_>) -> bool {
         let was_open = self.is_open() || self.protocol.ends_safe && self.safety.is_touched;
         *self = Self::new(to);

@@ -1,4 +1,4 @@
-//! The state of a message while it is worked on.
+//! The state of a message from its arrival to its reply.
 
 use super::Served;
 use crate::definition::{CallAction, Nanos, Respond};
@@ -7,7 +7,7 @@ use crate::json::write::Writer;
 use crate::level::Level;
 use crate::reply::Reply;
 
-/// One message, from its arrival to its reply.
+/// The state of one message, from its arrival to its reply.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Exchange {

@@ -4,11 +4,12 @@ use super::find::find;
 use super::lines::{Excess, State, next, part, space};
 use super::{Frame, LineEnds, TooLong};
 
-/// A [`Framer`](super::Framer) whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
-/// a server whose peers are many and mostly silent.
+/// A [`Framer`](super::Framer) whose memory grows with the current line, up to a limit. The memory
+/// is freed when nothing is buffered. It is for a server with many clients that are silent most of
+/// the time.
 ///
-/// The memory for a line over 64 KiB is one large piece, which is used as far as the line goes: an allocator takes such a
-/// piece from the system as it is, and gives it back.
+/// The memory for a line over 64 KiB is allocated as one large piece and used as far as the line
+/// goes. An allocator takes such a piece directly from the system, and returns it.
 ///
 /// ```
 /// use rigline::frame::{Frame, HeapFramer};
@@ -34,41 +35,41 @@ pub struct HeapFramer {
 }
 
 impl HeapFramer {
-    /// How many bytes it begins with, and goes back to.
+    /// The size of the memory while nothing is buffered, in bytes.
     pub const START: usize = 4096;
     /// Up to here it grows twofold.
     const SMALL: usize = 64 << 10;
     /// glibc never keeps a piece of over 32 MiB.
     const LARGE: usize = 33 << 20;
 
-    /// A framer for lines of up to `limit` bytes, whose lines end at LF.
+    /// A framer for lines of up to `limit` bytes that end at LF.
     pub fn new(limit: usize) -> Self {
         Self { buf: alloc::vec::Vec::new(), limit: limit.min(usize::MAX - 1), state: State::new(LineEnds::Lf) }
     }
 
-    /// The same framer with other line ends.
+    /// Sets the bytes that end a line.
     #[must_use]
     pub fn with_mode(mut self, ends: LineEnds) -> Self {
         self.state.ends = ends;
         self
     }
 
-    /// The most bytes of content a line may have.
+    /// The greatest length of a line's content, in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many bytes of memory it has at the moment.
+    /// The current size of the memory, in bytes.
     pub fn capacity(&self) -> usize {
         self.buf.capacity()
     }
 
-    /// How many bytes are buffered of lines that were not delivered.
+    /// The number of bytes that are buffered and not yet delivered.
     pub fn buffered(&self) -> usize {
         self.state.end.saturating_sub(self.state.look)
     }
 
-    /// As [`Framer::space`](super::Framer::space).
+    /// The memory to read input into, as [`Framer::space`](super::Framer::space).
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         // CRs that were counted instead of stored belong to what is stored.
@@ -79,7 +80,9 @@ impl HeapFramer {
         space(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::commit`](super::Framer::commit). If the line fills the memory, there is more of it afterwards.
+    /// Takes the first `n` bytes of [`space`](Self::space) as input, as
+    /// [`Framer::commit`](super::Framer::commit). If the line then fills the memory, the memory
+    /// grows.
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
@@ -105,7 +108,7 @@ impl HeapFramer {
         self.buf = larger;
     }
 
-    /// As [`Framer::next_frame`](super::Framer::next_frame).
+    /// The next line, as [`Framer::next_frame`](super::Framer::next_frame).
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         let limit = self.limit;
         Some(match next(&mut self.buf, &mut self.state)? {
@@ -115,7 +118,7 @@ impl HeapFramer {
         })
     }
 
-    /// As [`Framer::finish`](super::Framer::finish).
+    /// Takes note of the end of input, as [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }

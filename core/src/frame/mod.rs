@@ -1,9 +1,10 @@
-//! Newline framing, incremental, over memory that the caller owns.
+//! Lines from a stream of bytes, found step by step in memory that the caller owns.
 //!
-//! Every text protocol here is one JSON text a line. A [`Framer`] turns bytes, however they were cut on their way, into
-//! lines: it lends room to read into ([`space`](Framer::space)), takes what was read ([`commit`](Framer::commit)),
-//! and returns the lines ([`next_frame`](Framer::next_frame), or [`take`](Framer::take) where reading must go on while a line is in a
-//! handler's hands).
+//! In all text protocols of this crate, a message is one JSON text on one line. A [`Framer`] turns
+//! bytes that arrive in pieces into lines. Its [`space`](Framer::space) is the memory to read into,
+//! [`commit`](Framer::commit) takes what was read, and [`next_frame`](Framer::next_frame) returns
+//! the next line. [`take`](Framer::take) returns the next line, too, and lets reading continue
+//! while a handler uses the line.
 //!
 //! ```
 //! use rigline::frame::{Frame, Framer};
@@ -21,17 +22,19 @@
 //! assert_eq!(framer.next_frame(), None);
 //! ```
 //!
-//! # What a line is
+//! # The definition of a line
 //!
 //! - A line ends at LF; with [`LineEnds::Serial`] at a lone CR as well; and at the [end of input](Framer::finish).
 //! - One UTF-8 byte-order mark at its start is removed (RFC 8259 §8.1 lets a parser ignore it).
 //! - CRs before its end are removed, any number of them.
-//! - What is left is the line's *content*. Nothing, or nothing but spaces, tabs and CRs, is skipped without a word.
-//! - The limit counts content, and is exact: [`limit`](Framer::limit) bytes pass, one more is [`TooLong`].
+//! - The rest is the line's *content*. A line with no content, or with nothing but spaces, tabs and
+//!   CRs, is skipped without an error.
+//! - The limit counts content and is exact: a line of [`limit`](Framer::limit) bytes is accepted,
+//!   and a line with one byte more is [`TooLong`].
 //!   White space counts, so that a line of nothing but white space that is over the limit is [`TooLong`] too.
 //!
-//! What comes out never depends on how the bytes were cut into reads. Each byte is looked at once, so that reads of a
-//! single byte cost no more than their number.
+//! The lines do not depend on how the bytes were cut into reads. Each byte is examined once, so
+//! that many small reads cost no more than one large one.
 
 mod find;
 #[cfg(feature = "alloc")]
@@ -55,34 +58,37 @@ const LF: u8 = b'\n';
 const CR: u8 = b'\r';
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// Which bytes end a line.
+/// The bytes that end a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LineEnds {
-    /// LF, with any number of CRs before it. A CR elsewhere is content: it is white space to JSON (RFC 8259 §2).
+    /// LF, with any number of CRs before it. A CR elsewhere is content, because it is white space
+    /// in JSON (RFC 8259 §2).
     #[default]
     Lf,
-    /// LF or CR: terminals on a serial line send a lone CR. CR LF still ends one line, as the LF gives only a blank one.
-    /// No JSON text is cut inside a string by it (a raw CR cannot stand there, RFC 8259 §7), but one that uses CR as
-    /// white space between its tokens is.
+    /// LF or CR, because terminals on a serial line send a CR alone. CR LF ends one line: the LF
+    /// only adds a blank line, which is skipped. A JSON text that uses CR as white space between
+    /// its tokens is cut there. A string is never cut, because a raw CR cannot stand in it (RFC
+    /// 8259 §7).
     Serial,
 }
 
-/// A result of [`Framer::next_frame`].
+/// The result of [`Framer::next_frame`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'f> {
-    /// A line's content, never empty, in the framer's own memory: it may be changed (decoded in place).
+    /// The content of a line, which is never empty. It is in the framer's memory and may be
+    /// changed, for example decoded in place.
     Line(&'f mut [u8]),
-    /// A line that was over the limit has ended. No part of it is ever given out.
+    /// A line over the limit has ended. No part of it is delivered.
     TooLong(TooLong),
 }
 
-/// A line was longer than the limit. There is one of these for each such line, at its end.
+/// The error for a line that is longer than the limit. It is reported once, at the end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TooLong {
-    /// The most bytes of content a line may have, [`Framer::limit`].
+    /// The greatest length of a line's content in bytes, [`Framer::limit`].
     pub limit: usize,
-    /// How many bytes of content the line had, all of them dropped: its byte-order mark, the CRs before its end
-    /// and the newline are not counted. Stops at `usize::MAX`.
+    /// The length of the line's content in bytes, all of which was dropped. The byte-order mark,
+    /// the CRs before the end and the newline do not count. The number stops at `usize::MAX`.
     pub dropped: usize,
 }
 
@@ -94,22 +100,23 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// A result of [`Framer::take`].
+/// The result of [`Framer::take`].
 #[derive(Debug)]
 pub enum Taken<'f> {
-    /// A line's content, and what lies behind it.
+    /// The content of a line, and the memory behind it for further input.
     Line(&'f mut [u8], Tail<'f>),
-    /// A line that was over the limit has ended.
+    /// A line over the limit has ended. No part of it is delivered.
     TooLong(TooLong),
 }
 
-/// Cuts bytes into lines, in a slice of the caller's.
+/// Cuts a stream of bytes into lines, in a slice of the caller.
 ///
-/// The slice holds the line that is being collected and whatever was read behind it. A line must fit it as a whole, with
-/// one byte to spare for its end: [`limit`](Self::limit) is the slice's length less one. CRs before the end and a
-/// byte-order mark need no room. Small sessions touch only the beginning of a large slice.
+/// The slice holds the current line and the bytes that were read behind it. The longest line is one
+/// byte shorter than the slice, see [`limit`](Self::limit). CRs before the line's end and a
+/// byte-order mark need no memory. Short lines touch only the beginning of a large slice.
 ///
-/// A slice of one byte has a limit of 0: every line that is not blank is [`TooLong`]. An empty one cannot be read into.
+/// A slice of one byte has a limit of 0: every line that is not blank is [`TooLong`]. An empty
+/// slice cannot be read into.
 #[derive(Debug)]
 pub struct Framer<'b> {
     buf: &'b mut [u8],
@@ -117,50 +124,53 @@ pub struct Framer<'b> {
 }
 
 impl<'b> Framer<'b> {
-    /// A framer that keeps what it reads in `buf`, whose lines end at LF.
+    /// A framer that buffers input in `buf`. Its lines end at LF.
     pub fn new(buf: &'b mut [u8]) -> Self {
         Self { buf, state: State::new(LineEnds::Lf) }
     }
 
-    /// The same framer with other line ends.
+    /// Sets the bytes that end a line.
     #[must_use]
     pub fn with_mode(mut self, ends: LineEnds) -> Self {
         self.state.ends = ends;
         self
     }
 
-    /// The most bytes of content a line may have: the memory's length less one.
+    /// The greatest length of a line's content, in bytes: the length of the memory less one.
     pub fn limit(&self) -> usize {
         self.buf.len().saturating_sub(1)
     }
 
-    /// Room to read into, as much as there is in one piece; moves what is buffered where that makes room.
+    /// The memory to read input into, in one piece. Buffered bytes are moved if that makes more
+    /// room.
     ///
-    /// Empty only while undelivered lines (or a [`TooLong`]) fill the memory: call [`next_frame`](Self::next_frame) until it gives
-    /// `None` before each read; after [`finish`](Self::finish); and for an empty slice.
+    /// It is empty in three cases: undelivered lines fill the memory, [`finish`](Self::finish) was
+    /// called, or the slice is empty. Call [`next_frame`](Self::next_frame) until it returns `None`
+    /// before each read, so that the first case does not occur.
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         space(self.buf, &mut self.state)
     }
 
-    /// `n` bytes were read into the beginning of [`space`](Self::space). More than there is room for counts as all of it.
+    /// Takes the first `n` bytes of [`space`](Self::space) as input. A greater number counts as the
+    /// length of the space.
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
     }
 
-    /// The next line, or the next event; `None` when more must be read first.
+    /// The next line or the next [`TooLong`]. It is `None` if more input is needed.
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(self.buf, &mut self.state)
     }
 
-    /// The next line as [`next_frame`](Self::next_frame) returns it, together with the memory behind it, so that reading can go on
-    /// while the line is in a handler's hands.
+    /// The next line, as [`next_frame`](Self::next_frame) returns it, together with the memory
+    /// behind it. Reading can go on in that memory while a handler uses the line.
     ///
-    /// The line is consumed with the next call of any method of the framer.
+    /// The next call of any method of the framer ends the use of the line.
     ///
     /// ```
     /// use rigline::frame::{Framer, Taken};
@@ -186,8 +196,8 @@ impl<'b> Framer<'b> {
         take(self.buf, &mut self.state)
     }
 
-    /// The line that [`take`](Self::take) returned last, and the memory behind it, once more; an empty line if it is
-    /// consumed.
+    /// The line that [`take`](Self::take) returned last, and the memory behind it, once more. The
+    /// line is empty if another method was called since.
     pub fn held(&mut self) -> (&mut [u8], Tail<'_>) {
         let State { held, held_at, .. } = self.state;
         let (line, tail) = self.buf.split_at_mut_checked(held).unwrap_or_default();
@@ -217,15 +227,17 @@ impl<'b> Framer<'b> {
         self.state.start < self.state.kept
     }
 
-    /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
+    /// Takes note of the end of input. The beginning of a line without an end becomes a line, or a
+    /// [`TooLong`].
     ///
-    /// Then [`next_frame`](Self::next_frame) returns what is left and after that `None`, and nothing more can be read until
-    /// [`reset`](Self::reset).
+    /// Afterwards [`next_frame`](Self::next_frame) returns the remaining lines and then `None`.
+    /// Nothing more can be read until [`reset`](Self::reset).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }
 
-    /// Forgets everything that is buffered, a partial line too, and starts again: for a new connection, or when DTR dropped.
+    /// Forgets all buffered bytes, also a partial line. Call it for a new connection, or when the
+    /// DTR signal of a serial port drops.
     pub fn reset(&mut self) {
         self.state = State::new(self.state.ends);
     }

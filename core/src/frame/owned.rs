@@ -1,9 +1,10 @@
-//! A framer with memory of its own.
+//! A framer that owns its memory.
 
 use super::lines::{State, next, space, take};
 use super::{Frame, LineEnds, Taken};
 
-/// A [`Framer`](super::Framer) that owns its memory of `N` bytes; lines of up to `N - 1` bytes.
+/// A [`Framer`](super::Framer) that owns its memory of `N` bytes. The longest line has `N - 1`
+/// bytes.
 ///
 /// ```
 /// use rigline::frame::{Frame, LineEnds, OwnedFramer};
@@ -22,51 +23,52 @@ pub struct OwnedFramer<const N: usize> {
 }
 
 impl<const N: usize> OwnedFramer<N> {
-    /// A framer whose lines end at LF. Can stand in a `static`.
+    /// A framer whose lines end at LF. It can be the value of a `static`.
     pub const fn new() -> Self {
         Self { buf: [0; N], state: State::new(LineEnds::Lf) }
     }
 
-    /// The same framer with other line ends.
+    /// Sets the bytes that end a line.
     #[must_use]
     pub const fn with_mode(mut self, ends: LineEnds) -> Self {
         self.state.ends = ends;
         self
     }
 
-    /// As [`Framer::limit`](super::Framer::limit): `N - 1`.
+    /// The greatest length of a line's content, in bytes: `N - 1`.
     pub const fn limit(&self) -> usize {
         N.saturating_sub(1)
     }
 
-    /// As [`Framer::space`](super::Framer::space).
+    /// The memory to read input into, as [`Framer::space`](super::Framer::space).
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         space(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::commit`](super::Framer::commit).
+    /// Takes the first `n` bytes of [`space`](Self::space) as input, as
+    /// [`Framer::commit`](super::Framer::commit).
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(N, n);
     }
 
-    /// As [`Framer::next_frame`](super::Framer::next_frame).
+    /// The next line, as [`Framer::next_frame`](super::Framer::next_frame).
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::take`](super::Framer::take).
+    /// The next line and the memory behind it, as [`Framer::take`](super::Framer::take).
     pub fn take(&mut self) -> Option<Taken<'_>> {
         take(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::finish`](super::Framer::finish).
+    /// Takes note of the end of input, as [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }
 
-    /// As [`Framer::reset`](super::Framer::reset).
+    /// Forgets all buffered bytes, as [`Framer::reset`](super::Framer::reset).
     pub fn reset(&mut self) {
         self.state = State::new(self.state.ends);
     }

@@ -1,12 +1,14 @@
-//! The memory behind a line that is held.
+//! The memory behind a line that a handler uses.
 
 use super::LF;
 use super::lines::{Found, State, advance, move_down, space};
 
-/// The memory behind a line that is held: further bytes are read into it, and lines looked at ahead of their turn.
+/// The memory behind a line that [`Framer::take`](super::Framer::take) returned. Further input is
+/// read into it, and its lines can be examined before their turn.
 ///
-/// The held line takes room that the lines behind it would need. A line that does not fit for that reason alone is no
-/// [`TooLong`](super::TooLong): [`space`](Self::space) is empty, and reading goes on once the held line is gone.
+/// The line that is in use takes memory that later lines would need. A later line that does not fit
+/// for that reason alone is not [`TooLong`](super::TooLong): [`space`](Self::space) is empty, and
+/// reading goes on when the first line is no longer in use.
 #[derive(Debug)]
 pub struct Tail<'f> {
     pub(super) buf: &'f mut [u8],
@@ -19,18 +21,19 @@ impl<'f> Tail<'f> {
         space(self.buf, self.state)
     }
 
-    /// Room to read into, behind everything that is buffered. Empty when the memory is full (let the peer wait) and
-    /// after [`finish`](Self::finish).
+    /// The memory to read input into, behind all buffered bytes. It is empty when the memory is
+    /// full (let the peer wait), and after [`finish`](Self::finish).
     pub fn space(&mut self) -> &mut [u8] {
         space(self.buf, self.state)
     }
 
-    /// As [`Framer::commit`](super::Framer::commit).
+    /// Takes the first `n` bytes of [`space`](Self::space) as input, as
+    /// [`Framer::commit`](super::Framer::commit).
     pub fn commit(&mut self, n: usize) {
         self.state.commit(self.buf.len(), n);
     }
 
-    /// As [`Framer::finish`](super::Framer::finish).
+    /// Takes note of the end of input, as [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }
@@ -40,9 +43,11 @@ impl<'f> Tail<'f> {
         self.state.scan < self.state.end || self.state.finished
     }
 
-    /// The next complete line that was not looked at before, by this tail or by that of an earlier line.
+    /// The next complete line that was not examined before, by this tail or by the tail of an
+    /// earlier line.
     ///
-    /// A line that is over the limit is not seen here: it cannot be complete while another line is held.
+    /// A line over the limit does not appear here, because it cannot be complete while another line
+    /// is in use.
     pub fn peek(&mut self) -> Option<Peeked<'_>> {
         let Some(Found::Line { at, len }) = advance(self.buf, self.state) else { return None };
         let state = &mut *self.state;
@@ -63,7 +68,8 @@ impl<'f> Tail<'f> {
     }
 }
 
-/// A line that [`Tail::peek`] looked at ahead of its turn. Dropping it is [`keep`](Self::keep).
+/// A line that [`Tail::peek`] returned before its turn. Dropping this value [keeps](Self::keep) the
+/// line.
 #[derive(Debug)]
 pub struct Peeked<'t> {
     pub(crate) line: &'t mut [u8],
@@ -74,16 +80,16 @@ pub struct Peeked<'t> {
 }
 
 impl Peeked<'_> {
-    /// The line's content. If it is changed and kept, the change is what will be delivered; an LF written into it
-    /// would end it there.
+    /// The content of the line. If it is changed and kept, the changed line is delivered. An LF
+    /// that is written into it would end the line there.
     pub fn line(&mut self) -> &mut [u8] {
         self.line
     }
 
-    /// The line stays, and is delivered in its turn.
+    /// Keeps the line, so that it is delivered in its turn.
     pub fn keep(self) {}
 
-    /// The line is consumed, and its room is free again.
+    /// Removes the line, and frees its memory.
     pub fn discard(self) {
         self.state.kept = self.at;
         self.state.settle();

@@ -1,18 +1,22 @@
-//! The checker: one pass over a line, no recursion, nothing kept but the spans that were asked for.
+//! The checker of JSON text: one pass over a line, without recursion. It keeps nothing but the
+//! spans of the members that the caller asks for.
 //!
-//! It accepts exactly the texts of RFC 8259 (in UTF-8, §8.1) whose nesting stays within the depth limit (§9 allows one).
-//! Lone surrogates in `\u` escapes are grammatical (§7, §8.2) and pass; what decodes them decides.
+//! It accepts exactly the texts of RFC 8259 (in UTF-8, §8.1) whose nesting is within the depth
+//! limit (§9 allows a limit). Lone surrogates in `\u` escapes are grammatical (§7, §8.2) and are
+//! accepted. The decoder decides about them.
 
 use core::fmt;
 
 use super::text::{Text, plain};
 use super::write::{Message, Writer};
 
-/// How many containers may be open at once, unless said otherwise: the envelope's own count too.
+/// The default of the number of arrays and objects that may be open at once. The envelope of a
+/// request counts, too.
 pub const DEPTH: usize = 32 * DEPTH_WORDS;
 const DEPTH_WORDS: usize = 4;
 
-/// Checks that `text` is one JSON text and nothing else, with at most [`DEPTH`] containers open at once.
+/// Checks that `text` is one JSON text and nothing else, with at most [`DEPTH`] arrays and objects
+/// open at once.
 ///
 /// ```
 /// use rigline::json::check::{check, SyntaxErrorKind};
@@ -24,7 +28,8 @@ pub fn check(text: &[u8]) -> Result<(), SyntaxError> {
     check_to_depth::<DEPTH_WORDS>(text)
 }
 
-/// [`check`] with a depth limit of `32 * WORDS`; it costs `4 * WORDS` bytes of stack and no more at any input.
+/// Checks as [`check`] does, with a depth limit of `32 * WORDS`. It uses `4 * WORDS` bytes of stack
+/// for the depth, whatever the input.
 pub fn check_to_depth<const WORDS: usize>(text: &[u8]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<WORDS>::new();
     scanner.length = text.len();
@@ -32,43 +37,44 @@ pub fn check_to_depth<const WORDS: usize>(text: &[u8]) -> Result<(), SyntaxError
     scanner.end(text, end)
 }
 
-/// Why a text is not JSON, and where.
+/// The reason why a text is not JSON, and the place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SyntaxError {
-    /// The fault.
+    /// The kind of the error.
     pub kind: SyntaxErrorKind,
-    /// Offset, in bytes from the start of the text, of the byte that could not stand there (the text's length at its end).
+    /// The offset of the wrong byte from the start of the text, in bytes. For a text that ends too
+    /// early it is the length of the text.
     pub offset: usize,
 }
 
-/// The fault of a text.
+/// The kind of a syntax error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SyntaxErrorKind {
-    /// A byte that cannot stand there.
+    /// A byte that must not stand at that place.
     UnexpectedByte,
-    /// The text ended inside a value: cut off, or one message spread over several lines.
+    /// The text ended inside a value: it was cut off, or one message was spread over several lines.
     UnexpectedEnd,
     /// Something follows after the value.
     TrailingData,
-    /// A raw control character (below U+0020) in a string; it must be escaped (RFC 8259 §7).
+    /// A raw control character (below U+0020) in a string. It must be escaped (RFC 8259 §7).
     ControlCharacter,
-    /// An escape that RFC 8259 §7 does not have.
+    /// An escape that RFC 8259 §7 does not allow.
     BadEscape,
     /// Bytes that are not UTF-8 (RFC 8259 §8.1).
     NotUtf8,
-    /// A number that RFC 8259 §6 does not have, such as `01`, `1.`, `+1`, `NaN`.
+    /// A number of a form that RFC 8259 §6 does not allow, such as `01`, `1.`, `+1`, `NaN`.
     BadNumber,
-    /// More containers open at once than the depth limit.
+    /// More arrays and objects are open at once than the depth limit.
     TooDeep {
-        /// The limit.
+        /// The depth limit.
         limit: usize,
     },
-    /// An empty text.
+    /// The text is empty.
     Empty,
-    /// The text is a header, as of peers that frame messages by `Content-Length`.
+    /// The text is a header, as peers send it that frame messages by `Content-Length`.
     HeaderFraming,
 }
 
@@ -94,7 +100,7 @@ impl Message for SyntaxErrorKind {
 }
 
 impl SyntaxErrorKind {
-    /// The sentence that names the fault, without numbers.
+    /// The sentence that describes the error, without the offset and other numbers.
     pub const fn text(&self) -> &'static str {
         match self {
             Self::UnexpectedByte => "unexpected byte",
@@ -121,8 +127,9 @@ impl fmt::Display for SyntaxError {
 
 impl core::error::Error for SyntaxError {}
 
-/// Where a member's value is in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
-/// members, so the empty span at 0, the default, is that of an absent member, and takes nothing from the line.
+/// The place of a member's value in its line: `start..end` in bytes. The default is the empty span
+/// at 0, which stands for an absent member, since no value starts at offset 0 of a line that has
+/// members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Span {
@@ -130,7 +137,7 @@ pub struct Span {
     pub(crate) end: u32,
 }
 
-/// The most members of one message that can be watched, see [`Members`].
+/// The greatest number of members of one message that can be watched, see [`Members`].
 pub const SLOTS: usize = 22;
 
 /// Where the watched members of one message are in its text, by their slots.
@@ -146,7 +153,8 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// The offsets of the value's first byte and of the byte behind its last; both are 0 for an absent member.
+    /// The offsets of the value's first byte and of the byte after its last one. Both are 0 for an
+    /// absent member.
     pub const fn range(self) -> core::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -225,7 +233,7 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// The members of one object that the checker watches: it records where their values are.
+/// The members of one object that the checker watches, to record where their values are.
 #[derive(Debug)]
 pub struct Members {
     /// How many tables there are one below the other, this one included.
@@ -237,10 +245,12 @@ pub struct Members {
 }
 
 impl Members {
-    /// Watches these members, best in the order in which peers send them.
+    /// Watches these members. The scan is fastest if they are in the order in which peers send
+    /// them.
     ///
     /// # Panics
-    /// If there are more than four tables one below the other: in a constant, where tables belong, it does not compile.
+    /// If there are more than four tables one below the other. In a constant, where tables belong,
+    /// that is an error of the compiler.
     pub const fn of(keys: &'static [Member]) -> Self {
         let (mut levels, mut rest) = (1, keys);
         while let [key, others @ ..] = rest {
@@ -255,7 +265,8 @@ impl Members {
         Self { levels, keys, others: NO_SLOT }
     }
 
-    /// Watches for values that are not strings: the slot stays absent if all are.
+    /// Watches for a value that is not a string in an object whose members should all be strings.
+    /// `slot` gets the last such value, and stays absent if all are strings.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub const fn strings(slot: usize) -> Self {
         Self { levels: 1, keys: &[], others: slot as u8 | NO_STRING }
@@ -273,7 +284,7 @@ impl Members {
     }
 }
 
-/// A member whose position is recorded.
+/// A watched member: its name, and the slot for the place of its value.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     name: &'static [u8],
@@ -286,10 +297,11 @@ pub struct Member {
 }
 
 impl Member {
-    /// `slot`, below [`SLOTS`], is where the span of the member's value goes.
+    /// A watched member. The span of its value goes to `slot`, which must be below [`SLOTS`].
     ///
     /// # Panics
-    /// If `slot` is too large: in a constant, where tables belong, it does not compile.
+    /// If `slot` is too large. In a constant, where tables belong, that is an error of the
+    /// compiler.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub const fn new(name: &'static str, slot: usize) -> Self {
         assert!(slot < SLOTS, "a message has no room for so many watched members");
@@ -302,7 +314,8 @@ impl Member {
         }
     }
 
-    /// Watches the members of this member too, if it is an object. No two tables of one message may share a slot.
+    /// Watches the members of this member, too, if it is an object. No two tables of one message
+    /// may share a slot.
     #[must_use]
     pub const fn with(self, members: &'static Members) -> Self {
         // What watches nothing is skipped, which is faster.
@@ -363,8 +376,8 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
     if head.iter().zip(prefix).all(|(a, b)| a == b) { Some(after) } else { None }
 }
 
-/// Checks a whole line and records where its watched members are. Of a name that occurs twice the last counts, as in the views.
-/// All `slots` must be absent before.
+/// Checks a whole line, and records where its watched members are. If a name occurs twice, the last
+/// one counts, as in [`Json`](super::Json). All `slots` must be absent before.
 ///
 /// ```
 /// use rigline::json::check::{Member, Members, Span, scan};
@@ -535,17 +548,17 @@ struct Scanner<const WORDS: usize> {
 /// A place in the grammar, in the order in which they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Behind the bracket that opens a container.
+    /// The place behind the bracket that opens an array or object.
     Open,
-    /// Before a member.
+    /// The place before a member of an object.
     Member,
-    /// Behind the quote that opens its name. It does not stop here.
+    /// The place behind the quote that opens a member's name. The scanner does not stop there.
     Name,
-    /// Before a value.
+    /// The place before a value.
     Value,
-    /// In a value that is a string.
+    /// A place in a value that is a string.
     Text,
-    /// Behind a value.
+    /// The place behind a value.
     Next,
 }
 

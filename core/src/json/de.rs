@@ -1,8 +1,9 @@
 //! Typed values from checked JSON text, by serde, without copies.
 //!
-//! The decoder owns the text for as long as the value lives, and decodes string escapes **in place**: decoded text is
-//! never longer than its JSON form, so a `&str` field is right and free of copies even when the JSON had `\n`, `\u003c`
-//! or a surrogate pair in it.
+//! The decoder owns the text for as long as the value lives, and decodes string escapes **in
+//! place**. Decoded text is never longer than its JSON form. A `&str` field is therefore right and
+//! free of copies, even if the JSON had `
+//! `, `\u003c` or a surrogate pair in it.
 //!
 //! ```
 //! #[derive(serde::Deserialize)]
@@ -23,7 +24,7 @@
 //! # Ok::<(), rigline::json::de::DecodeError>(())
 //! ```
 //!
-//! # What is taken for what
+//! # JSON values for Rust types
 //!
 //! | Rust | JSON |
 //! |---|---|
@@ -38,19 +39,21 @@
 //! | enum | `"Variant"` or `{"Variant": content}` |
 //! | [`Decimal`](super::decimal::Decimal), [`RawJson`](super::raw::RawJson) | a number, any value |
 //!
-//! With the feature `alloc`, `String`, `Vec`, `Cow`, serde's other enum tags and `flatten` work too. These read
-//! through serde's own buffer, in which a number is an integer only if it is written as one (as in `serde_json`).
+//! With the feature `alloc`, `String`, `Vec`, `Cow`, serde's other enum tags and `flatten` work,
+//! too. Enum tags and `flatten` read through serde's own buffer, in which a number is an integer
+//! only if it is written as one, as in `serde_json`.
 //!
-//! Names of struct fields and enum variants are handed to their visitor as bytes, which saves a UTF-8 check each;
-//! derived visitors take them. A hand-written one should too (`visit_bytes`), or ask for `deserialize_str`.
+//! Visitors get the names of struct fields and enum variants as bytes, which saves a UTF-8 check
+//! each. Derived visitors accept them. A visitor that is written by hand should accept them by
+//! `visit_bytes`, or ask for `deserialize_str`.
 //!
-//! # Choices
+//! # Special cases
 //!
-//! - A lone surrogate (`"\ud800"`) is grammatical JSON (RFC 8259 §8.2) but no text: decoding it is an error. In a member's name
-//!   it makes a name that no struct has a field of, and that is passed by as unknown.
-//! - A field given twice is an error; a map keeps what its type keeps.
-//! - At most [`MAX_DEPTH`] containers may be open at once. Values that the type ignores do not count, and are skipped
-//!   without recursion.
+//! - A lone surrogate (`"\ud800"`) is grammatical JSON (RFC 8259 §8.2) but not text: decoding it is
+//!   an error. A member whose name has one is treated as an unknown member.
+//! - A field that occurs twice is an error. For a map, its type decides.
+//! - At most [`MAX_DEPTH`] arrays and objects may be open at once. Values that the type ignores do
+//!   not count, and are skipped without recursion.
 
 mod decoder;
 mod error;
@@ -69,13 +72,15 @@ pub use error::{DecodeError, Kind, MAX_FOUND, Segment, expected, rule};
 use decoder::Decoder;
 use missing::Nothing;
 
-/// How many containers may be open at once in a value that is decoded.
+/// The greatest number of arrays and objects that may be open at once in a value that is decoded.
 pub const MAX_DEPTH: u8 = 128;
 
-/// How many segments of the path to a wrong value an error keeps: the innermost ones.
+/// The greatest number of steps that an error keeps of the path to the wrong value. The innermost
+/// steps are kept.
 pub const MAX_PATH: usize = 3;
 
-/// The name of a struct by `#[derive(Params)]`: by it the decoder knows that it is never an array.
+/// The name of a struct with `#[derive(Params)]`. The decoder recognises by it that the struct is
+/// never an array.
 #[doc(hidden)]
 pub const ARGUMENTS: &str = "an object by rigline";
 
@@ -87,8 +92,9 @@ pub(crate) const NEXT_IS_NULL: usize = usize::MAX;
 
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
-/// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an
-/// error or some value, never a panic), but not every fault in it is found.
+/// String escapes are decoded in place, so the text cannot be used again. Text that was not checked
+/// is safe, too: the result is an error or some value, never a panic, but not every fault in the
+/// text is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
     from_checked_or(text, Rules::default(), |error| error)
 }
@@ -119,7 +125,8 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     Err(decoder.fail(fault, otherwise))
 }
 
-/// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.
+/// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, and
+/// `()` as itself.
 ///
 /// ```
 /// #[derive(serde::Deserialize)]

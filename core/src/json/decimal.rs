@@ -1,4 +1,4 @@
-//! Fixed-point decimal numbers: volts and amperes without floating-point code.
+//! Fixed-point decimal numbers, for volts and amperes without floating-point code.
 
 use super::number::Digits;
 use super::text::{NUMBER_TOKEN, RAW_TOKEN};
@@ -9,11 +9,11 @@ use serde::{
     de::{self, Visitor},
 };
 
-/// A decimal number with exactly `PLACES` digits behind the point (0 to 9), kept as a whole number of its last place:
-/// 3.3 V with three places is 3300 mV.
+/// A decimal number with exactly `PLACES` digits after the point (0 to 9). It is kept as an `i32`
+/// in units of the last place: with three places, 3.3 V is 3300 mV.
 ///
-/// It reads any JSON number of that value (`3.3`, `3.300`, `33e-1`), refuses one that it would have to round, and prints
-/// `3.300`.
+/// It is read from any JSON number of that value (`3.3`, `3.300`, `33e-1`). A number that would
+/// have to be rounded is an error. It is written with all places: `3.300`.
 ///
 /// ```
 /// use rigline::json::{de::from_checked, decimal::Decimal};
@@ -30,7 +30,8 @@ use serde::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal<const PLACES: u8>(i32);
 
-/// Text that is not a JSON number, or a number that a [`Decimal`] of that many places cannot hold exactly.
+/// The error for a text that is not a JSON number, or for a number that the [`Decimal`] cannot hold
+/// exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecimalError(());
 
@@ -43,9 +44,9 @@ impl fmt::Display for DecimalError {
 impl core::error::Error for DecimalError {}
 
 impl<const PLACES: u8> Decimal<PLACES> {
-    /// The smallest number.
+    /// The smallest number of this type.
     pub const MIN: Self = Self(i32::MIN);
-    /// The largest number.
+    /// The largest number of this type.
     pub const MAX: Self = Self(i32::MAX);
     /// Zero.
     pub const ZERO: Self = Self(0);
@@ -69,23 +70,27 @@ impl<const PLACES: u8> Decimal<PLACES> {
         _ => "a number from -2.147483648 to 2.147483647 with at most 9 decimals",
     }];
 
-    /// The number of this many units of the last place.
+    /// The number with this many units of the last place: with three places, 3300 is 3.300.
     pub const fn from_mantissa(mantissa: i32) -> Self {
         Self(mantissa)
     }
 
-    /// The number in units of the last place.
+    /// The number in units of the last place: with three places, 3.300 is 3300.
     pub const fn mantissa(self) -> i32 {
         self.0
     }
 
-    /// Reads the text of a JSON number.
+    /// Parses the text of a JSON number.
+    ///
+    /// # Errors
+    /// The text is not a JSON number, or the number is too large or has too many digits after the
+    /// point.
     pub fn parse(text: &[u8]) -> Result<Self, DecimalError> {
         let digits = Digits::new(text).ok_or(DecimalError(()))?;
         digits.shifted(PLACES).to_i32().map(Self).map_err(|_| DecimalError(()))
     }
 
-    /// The sum, if it fits.
+    /// The sum of both numbers, or none if it overflows.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -94,7 +99,7 @@ impl<const PLACES: u8> Decimal<PLACES> {
         }
     }
 
-    /// The difference, if it fits.
+    /// The difference of both numbers, or none if it overflows.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
@@ -103,7 +108,7 @@ impl<const PLACES: u8> Decimal<PLACES> {
         }
     }
 
-    /// The number times an integer, if it fits.
+    /// The number times an integer, or none if it overflows.
     #[must_use]
     pub const fn checked_mul(self, factor: i32) -> Option<Self> {
         match self.0.checked_mul(factor) {
@@ -112,7 +117,7 @@ impl<const PLACES: u8> Decimal<PLACES> {
         }
     }
 
-    /// The distance from zero; [`MAX`](Self::MAX) for [`MIN`](Self::MIN).
+    /// The absolute value. For [`MIN`](Self::MIN) it is [`MAX`](Self::MAX).
     #[must_use]
     pub const fn saturating_abs(self) -> Self {
         Self(self.0.saturating_abs())
@@ -159,7 +164,8 @@ impl<const PLACES: u8> FromStr for Decimal<PLACES> {
     }
 }
 
-/// A JSON number through this crate's serializer, a string through other human-readable ones, the mantissa in binary.
+/// Serializes as a JSON number by this crate's serializer, as a string by other human-readable
+/// ones, and as the mantissa by binary ones.
 impl<const PLACES: u8> Serialize for Decimal<PLACES> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -170,7 +176,8 @@ impl<const PLACES: u8> Serialize for Decimal<PLACES> {
     }
 }
 
-/// A JSON number through this crate's deserializer; through others a number (a float is rounded) or a string.
+/// Deserializes a JSON number by this crate's deserializer. By others, it accepts a number (a float
+/// is rounded) or a string.
 impl<'de, const PLACES: u8> Deserialize<'de> for Decimal<PLACES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {

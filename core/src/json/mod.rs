@@ -1,11 +1,13 @@
-//! JSON (RFC 8259), complete: checked once, never recursive, without an allocator.
+//! JSON (RFC 8259): text is checked once, without recursion and without an allocator.
 //!
-//! - [`check`](mod@check): the checker, which everything else relies on.
-//! - [`Json`], [`Text`], [`Digits`]: views over checked text.
+//! - [`check`](mod@check): the checker, which all other modules rely on.
+//! - [`Json`], [`Text`], [`Digits`]: views of checked text.
 //! - [`de`]: typed values by serde, with escapes decoded in place.
-//! - [`write`](mod@write) and [`ser`]: bounded writing.
-//! - `serde_json_core` (feature `serde-json-core`): typed values by that crate, for firmware that links it anyway.
-//! - [`Decimal`] and [`RawJson`]: numbers without floats, and JSON that passes through.
+//! - [`write`](mod@write) and [`ser`]: writing into memory of a fixed size.
+//! - `serde_json_core` (feature `serde-json-core`): typed values by the crate serde-json-core, for
+//!   firmware that links it anyway.
+//! - [`Decimal`] and [`RawJson`]: decimal numbers without floats, and JSON text that is passed on
+//!   unchanged.
 
 pub mod check;
 pub mod de;

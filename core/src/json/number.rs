@@ -1,8 +1,9 @@
 //! JSON numbers as exact integers, without floating-point code.
 //!
-//! JSON Schema calls `1.0`, `1e3` and `10e-1` integers (Draft 2020-12, validation §6.1.1: "any number with a zero
-//! fractional part"), so they are taken where an integer is expected, and exactly so: the digits and the exponent may be
-//! of any length. What has a fraction, or does not fit, is distinguished.
+//! JSON Schema calls `1.0`, `1e3` and `10e-1` integers (Draft 2020-12, validation §6.1.1: "any
+//! number with a zero fractional part"). They are accepted where an integer is expected, without
+//! rounding, and the digits and the exponent may be of any length. A number with a fraction and a
+//! number that does not fit are different errors.
 //!
 //! ```
 //! use rigline::json::number::{Digits, NumberError};
@@ -17,7 +18,7 @@
 
 use core::fmt;
 
-/// Why a number is not the integer that was asked for.
+/// The reason why a number is not the integer that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NumberError {
@@ -38,7 +39,8 @@ impl fmt::Display for NumberError {
 
 impl core::error::Error for NumberError {}
 
-/// A JSON number (RFC 8259 §6) taken apart: the sign, the digits on both sides of the point, and a power of ten.
+/// A JSON number (RFC 8259 §6) in its parts: the sign, the digits before and after the point, and a
+/// power of ten.
 #[derive(Clone, Copy, Debug)]
 pub struct Digits<'a> {
     negative: bool,
@@ -53,7 +55,8 @@ pub struct Digits<'a> {
 const EXPONENT_LIMIT: isize = isize::MAX / 4;
 
 impl<'a> Digits<'a> {
-    /// Takes apart the text of exactly one number, without white space around it; `None` if it is not one.
+    /// Splits the text of exactly one number, without white space around it, into its parts.
+    /// Returns `None` if the text is not a number.
     ///
     /// ```text
     /// number = [ minus ] int [ frac ] [ exp ]        ; RFC 8259 §6
@@ -99,13 +102,13 @@ impl<'a> Digits<'a> {
         rest.is_empty().then_some(Self { negative, whole, fraction, exponent, plain })
     }
 
-    /// The same digits times ten to the power of `places`.
+    /// The number times ten to the power of `places`.
     #[must_use]
     pub fn shifted(self, places: u8) -> Self {
         Self { exponent: self.exponent.saturating_add(isize::from(places)), ..self }
     }
 
-    /// Whether a minus sign stands in front (also of `-0`).
+    /// Whether the number has a minus sign, also if it is `-0`.
     pub fn is_negative(&self) -> bool {
         self.negative
     }
@@ -117,38 +120,38 @@ impl<'a> Digits<'a> {
         self.significant().is_ok()
     }
 
-    /// Whether the number is written as an integer: neither a decimal point nor an exponent.
+    /// Whether the number is written as an integer, with neither a decimal point nor an exponent.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// The value as a `u32`.
+    /// The value as a `u32`. It is an error if the number has a fraction or is out of range.
     pub fn to_u32(&self) -> Result<u32, NumberError> {
         self.within(0, u32::MAX)
     }
 
-    /// The value as an `i32`.
+    /// The value as an `i32`. It is an error if the number has a fraction or is out of range.
     pub fn to_i32(&self) -> Result<i32, NumberError> {
         self.within(1 << 31, i32::MAX.cast_unsigned()).map(u32::cast_signed)
     }
 
-    /// The value as a `u64`.
+    /// The value as a `u64`. It is an error if the number has a fraction or is out of range.
     pub fn to_u64(&self) -> Result<u64, NumberError> {
         signed(self.negative, self.magnitude_u64()?, 0, u64::MAX)
     }
 
-    /// The value as an `i64`.
+    /// The value as an `i64`. It is an error if the number has a fraction or is out of range.
     pub fn to_i64(&self) -> Result<i64, NumberError> {
         signed(self.negative, self.magnitude_u64()?, 1 << 63, u64::MAX >> 1).map(u64::cast_signed)
     }
 
-    /// The value as a `u128`.
+    /// The value as a `u128`. It is an error if the number has a fraction or is out of range.
     pub fn to_u128(&self) -> Result<u128, NumberError> {
         let magnitude = self.magnitude_u128()?;
         if self.negative && magnitude != 0 { Err(NumberError::OutOfRange) } else { Ok(magnitude) }
     }
 
-    /// The value as an `i128`.
+    /// The value as an `i128`. It is an error if the number has a fraction or is out of range.
     pub fn to_i128(&self) -> Result<i128, NumberError> {
         let magnitude = self.magnitude_u128()?;
         if magnitude <= (u128::MAX >> 1) + u128::from(self.negative) {

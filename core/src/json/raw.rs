@@ -1,8 +1,8 @@
-//! JSON text that passes through as it is.
+//! JSON text that is passed on unchanged.
 //!
-//! Digits, spelling and order stay as they were: `1.0e5` is not turned into `100000.0`. Only CR and LF are dropped, so
-//! that a pretty-printed value cannot split the line it is put on. (In JSON text both stand outside strings only, where
-//! they are white space that separates nothing: RFC 8259 §2 and §7.)
+//! Digits, spelling and order stay: `1.0e5` does not become `100000.0`. Only CR and LF are removed,
+//! so that a value over several lines does not split the line that it is written to. In JSON text,
+//! both stand outside of strings only and are white space there (RFC 8259 §2 and §7).
 //!
 //! ```
 //! use rigline::json::{de::from_checked, raw::RawJson};
@@ -28,20 +28,21 @@ use serde::{
 pub(crate) use super::text::RAW_TOKEN;
 use super::text::{drop_line_breaks, is_line_break};
 
-/// One JSON value as text, on one line.
+/// One JSON value as text on one line.
 ///
-/// It is written verbatim by this crate's serializer and read verbatim by its deserializer, which borrows it. Other
-/// serializers write a string; other deserializers are refused, since their text has not been checked.
+/// This crate's serializer writes the text unchanged, and its deserializer borrows the text
+/// unchanged. Other serializers write it as a string. Other deserializers get an error, because
+/// they do not check the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawJson<'a>(&'a str);
 
-/// Why text cannot become a [`RawJson`].
+/// The reason why a text cannot become a [`RawJson`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawError {
     /// The text is not UTF-8.
     NotUtf8,
-    /// The text has a CR or LF, and cannot be changed.
+    /// The text contains a CR or LF, and is not mutable, so that they cannot be removed.
     LineBreak,
 }
 
@@ -57,20 +58,27 @@ impl fmt::Display for RawError {
 impl core::error::Error for RawError {}
 
 impl<'a> RawJson<'a> {
-    /// `null`.
+    /// The value `null`.
     pub const NULL: RawJson<'static> = RawJson("null");
 
-    /// Takes text that has been checked to be exactly one JSON value, and drops CR and LF from it in place.
+    /// Takes text that was checked to be exactly one JSON value. Removes CR and LF from it in
+    /// place.
+    ///
+    /// # Errors
+    /// The text is not UTF-8.
     pub fn from_checked(text: &'a mut [u8]) -> Result<Self, RawError> {
         str::from_utf8(drop_line_breaks(text)).map(Self).map_err(|_| RawError::NotUtf8)
     }
 
-    /// Takes text that has been checked to be exactly one JSON value and has no CR or LF.
+    /// Takes text that was checked to be exactly one JSON value without CR and LF.
+    ///
+    /// # Errors
+    /// The text contains a CR or LF.
     pub fn from_checked_str(text: &'a str) -> Result<Self, RawError> {
         if text.bytes().any(is_line_break) { Err(RawError::LineBreak) } else { Ok(Self(text)) }
     }
 
-    /// The text.
+    /// The JSON text.
     pub const fn as_str(&self) -> &'a str {
         self.0
     }
@@ -115,7 +123,7 @@ pub struct RawJsonBuf(alloc::string::String);
 
 #[cfg(feature = "alloc")]
 impl RawJsonBuf {
-    /// The value, borrowed.
+    /// The value as a [`RawJson`] that borrows the text.
     pub fn as_raw(&self) -> RawJson<'_> {
         RawJson(&self.0)
     }

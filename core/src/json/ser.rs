@@ -1,9 +1,9 @@
-//! Typed values to JSON by [serde], into bounded memory.
+//! Typed values as JSON by [serde], written into memory of a fixed size.
 //!
-//! The whole of serde's data model is taken, without an allocator: enums as serde tags them, maps whose keys are
-//! strings, characters, integers, booleans, unit variants or newtypes of these, floats in the shortest form that reads
-//! back equal. JSON has no word for NaN and the infinities (RFC 8259 §6): they are refused. Nothing here recurses
-//! further than the value itself is deep.
+//! All of serde's data model can be written, without an allocator: enums in all of serde's forms,
+//! and maps whose keys are strings, characters, integers, booleans, unit variants or newtypes of
+//! these. Floats are written in the shortest form that reads back equal. NaN and the infinities are
+//! errors, since JSON has no form for them (RFC 8259 §6). The recursion is as deep as the value.
 //!
 //! ```
 //! use rigline::json::ser::{SerError, to_slice};
@@ -35,21 +35,24 @@ use serde::ser::{self, Impossible, Serialize};
 use super::text::RAW_TOKEN;
 use super::write::{Escaped, Message, TooLarge, Writer};
 
-/// Writes `value` as JSON at the start of `buf`, and returns the length of the text in bytes.
+/// Writes `value` as JSON at the start of `buf`. Returns the length of the text in bytes.
 ///
 /// # Errors
-/// [`SerError`]. What `buf` then holds is not said. An empty `buf` is a way to ask for the size.
+/// The value has no JSON form, or is larger than `buf`. The content of `buf` is then unspecified.
+/// The error [`SerError::TooLarge`] has the size that is needed, so an empty `buf` can be used to
+/// measure a value.
 pub fn to_slice<T: Serialize + ?Sized>(value: &T, buf: &mut [u8]) -> Result<usize, SerError> {
     let mut out = Writer::new(buf);
     write(value, &mut out)?;
     Ok(out.len())
 }
 
-/// Writes `value` as JSON where `out` stands.
+/// Writes `value` as JSON at the current position of `out`.
 ///
 /// # Errors
-/// [`SerError`]. When `out` is too small for all that was written to it, this value included, the value stays counted, so
-/// that [`Writer::needed`] goes on to the size of the whole. After any other error `out` is as it was before.
+/// The value has no JSON form, or `out` is too small. In the second case [`Writer::needed`] counts
+/// this value, too, so that it becomes the size of the whole text. In the first case `out` is as it
+/// was before.
 pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> Result<(), SerError> {
     let start = out.len();
     let result = value.serialize(Serializer { out: &mut *out });
@@ -61,10 +64,10 @@ pub(crate) fn put<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> boo
     value.serialize(Serializer { out }).is_ok()
 }
 
-/// Writes `value` as JSON into a vector as large as the text.
+/// Writes `value` as JSON into a vector of the size of the text.
 ///
 /// # Errors
-/// [`SerError`]; it is [`SerError::TooLarge`] when the memory cannot be had.
+/// The value has no JSON form, or the memory cannot be allocated ([`SerError::TooLarge`]).
 #[cfg(feature = "alloc")]
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<alloc::vec::Vec<u8>, SerError> {
     /// The first guess is most often enough, the second exact, unless the value is written otherwise each time.
@@ -90,24 +93,24 @@ pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<alloc::vec::Vec<u8>, S
 /// Writes `value` as JSON into a string.
 ///
 /// # Errors
-/// Those of [`to_vec`].
+/// As [`to_vec`].
 #[cfg(feature = "alloc")]
 pub fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<alloc::string::String, SerError> {
     // All that is written came from a `str`, so this only says to the compiler what holds.
     alloc::string::String::from_utf8(to_vec(value)?).map_err(|_| SerError::Custom)
 }
 
-/// Why a value could not be written.
+/// The reason why a value could not be written as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SerError {
-    /// The text does not fit the memory there is.
+    /// The text does not fit into the memory.
     TooLarge(TooLarge),
-    /// A float is NaN or infinite, for which JSON has no number (RFC 8259 §6).
+    /// A float is NaN or infinite. JSON has no such numbers (RFC 8259 §6).
     NotFinite,
-    /// The key of a map is not of a kind that can be a JSON string (RFC 8259 §4).
+    /// The key of a map cannot be written as a JSON string (RFC 8259 §4).
     KeyNotString,
-    /// The value's own `Serialize` or `Display` gave an error, whose text is not kept.
+    /// The value's own `Serialize` or `Display` returned an error. Its text is not kept.
     Custom,
 }
 

@@ -1,10 +1,12 @@
-//! Typed values by the crate [serde-json-core](::serde_json_core), for firmware that links it anyway and wants to pay for one
-//! codec only.
+//! Typed values by the crate [serde-json-core](::serde_json_core), for firmware that links that
+//! crate anyway and should not contain a second decoder.
 //!
-//! It reads text that [`check`](mod@super::check) has passed, so that what it would take and RFC 8259 does not never gets
-//! to it, and so that its recursion ends at the checker's depth. Escapes are decoded before it sees them, in place: a
-//! surrogate pair, which it refuses, and `\n` or `\u003c`, which it would leave in a `&str`, arrive as the characters
-//! they stand for. Two stay, since it looks for the end of a string by them: the quotation mark and the reverse solidus.
+//! The crate gets text that [`check`](mod@super::check) has accepted. It therefore never sees text
+//! that it would accept and RFC 8259 does not, and its recursion is limited by the checker's depth.
+//! Escapes are decoded in place before it reads the text. It would refuse a surrogate pair, and
+//! leave `
+//! ` or `\u003c` undecoded in a `&str`. The escapes of the quotation mark and of the backslash
+//! stay, because the crate finds the end of a string by them.
 //!
 //! ```
 //! use rigline::json::serde_json_core::from_checked;
@@ -21,33 +23,37 @@
 //! # Ok::<(), serde_json_core::de::Error>(())
 //! ```
 //!
-//! # What it cannot do
+//! # Limits
 //!
-//! Compared with [`de`](super::de), and each time with an error, never with another value:
+//! Compared with [`de`](super::de), the following are errors, never wrong values:
 //!
-//! - A string with a quotation mark or a reverse solidus in it cannot be a `&str`: it is decoded in `scratch`, and only
-//!   types that copy it, such as a `heapless::String`, can take it. `scratch` must hold the longest such string.
-//! - An integer is digits only: `1.0` and `1e3` are none.
-//! - Types that look at the value first (`deserialize_any`: untagged enums, [`RawJson`](super::RawJson),
-//!   [`Decimal`](super::Decimal)) and byte strings.
-//! - Errors say what was wrong, but not where.
+//! - A string with a quotation mark or a backslash cannot be a `&str`. It is decoded in `scratch`,
+//!   and only types that copy it, such as a `heapless::String`, can hold it. `scratch` must be as
+//!   long as the longest such string.
+//! - An integer with a point or an exponent, such as `1.0` and `1e3`.
+//! - Types that look at the value first (`deserialize_any`: untagged enums,
+//!   [`RawJson`](super::RawJson), [`Decimal`](super::Decimal)), and byte strings.
+//! - Errors say what is wrong, but not where.
 //!
-//! Two things it does without an error: `null` is NaN where a float is expected, and a float may be infinite.
+//! Two values are accepted without an error: `null` is NaN where a float is expected, and a float
+//! may be infinite.
 //!
-//! It is not offered for writing, where it panics on types that it does not know. What it has written elsewhere goes
-//! into an output or a log as [`RawJson::from_checked_str`](super::RawJson::from_checked_str), whole.
+//! The crate is not used for writing, because it panics on types that it does not know. Pass text
+//! that it has written elsewhere to an output or a log by
+//! [`RawJson::from_checked_str`](super::RawJson::from_checked_str).
 
 use serde::Deserialize;
 
 use super::text::{put, put_utf8};
 
-/// Decodes one value from JSON text that has been checked, and consumes the text.
+/// Decodes one value from JSON text that has been checked. The text cannot be used again.
 ///
-/// `scratch` is for strings with a quotation mark or reverse solidus in them, one at a time; it may be empty if the
-/// types take none.
+/// `scratch` must be as long as the longest string that contains a quotation mark or a backslash.
+/// It may be empty if the type has no strings that copy their text.
 ///
 /// # Errors
-/// What the text has is not what the type takes; or serde-json-core cannot do it, see [above](self).
+/// The text does not contain a value of the type, or serde-json-core cannot decode it, see
+/// [above](self).
 pub fn from_checked<'de, T: Deserialize<'de>>(
     text: &'de mut [u8],
     scratch: &mut [u8],

@@ -2,7 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
-/// A JSON string, as a view: it compares, prints and iterates as its decoded text does.
+/// A JSON string, as a view of its text. It compares, prints and iterates as the decoded string
+/// does.
 ///
 /// A `\u` escape of a lone surrogate (RFC 8259 §8.2) reads as U+FFFD.
 #[derive(Clone, Copy)]
@@ -16,7 +17,8 @@ impl<'a> Text<'a> {
         Self { raw }
     }
 
-    /// The text between the quotes with its escapes: it can be put between quotes again as it is.
+    /// The text between the quotes, with its escapes. It can be written between quotes again
+    /// unchanged.
     pub fn raw(&self) -> &'a str {
         core::str::from_utf8(self.raw).unwrap_or_default()
     }
@@ -26,7 +28,7 @@ impl<'a> Text<'a> {
         self.raw
     }
 
-    /// The text without a copy, if it has no escapes.
+    /// The string without a copy, if it has no escapes; otherwise none.
     pub fn as_str(&self) -> Option<&'a str> {
         if has_escapes(self.raw) { None } else { Some(self.raw()) }
     }
@@ -54,17 +56,17 @@ impl<'a> Text<'a> {
         rest.is_empty()
     }
 
-    /// Whether there is nothing between the quotes.
+    /// Whether the string is empty.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// The decoded characters.
+    /// The characters of the string, with escapes decoded.
     pub fn chars(&self) -> Chars<'a> {
         Chars { rest: self.raw }
     }
 
-    /// The decoded text: borrowed where there is nothing to decode.
+    /// The string with escapes decoded. It is borrowed if there are no escapes.
     #[cfg(feature = "alloc")]
     pub fn to_cow(&self) -> alloc::borrow::Cow<'a, str> {
         match self.as_str() {
@@ -106,7 +108,7 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
-/// The decoded characters of a [`Text`].
+/// An iterator over the decoded characters of a [`Text`].
 #[derive(Debug, Clone)]
 pub struct Chars<'a> {
     /// UTF-8 that was checked.

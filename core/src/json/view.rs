@@ -1,4 +1,4 @@
-//! Views over checked JSON: nothing is copied and nothing decoded until it is asked for.
+//! Views of checked JSON text. Nothing is copied, and a part is decoded only when it is asked for.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ pub(crate) use super::text::has_escapes;
 pub use super::text::{Chars, Text};
 use super::text::{put_utf8, value_length};
 
-/// A JSON value, as a view over its text.
+/// A JSON value, as a view of its text.
 ///
 /// ```
 /// use rigline::json::{Json, Kind};
@@ -41,10 +41,11 @@ pub enum Kind {
 }
 
 impl<'a> Json<'a> {
-    /// `null`.
+    /// The value `null`.
     pub const NULL: Json<'static> = Json { text: b"null" };
 
-    /// Checks `text` (RFC 8259, at most [`DEPTH`](super::check::DEPTH) containers open at once) and views it.
+    /// Checks `text` (RFC 8259, with at most [`DEPTH`](super::check::DEPTH) arrays and objects open
+    /// at once), and returns a view of it.
     pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
         check(text)?;
         Ok(Self::of_checked(text))
@@ -77,17 +78,17 @@ impl<'a> Json<'a> {
         self.kind() == Kind::Null
     }
 
-    /// The text itself, digits and spaces as they came.
+    /// The JSON text of the value, with digits and spaces as they came.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.text
     }
 
-    /// The text itself.
+    /// The JSON text of the value, with digits and spaces as they came.
     pub fn as_str(&self) -> &'a str {
         core::str::from_utf8(self.text).unwrap_or_default()
     }
 
-    /// `true` or `false`, if it is one of them.
+    /// The boolean; none if the value is not `true` or `false`.
     pub fn bool(&self) -> Option<bool> {
         match self.text {
             b"true" => Some(true),
@@ -96,7 +97,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The string, if it is one.
+    /// The string; none if the value is not a string.
     pub fn text(&self) -> Option<Text<'a>> {
         match self.text {
             [b'"', inner @ .., b'"'] => Some(Text { raw: inner }),
@@ -104,17 +105,18 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The number, if it is one: exact, whatever its size.
+    /// The number, exact at any size; none if the value is not a number.
     pub fn number(&self) -> Option<super::number::Digits<'a>> {
         super::number::Digits::new(self.text)
     }
 
-    /// The last member called `name`, if this is an object that has one.
+    /// The value of the last member called `name`; none if there is no such member, or the value is
+    /// not an object.
     pub fn get(&self, name: &str) -> Option<Json<'a>> {
         self.members().filter(|(key, _)| *key == *name).last().map(|(_, value)| value)
     }
 
-    /// The members of an object in their order; none of anything else.
+    /// The members of an object, in their order; empty if the value is not an object.
     pub fn members(&self) -> Members<'a> {
         match self.text.split_first() {
             Some((b'{', rest)) => Members { rest },
@@ -122,7 +124,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The elements of an array in their order; none of anything else.
+    /// The elements of an array, in their order; empty if the value is not an array.
     pub fn elements(&self) -> Elements<'a> {
         match self.text.split_first() {
             Some((b'[', rest)) => Elements { rest },
@@ -143,7 +145,7 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// The members of an object.
+/// An iterator over the members of an object.
 #[derive(Debug, Clone)]
 pub struct Members<'a> {
     rest: &'a [u8],
@@ -159,7 +161,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The elements of an array.
+/// An iterator over the elements of an array.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     rest: &'a [u8],
@@ -184,9 +186,10 @@ fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
 }
 
 impl Text<'_> {
-    /// Decodes into `memory`; fails with nothing useful written if it has no room.
+    /// Decodes the string into `memory`, which needs no more bytes than [`raw`](Self::raw) has.
     ///
-    /// The decoded text is never longer than [`raw`](Self::raw).
+    /// # Errors
+    /// The decoded string does not fit. The content of `memory` is then unspecified.
     pub fn decode_into<'m>(&self, memory: &'m mut [u8]) -> Result<&'m str, super::write::TooLarge> {
         let capacity = memory.len();
         let mut length = 0;

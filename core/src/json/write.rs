@@ -1,7 +1,8 @@
-//! Writing JSON into memory the caller owns: bounded, and exact about what would have been needed.
+//! Writing JSON into memory of a fixed size that the caller owns.
 //!
-//! A [`Writer`] never writes beyond its buffer and never fails in the middle: past the end it only counts. So one look
-//! at the end, by [`Writer::finish`], says whether the text is whole, and how many bytes it needs if it is not.
+//! A [`Writer`] never writes beyond its buffer and never returns an error in the middle. When the
+//! buffer is full, it only counts. At the end, [`Writer::finish`] says whether the whole text was
+//! written, and how many bytes it needs if it was not.
 //!
 //! ```
 //! use rigline::json::write::Writer;
@@ -25,11 +26,12 @@ use core::fmt;
 
 use super::text::is_plain;
 
-/// Writes JSON text into a buffer; past the buffer's end it counts on without writing.
+/// Writes JSON text into a buffer. When the buffer is full, it counts the bytes and writes nothing
+/// more.
 ///
-/// A piece (one call of [`raw`](Self::raw), one escape sequence) that does not fit whole is not written at all, and
-/// nothing after it is. What the calls leave to the caller is the grammar: brackets, commas and colons go in by
-/// [`raw`](Self::raw) and [`byte`](Self::byte).
+/// A piece that does not fit as a whole is not written. A piece is one call of [`raw`](Self::raw),
+/// or one escape sequence. The caller writes brackets, commas and colons by [`raw`](Self::raw) and
+/// [`byte`](Self::byte); the writer does not check the grammar.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buf: &'b mut [u8],
@@ -38,7 +40,8 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// A writer at the start of `buf`, whose length is the limit. An empty `buf` makes a writer that only measures.
+    /// A writer at the start of `buf`. The length of `buf` is the limit. A writer with an empty
+    /// `buf` only measures the text.
     #[inline]
     pub fn new(buf: &'b mut [u8]) -> Self {
         Self { buf, len: 0 }
@@ -51,7 +54,7 @@ impl<'b> Writer<'b> {
         Self { buf, len }
     }
 
-    /// Copies `bytes` as they are: punctuation, constants, and text that is JSON already.
+    /// Writes `bytes` unchanged: punctuation, constants, or text that is JSON already.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn raw(&mut self, bytes: &[u8]) {
@@ -70,7 +73,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Writes one byte as it is.
+    /// Writes one byte unchanged.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn byte(&mut self, byte: u8) {
@@ -83,7 +86,8 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
+    /// Writes `text` as a JSON string, with quotes, and escaped as by
+    /// [`text_part`](Self::text_part).
     pub fn str(&mut self, text: &str) {
         // Without a call in it: no register is saved.
         #[cfg(target_pointer_width = "64")]
@@ -134,10 +138,11 @@ impl<'b> Writer<'b> {
         self.byte(b':');
     }
 
-    /// Writes `text` as a piece of a string's content, without the quotes.
+    /// Writes `text` as a part of a JSON string, without quotes.
     ///
-    /// Escaped are the quotation mark, the reverse solidus and the control characters U+0000 to U+001F (RFC 8259 §7),
-    /// in the short form where there is one; and U+2028 and U+2029, at which some readers of lines end one.
+    /// It escapes the quotation mark, the backslash and the control characters U+0000 to U+001F
+    /// (RFC 8259 §7), in the short form if there is one. It also escapes U+2028 and U+2029, because
+    /// some readers end a line there.
     pub fn text_part(&mut self, text: &str) {
         self.content(text.as_bytes());
     }
@@ -149,7 +154,7 @@ impl<'b> Writer<'b> {
         self.content(utf8.get(..length).unwrap_or_default());
     }
 
-    /// Writes `text`, whatever kind of [`Message`] it is, as a JSON string.
+    /// Writes a [`Message`] of any kind as a JSON string, with quotes.
     #[inline]
     pub fn message<M: Message + ?Sized>(&mut self, text: &M) {
         self.byte(b'"');
@@ -157,7 +162,7 @@ impl<'b> Writer<'b> {
         self.byte(b'"');
     }
 
-    /// Writes a number in decimal. 32-bit processors without a divider get by without any division.
+    /// Writes a number in decimal. On 32-bit processors without a divider it uses no division.
     pub fn u32(&mut self, value: u32) {
         let mut digits = [b'0'; 10];
         let start = fill_digits(&mut digits, value, div10_u32);
@@ -226,7 +231,8 @@ impl<'b> Writer<'b> {
         self.raw(if value { b"true" } else { b"false" });
     }
 
-    /// Bytes asked for so far; more than [`capacity`](Self::capacity) when the text does not fit.
+    /// The number of bytes of the text so far. It is more than [`capacity`](Self::capacity) if the
+    /// text does not fit.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -238,38 +244,40 @@ impl<'b> Writer<'b> {
         self.len == 0
     }
 
-    /// Bytes that the text so far takes, whether they fit or not: [`len`](Self::len) by the name that an error has for it.
+    /// The number of bytes that the text needs so far, whether they fit or not. It is the same as
+    /// [`len`](Self::len).
     #[inline]
     pub fn needed(&self) -> usize {
         self.len
     }
 
-    /// Bytes that fit.
+    /// The size of the buffer, in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether all that was written so far is in the buffer.
+    /// Whether the text so far fits into the buffer.
     #[inline]
     pub fn fits(&self) -> bool {
         self.len <= self.buf.len()
     }
 
-    /// Takes back what came after the first `len` bytes, where `len` is an earlier [`Writer::len`]; a longer one changes
-    /// nothing.
+    /// Removes everything after the first `len` bytes, where `len` is an earlier [`Writer::len`]. A
+    /// greater `len` changes nothing.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// The text so far, or nothing if it did not fit: half a text is none.
+    /// The text so far. It is empty if the text did not fit.
     #[inline]
     pub fn as_written(&self) -> &[u8] {
         self.buf.get(..self.len).unwrap_or_default()
     }
 
-    /// Writes once more what was written at `start..end`: as it is, or escaped for a JSON string.
+    /// Writes the bytes at `start..end` of the text so far once more, unchanged or escaped for a
+    /// JSON string.
     pub fn repeat(&mut self, start: usize, end: usize, escaped: bool) {
         for at in start..end {
             match self.buf.get(at).copied() {
@@ -282,26 +290,26 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// The text so far, to change in place; nothing if it did not fit.
+    /// The text so far, to be changed in place. It is empty if the text did not fit.
     #[inline]
     pub fn as_written_mut(&mut self) -> &mut [u8] {
         self.buf.get_mut(..self.len).unwrap_or_default()
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     ///
     /// # Errors
-    /// [`TooLarge`], with the exact size needed, when it did not fit.
+    /// The text did not fit. [`TooLarge`] has the exact size that it needs.
     #[inline]
     pub fn finish(self) -> Result<&'b mut [u8], TooLarge> {
         let too_large = self.too_large();
         self.buf.get_mut(..self.len).ok_or(too_large)
     }
 
-    /// Whether the text is whole, as [`finish`](Self::finish) says, without ending it.
+    /// Checks whether the text so far fits, without ending it.
     ///
     /// # Errors
-    /// [`TooLarge`], with the size needed so far.
+    /// The text did not fit. [`TooLarge`] has the size that it needs so far.
     #[inline]
     pub fn check(&self) -> Result<(), TooLarge> {
         if self.fits() { Ok(()) } else { Err(self.too_large()) }
@@ -410,12 +418,12 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// The text did not fit.
+/// The error for a text that did not fit into its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
-    /// Bytes that the whole text takes.
+    /// The size that the whole text needs, in bytes.
     pub needed: usize,
-    /// Bytes that there were.
+    /// The size of the memory, in bytes.
     pub capacity: usize,
 }
 
@@ -427,9 +435,9 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
-/// The text of a message: what a log line, an error or an output can be given as.
+/// A text for a log line, an error or an output.
 ///
-/// A `&str` costs no formatting code; neither does a [`format_args!`] without arguments, as a rule.
+/// A `&str` needs no formatting code, nor, as a rule, does a [`format_args!`] without arguments.
 ///
 /// ```
 /// use rigline::json::write::{Message, Writer};
@@ -440,7 +448,7 @@ impl core::error::Error for TooLarge {}
 /// assert_eq!(out.as_written(), br#"7: \"seven\""#);
 /// ```
 pub trait Message {
-    /// Writes the text as string content: escaped, without the quotes.
+    /// Writes the text as a part of a JSON string: escaped, without quotes.
     fn write_escaped(&self, out: &mut Writer<'_>);
 }
 
@@ -451,7 +459,7 @@ impl Message for str {
     }
 }
 
-/// One piece behind the other: what [`format_args!`] does with texts, without any formatting code.
+/// Writes the pieces one after the other, as [`format_args!`] does, but without formatting code.
 ///
 /// ```
 /// use rigline::json::write::Writer;
@@ -469,7 +477,7 @@ impl Message for [&str] {
     }
 }
 
-/// As the slice.
+/// Writes as the slice does.
 impl<const N: usize> Message for [&str; N] {
     #[inline]
     fn write_escaped(&self, out: &mut Writer<'_>) {
@@ -484,7 +492,8 @@ impl Message for char {
 }
 
 impl Message for fmt::Arguments<'_> {
-    /// Text that a `Display` inside wrote before its error stays: a message cut short says more than none.
+    /// Keeps the text that was written before a `Display` in it returned an error, because a cut
+    /// text says more than none.
     #[inline]
     fn write_escaped(&self, out: &mut Writer<'_>) {
         match self.as_str() {
@@ -497,7 +506,7 @@ impl Message for fmt::Arguments<'_> {
 }
 
 impl Message for TooLarge {
-    /// The sentence of its `Display`, without formatting code.
+    /// Writes the sentence of `Display` without formatting code.
     fn write_escaped(&self, out: &mut Writer<'_>) {
         out.raw(b"the text needs ");
         out.u64(self.needed as u64);
@@ -530,7 +539,8 @@ impl<M: Message + ?Sized> Message for &M {
     }
 }
 
-/// Takes formatted text, and writes it as string content: escaped, without the quotes. It never gives an error.
+/// Writes formatted text as a part of a JSON string: escaped, without quotes. It never returns an
+/// error.
 ///
 /// ```
 /// use core::fmt::Write;
@@ -543,7 +553,7 @@ impl<M: Message + ?Sized> Message for &M {
 /// ```
 #[derive(Debug)]
 pub struct Escaped<'w, 'b>(
-    /// The writer of the text.
+    /// The writer that gets the text.
     pub &'w mut Writer<'b>,
 );
 

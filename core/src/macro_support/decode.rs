@@ -6,27 +6,30 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, M
 
 use crate::json::de::{ARGUMENTS, Kind, NEXT_IS_NULL, NEXT_IS_VALUE, expected, rule};
 
-/// A rule, as [`rule`] takes it.
+/// A rule in the form that [`rule`] takes.
 pub type Rule = &'static [&'static str];
 
-/// The names that a struct or an enum knows. As a seed it decodes a name and returns its place among them, or their number for a
-/// name that is not among them: one piece of code for the fields of every struct and the variants of every enum.
+/// The names of a struct's fields or of an enum's variants. As a serde seed, it decodes a name and
+/// returns its position. For an unknown name it returns the number of names, or an error as
+/// [`otherwise`](Self::otherwise) says. All structs and enums share this code.
 pub struct Names {
-    /// All names, and then their aliases.
+    /// All names, followed by their aliases.
     pub names: &'static [&'static str],
-    /// For each alias, the place of the name that it means.
+    /// The position of the real name, for each alias.
     pub aliases: &'static [usize],
+    /// The treatment of a name that is not in `names`.
     pub otherwise: Otherwise,
 }
 
 /// The treatment of an unknown name.
 pub enum Otherwise {
     Ignored,
-    /// Refused in a call's arguments, and ignored elsewhere. These are the fields to name in the error, without aliases.
+    /// The name is refused in the arguments of a call, and ignored elsewhere. The error lists these
+    /// fields, without aliases.
     RefusedInArguments(&'static [&'static str]),
-    /// An unknown field is refused everywhere.
+    /// An unknown field is refused everywhere. The error lists these fields.
     UnknownField(&'static [&'static str]),
-    /// The same, of an enum.
+    /// An unknown variant of an enum is refused everywhere. The error lists these variants.
     UnknownVariant(&'static [&'static str]),
 }
 
@@ -79,8 +82,7 @@ impl Visitor<'_> for &Names {
     }
 }
 
-/// The attributes of an argument, as data. As a seed it decodes the value, and checks it while the decoder still knows where
-/// it stands.
+/// The attributes of an argument, as data. As a serde seed, it decodes the value and checks it.
 pub struct Argument<T> {
     expected: Option<Rule>,
     broken: Option<fn(&T) -> Option<Rule>>,
@@ -88,14 +90,14 @@ pub struct Argument<T> {
 }
 
 impl<T> Argument<T> {
-    /// `absent` inserts the default of a value that was not given, and returns whether it may be
-    /// omitted.
+    /// An argument without rules. `absent` inserts the default of a value that was not given, and
+    /// returns whether the value may be omitted.
     pub const fn new(absent: fn(&mut Option<T>) -> bool) -> Self {
         Self { expected: None, broken: None, absent }
     }
 
-    /// With a rule: `broken` returns the one that a value breaks. Text that is not a `T` is an error that names what is
-    /// `expected`: for types without parts.
+    /// Adds a rule for types without parts. `broken` returns the rule that a value breaks. If a
+    /// value cannot be decoded, the error says that the value `expected` describes was expected.
     #[must_use]
     pub const fn checked(self, expected: Option<Rule>, broken: fn(&T) -> Option<Rule>) -> Self {
         Self { expected, broken: Some(broken), ..self }
@@ -148,13 +150,15 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
     }
 }
 
-/// The place of an argument while its struct is decoded.
+/// The place that an argument is decoded into.
 pub struct Slot<'s, T> {
+    /// The decoded value; none until the member was read.
     pub value: Option<T>,
     argument: &'s Argument<T>,
 }
 
 impl<'s, T> Slot<'s, T> {
+    /// An empty place for `argument`.
     pub const fn new(argument: &'s Argument<T>) -> Self {
         Self { value: None, argument }
     }
@@ -162,13 +166,13 @@ impl<'s, T> Slot<'s, T> {
 
 /// A [`Slot`] of any type.
 pub trait Place<'de, A: MapAccess<'de>> {
-    /// Whether it has a value.
+    /// Whether the place has a value.
     fn is_given(&self) -> bool;
 
-    /// Decodes the value of its member.
+    /// Decodes the value of the current member into the place.
     fn read(&mut self, map: &mut A) -> Result<(), A::Error>;
 
-    /// Whether the member is present, or may be omitted. In the second case its default is
+    /// Whether the place has a value or may be without one. In the second case its default is
     /// inserted.
     fn is_complete(&mut self) -> bool;
 }
@@ -197,7 +201,7 @@ impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> 
     }
 }
 
-/// Decodes the members of a struct, each into its place: one piece of code for every struct.
+/// Decodes the members of a struct, each into its place. All structs share this code.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn members<'de, A: MapAccess<'de>>(
     map: &mut A,
@@ -253,13 +257,15 @@ impl<'de> Visitor<'de> for NoArguments {
     }
 }
 
-/// The error where a struct is built without one of its fields, which [`members`] rules out.
+/// The error for a struct that lacks one of its fields. It does not occur, because [`members`]
+/// checks the fields.
 #[cold]
 pub fn incomplete<E: Error>() -> E {
     E::missing_field("")
 }
 
-/// The value of a field that was not given, of a type whose schema is written out; none if it may not be left out.
+/// The value of a field that was not given, for a type whose schema is written in the attribute.
+/// Returns none if the field must be given.
 pub fn missing_field<'de, T: Deserialize<'de>>() -> Option<T> {
     struct Missing;
 

@@ -31,25 +31,26 @@ pub trait Arguments<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> Arguments<'de> for T {}
 
-/// [`Call::args`].
+/// Decodes the arguments of a call by [`Call::args`].
 #[inline]
 pub fn arguments<'a, T: Arguments<'a>>(call: &mut Call<'a>) -> Result<T, Failure> {
     call.args()
 }
 
-/// Refuses arguments of an operation that has none.
+/// Refuses arguments in a call of an operation that has none.
 #[inline(never)]
 pub fn no_arguments(call: &mut Call<'_>) -> Result<(), Failure> {
     call.args::<decode::NoArguments>().map(|_| ())
 }
 
-/// [`Config::get`].
+/// Decodes the configuration of a session by [`Config::get`].
 #[inline]
 pub fn configuration<'a, T: Arguments<'a>>(config: &mut Config<'a>) -> Result<T, Failure> {
     config.get()
 }
 
-/// The type that a `Result` holds when it is well, whatever it is called.
+/// A `Result`, under any name or alias. It gives the macros the two types of a method's return
+/// type.
 #[diagnostic::on_unimplemented(
     message = "an operation cannot return `{Self}`",
     label = "not a `Result`",
@@ -70,8 +71,10 @@ impl<T, E> Returned for Result<T, E> {
     }
 }
 
+/// Checks that the schema of arguments is that of an object.
+///
 /// # Panics
-/// If arguments of this schema are not an object: in a constant, where this stands, it does not compile.
+/// If it is not. This is called in a constant, so that it is an error of the compiler.
 pub const fn arguments_are_an_object(schema: &Node) {
     let object = match schema {
         Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_) => true,
@@ -81,7 +84,7 @@ pub const fn arguments_are_an_object(schema: &Node) {
     assert!(object, "an operation's arguments are an object: a struct with #[derive(Params)]");
 }
 
-/// The schema of a value that is there.
+/// The schema of a value that is not null.
 pub const fn present(schema: &'static Node) -> &'static Node {
     match schema {
         Node::Nullable(inner) => inner,
@@ -89,7 +92,8 @@ pub const fn present(schema: &'static Node) -> &'static Node {
     }
 }
 
-/// The schema of what a method puts out that ends as `T` does. For generic types; see `__schema!` for the others.
+/// The schema of the outputs of a method that returns `T`, for generic types. `__schema!` is for
+/// the others.
 pub const fn outputs_of<T: Ending>() -> Option<Schema> {
     T::RENDERED
 }
@@ -105,7 +109,7 @@ macro_rules! __schema {
     }};
 }
 
-/// The same, if there is one.
+/// Renders a schema as `__schema!` does, if there is one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __optional_schema {

@@ -1,4 +1,4 @@
-//! Numbers in attributes: bounds and defaults, compared in the type of the field.
+//! Numbers in attributes (bounds and defaults), compared in the type of the field.
 #![allow(clippy::panic, reason = "in constants only, where a panic is an error of the compiler")]
 
 use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize};
@@ -14,7 +14,7 @@ pub struct Limit {
     float: f64,
 }
 
-/// How a type takes its numbers.
+/// The kind of a number type, with its range.
 #[derive(Clone, Copy)]
 pub enum NumberKind {
     Integer { minimum: i128, maximum: u128 },
@@ -23,22 +23,24 @@ pub enum NumberKind {
 }
 
 impl NumberKind {
-    /// A rule for integers only.
+    /// Returns `rule` if this is a kind of integers; otherwise none.
     pub const fn if_integer(self, rule: Rule) -> Option<Rule> {
         if let Self::Integer { .. } = self { Some(rule) } else { None }
     }
 
-    /// A rule for unsigned integers only.
+    /// Returns `rule` if this is a kind of unsigned integers; otherwise none.
     pub const fn if_from_0(self, rule: Rule) -> Option<Rule> {
         if let Self::Integer { minimum: 0, .. } = self { Some(rule) } else { None }
     }
 }
 
 impl Limit {
-    /// The number `text`, which is a JSON number; `float` is the same as the compiler reads it.
+    /// The number in `text`, which is a JSON number. `float` is the same number as the compiler
+    /// reads it.
     ///
     /// # Panics
-    /// If the type cannot hold it: in a constant, where this stands, it does not compile.
+    /// If the type cannot hold the number. This is called in a constant, so that it is an error of
+    /// the compiler.
     pub const fn new(text: &str, float: f64, kind: NumberKind) -> Self {
         let (places, minimum, maximum) = match kind {
             NumberKind::Integer { minimum, maximum } => (0, minimum, maximum),
@@ -60,7 +62,7 @@ impl Limit {
         Self { whole: if negative { magnitude.wrapping_neg() } else { magnitude }, float }
     }
 
-    /// Whether this is below or equal to `other`, in a type of this kind.
+    /// Whether this number is less than or equal to `other`, compared in a type of this kind.
     pub const fn at_most(&self, other: &Self, kind: NumberKind) -> bool {
         match kind {
             NumberKind::Float { .. } => self.float <= other.float,
@@ -125,7 +127,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
     Some((negative, magnitude))
 }
 
-/// A type with a minimum, a maximum and numbers as defaults.
+/// A type that can have a minimum, a maximum and a number as its default.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number",
     label = "no minimum, maximum or number as default here",

@@ -1,17 +1,17 @@
-//! Lengths, and texts and booleans as defaults.
+//! Rules about lengths, and texts and booleans as defaults.
 
 use heapless::LenType;
 
 use crate::schema::{Choice, OneOf, has_name};
 
-/// A type with a length.
+/// A type whose values have a length, for the attributes `min_length` and `max_length`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length",
     label = "no min_length or max_length here",
     note = "strings, arrays, vectors and maps have one, and an `Option` of these"
 )]
 pub trait Length {
-    /// The length in characters, elements or members; `None` where there is no value.
+    /// The length in characters, elements or members; `None` if there is no value.
     fn length(&self) -> Option<usize>;
 }
 
@@ -47,14 +47,14 @@ lengths! {
     [K, V] alloc::collections::BTreeMap<K, V>, |self| Some(self.len());
 }
 
-/// A type that can be held against a list of texts.
+/// A type whose value can be compared with a list of allowed texts.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not text",
     label = "no one_of here",
     note = "texts are `&str`, `heapless::String`, `String`, `Cow<str>`, and an `Option` of these"
 )]
 pub trait Chosen {
-    /// The text; `None` where there is no value.
+    /// The text; `None` if there is no value.
     fn text(&self) -> Option<&str>;
 }
 
@@ -90,42 +90,47 @@ impl<T: Chosen> Chosen for Option<T> {
     }
 }
 
-/// Whether a text is none of these.
+/// Whether the value is a text that is not in `names`.
 pub fn is_none_of(value: &dyn Chosen, names: &[&str]) -> bool {
     value.text().is_some_and(|text| !names.contains(&text))
 }
 
-/// The list that `one_of` names: of texts, or of texts with descriptions.
+/// The list in the attribute `one_of`: texts, or texts with descriptions.
 pub struct List<T>(pub T);
 
 impl List<&'static [&'static str]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Names(self.0)
     }
 }
 
 impl<const N: usize> List<&'static [&'static str; N]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Names(self.0)
     }
 }
 
 impl List<&'static [Choice]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Described(self.0)
     }
 }
 
 impl<const N: usize> List<&'static [Choice; N]> {
+    /// The list as a part of a schema.
     pub const fn one_of(&self) -> OneOf {
         OneOf::Described(self.0)
     }
 }
 
-/// How many places the list of names has for the decoder: a single one stands there twice, as a list of one is a sentence.
+/// The length of the decoder's list for these names. A single name is listed twice, because the
+/// decoder takes a list of one as a sentence.
 ///
 /// # Panics
-/// If there are none: in a constant, where this stands, it does not compile.
+/// If there are no names. This is called in a constant, so that it is an error of the compiler.
 #[allow(clippy::panic, reason = "it is for constants, where it is a compile error")]
 pub const fn places(one_of: &OneOf) -> usize {
     match one_of.len() {
@@ -135,7 +140,7 @@ pub const fn places(one_of: &OneOf) -> usize {
     }
 }
 
-/// A type with text as its default.
+/// A type that can have a text as its default.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not text",
     label = "no text as default here",
@@ -143,21 +148,23 @@ pub const fn places(one_of: &OneOf) -> usize {
     note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
 )]
 pub trait FromText: Sized {
-    /// The accepted values, for [`Takes::check`].
+    /// The texts that the type accepts, for [`Takes::check`].
     const TAKES: Takes;
 
     fn from_text(text: &'static str) -> Option<Self>;
 }
 
-/// Which texts a type takes.
+/// The texts that a type accepts.
 pub enum Takes {
     UpToBytes(usize),
     OneOf(&'static [&'static str]),
 }
 
 impl Takes {
+    /// Checks that the type can hold `text`.
+    ///
     /// # Panics
-    /// If the type cannot hold the text: in a constant, where this stands, it does not compile.
+    /// If it cannot. This is called in a constant, so that it is an error of the compiler.
     pub const fn check(&self, text: &str) {
         match self {
             Self::UpToBytes(most) => assert!(text.len() <= *most, "the field's type cannot hold a text of this length"),
@@ -209,7 +216,7 @@ impl<T: FromText> FromText for Option<T> {
     }
 }
 
-/// A type with `true` or `false` as its default.
+/// A type that can have `true` or `false` as its default.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `bool`",
     label = "neither true nor false is a default here"

@@ -1,8 +1,10 @@
 //! Amplifier Module Protocol v1: `health`, `describe`, `invoke`, and `on_event` for hooks.
 //!
-//! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
-//! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A
-//! member `id`, if there, comes back unchanged. One line in, one line out, in order, faults and `health` included.
+//! Amplifier's text does not define a form for lines. Here, each line is an invoke input
+//! `{"op":…,"args":…,"session_id":…}`. The ops `health` and `describe` are answered as those
+//! operations are. `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A member
+//! `id` is returned unchanged. Each line gets one reply line, in the order of the lines, also for
+//! faults and `health`.
 
 use core::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases, writ
 use crate::received::{Code, Envelope, Received, Refusal};
 use crate::rpc::MAX_ID;
 
-/// Amplifier Module Protocol v1.
+/// Amplifier Module Protocol v1, for an engine's list of protocols.
 pub const AMPLIFIER: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol =
     Protocol::new("amplifier", &MEMBERS, OP, &PHRASES, read, refuse).envelope(envelope).answers(is_answer);
@@ -74,7 +76,7 @@ fn write_code(out: &mut Writer<'_>, kind: FailureKind, name: Option<&'static str
     out.raw(b"\",\"message\":\"");
 }
 
-/// The default time limit of an invoke (the default of the other two specifications).
+/// The default time limit of an invoke, which is that of gevals and namel3ss.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const OP: usize = 0;
@@ -129,7 +131,8 @@ fn is_nested(received: &Received<'_>) -> bool {
     received.is(OP, "invoke")
 }
 
-/// The session that the caller belongs to; none where the call came by another protocol.
+/// The id of the session that the call belongs to. It is none if the host sent none, or if the call
+/// came by another protocol.
 pub fn session_id<'a>(context: &CallContext<'a>) -> Option<Text<'a>> {
     let received = context.received_by(AMPLIFIER)?;
     received.string(session(&received))
@@ -250,7 +253,8 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) 
     out.raw(b"}}");
 }
 
-/// The kind of failure that a reserved code (§4) stands for. Other codes are the operation's own.
+/// The kind of failure for an error code that Amplifier reserves (§4). It is none for other codes,
+/// which are the extension's own.
 pub fn failure_kind(code: &str) -> Option<FailureKind> {
     Some(match code {
         "unsupported_op" => FailureKind::UnknownOperation,

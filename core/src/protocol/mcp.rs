@@ -1,6 +1,6 @@
 //! Model Context Protocol: an extension's operations as tools for agents, over JSON-RPC 2.0.
 //!
-//! Both eras of the protocol are spoken on one stream, and each request says which it is of:
+//! Both eras of the protocol are spoken on one stream. Each request says to which era it belongs:
 //!
 //! | | legacy: 2024-11-05 to 2025-11-25 | modern: 2026-07-28 |
 //! |---|---|---|
@@ -12,22 +12,27 @@
 //! `notifications/cancelled` ends a call, which then gets no answer. A request that has a `progressToken` gets
 //! `notifications/progress`.
 //!
-//! Each operation is a tool. A tool's name has only letters, digits and `_`, and at most 64 characters, since real clients
-//! accept no others: every other character of an operation's name becomes `_`, and both forms are accepted in calls. Outputs are
-//! the tool's `structuredContent`, and their JSON is repeated as text, as clients of older revisions need it.
+//! Each operation is a tool. A tool's name has only letters, digits and `_`, and at most 64
+//! characters, since real clients accept no others. Every other character of an operation's name
+//! becomes `_`, and both forms are accepted in calls. Outputs are the tool's `structuredContent`.
+//! Their JSON is repeated as text, because clients of older revisions need it.
 //!
-//! A failed call has no structured content, which clients would hold against the schema of outputs, or show in place of the reason: its outputs
-//! are `incompleteOutputs`, and their JSON a text behind that of the reason.
+//! A failed call has no structured content, because clients would check it against the schema of
+//! outputs, or show it in place of the reason. Its outputs are in `incompleteOutputs`, and their
+//! JSON is a text after the reason.
 //!
-//! Arguments may have members that clients add themselves: those that begin with `_`, `toolCallId`, `sessionKey`, `user_context` and
-//! `tool_call_description` are left out and logged, unless the operation has an argument of that name. Numbers and booleans may be text.
+//! Clients add members of their own to arguments. Members that begin with `_`, and `toolCallId`,
+//! `sessionKey`, `user_context` and `tool_call_description`, are removed and logged, unless the
+//! operation has an argument of that name. Strings are accepted as numbers and booleans.
 //!
-//! What a client has switched on does not outlive it: the safe state is brought about when its connection ends, with or without `initialize`,
-//! if an operation ran that is not declared to be read-only. A client whose outputs were switched off hears that as a log at once, and in its
-//! next result as the output `outputs_switched_off`.
+//! Outputs of the hardware that a client has switched on are switched off when its connection ends,
+//! with or without `initialize`: [`safe_state`](crate::Extension::safe_state) runs if an operation
+//! ran that is not declared to be read-only. A client that is still connected gets a log at once,
+//! and the output `outputs_switched_off` in its next result.
 //!
-//! What only other protocols have goes in `_meta`, under names of rigline's own: [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and
-//! [`CONTEXT_NAME`] in calls, [`KIND_NAME`](super::KIND_NAME) and [`CODE_NAME`](super::CODE_NAME) in results.
+//! MCP has no place for some data of other protocols. It is in `_meta`, under names of rigline:
+//! [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and [`CONTEXT_NAME`] in calls,
+//! [`KIND_NAME`](super::KIND_NAME) and [`CODE_NAME`](super::CODE_NAME) in results.
 //!
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
@@ -48,7 +53,7 @@ use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
 use crate::schema::Schema;
 
-/// Model Context Protocol, both eras.
+/// The Model Context Protocol (both eras), for an engine's list of protocols.
 pub const MCP: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol = Protocol {
     refuse,
@@ -62,11 +67,11 @@ static PROTOCOL: Protocol = Protocol {
 .with_numeric_strings()
 .with_safe_end();
 
-/// The revision of the modern era that is spoken.
+/// The revision of the modern era that is spoken here.
 pub const MODERN: &str = "2026-07-28";
-/// The revisions of the legacy era that are spoken, the newest first.
+/// The revisions of the legacy era that are spoken here, the newest first.
 pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// A request of the modern era asks for a revision that is not spoken.
+/// The error code for a request of the modern era that asks for an unknown revision.
 pub const UNSUPPORTED_VERSION: i32 = -32022;
 
 const NAME: usize = rpc::FIRST_FREE;
@@ -108,15 +113,20 @@ static META_MEMBERS: Members = Members::of(&[
     Member::new(CONTEXT_NAME, OWN_CONTEXT),
 ]);
 
-/// In `_meta` of a tool: the operation's own name, where a tool cannot be called so.
+/// The name of the member in a tool's `_meta` with the operation's own name, if that cannot be the
+/// name of a tool.
 pub const OWN_NAME: &str = "rigline/name";
-/// In `_meta` of `initialize`: the extension's configuration, an object, as gevals has it. The answer has [`CARRIES_NAME`].
+/// The name of the member in `_meta` of `initialize` with the extension's configuration, an object,
+/// as in gevals. The answer then has [`CARRIES_NAME`].
 pub const CONFIG_NAME: &str = "rigline/config";
-/// In `_meta` of `tools/call`: the call's time limit in milliseconds, which the extension keeps; 0 is no limit.
+/// The name of the member in `_meta` of `tools/call` with the call's time limit in milliseconds,
+/// which the extension enforces. 0 means no limit.
 pub const TIMEOUT_NAME: &str = "rigline/timeoutMs";
-/// In `_meta` of `tools/call`: gevals's "Context Object" without the time limit. See [`context`].
+/// The name of the member in `_meta` of `tools/call` with gevals's "Context Object", without its
+/// time limit. See [`context`].
 pub const CONTEXT_NAME: &str = "rigline/context";
-/// In `_meta` of the answer to `initialize`: whether what the members above say reaches the extension.
+/// The name of the member in `_meta` of the answer to `initialize` that says whether configuration,
+/// time limit and context reach the extension.
 pub const CARRIES_NAME: &str = "rigline/carries";
 
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
@@ -138,7 +148,8 @@ const FAMILIES: [&[u8]; 12] = [
     b"tasks",
 ];
 
-/// Whether a method is one that no other protocol has: all have a slash but for `ping`.
+/// Whether a method belongs to MCP and to no other protocol. All such methods contain a slash,
+/// except `ping`.
 pub fn is_method(method: Text<'_>) -> bool {
     let raw = method.raw_bytes();
     // Not every method with a slash: an unknown method of a gevals session does not change the protocol.
@@ -381,7 +392,8 @@ fn timeout(received: &Received<'_>) -> Option<u64> {
     millis.checked_mul(1_000_000).filter(|nanos| *nanos > 0)
 }
 
-/// The caller's information about the task that a call is a part of: [`CONTEXT_NAME`].
+/// The value of [`CONTEXT_NAME`] in a call: the caller's context of the task. It is none if the
+/// caller sent none.
 pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
     call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
 }
@@ -496,9 +508,9 @@ fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_mod
 #[derive(Clone, Copy)]
 enum Detail {
     All,
-    /// All but the schema of its outputs.
+    /// The tool without the schema of its outputs.
     Arguments,
-    /// The name of a member, and the protocol's requirement.
+    /// Only the name of the tool, and the members that the protocol requires.
     Name,
 }
 
@@ -650,7 +662,8 @@ static INSTRUCTIONS: [(&str, bool, &str); 8] = [
     ("all_off", true, "Call all_off when you are done."),
 ];
 
-/// The extension's description in the instructions that one of rigline's own servers sends: what stands before its facts.
+/// The extension's description in the `instructions` of a rigline server, where it comes before the
+/// facts about the tools.
 #[doc(hidden)]
 pub fn description_in(instructions: &str) -> &str {
     let facts = INSTRUCTIONS.iter().filter_map(|(_, _, fact)| instructions.find(fact));

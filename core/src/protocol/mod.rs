@@ -1,17 +1,21 @@
-//! The protocols: one file each, the only place that knows its member names, codes and words.
+//! The protocols of this crate, one file each. Only that file knows the names, codes and words of
+//! its protocol.
 //!
-//! A protocol is a value, [`Protocol`], that an engine is given in a list. To write one:
+//! A protocol is a value of type [`Protocol`]. An engine gets a list of them. To write one:
 //!
-//! 1. Give each member that matters a slot, and list the members in the order in which peers send them. The marker, by which
-//!    a message is recognised, has slot 0. A protocol over JSON-RPC lists what is below `params`, from
-//!    [`rpc::FIRST_FREE`](crate::rpc::FIRST_FREE) on, and [`rpc::members`](crate::rpc::members) adds the envelope.
-//! 2. Write the [`Phrases`]: what stands between head, outputs, message and end of a reply; how an error begins; where logs and
-//!    progress go. Most of it is data.
-//! 3. Write the function that reads a request: from a [`Received`] message to an [`Action`], or a constant [`Refusal`]. It runs
-//!    nothing and keeps nothing: what a call needs later (a progress token, say) is read from the [`Received`] again, which
-//!    logs, progress, the end of the reply and the handler's [`CallContext`](crate::CallContext) get.
-//! 4. Say what differs from the usual with the setters of [`Protocol`]: ids, how it is distinguished from others with the same marker,
-//!    what is answered or cancelled while a call is out.
+//! 1. Give each member that matters a slot, and list the members in the order in which peers send
+//!    them. The marker, by which a message is recognised, has slot 0. A protocol over JSON-RPC
+//!    lists the members below `params`, from [`rpc::FIRST_FREE`](crate::rpc::FIRST_FREE) on, and
+//!    [`rpc::members`](crate::rpc::members) adds the envelope.
+//! 2. Write the [`Phrases`]: the text between the head, outputs, message and end of a reply, the
+//!    beginning of an error, and the form of logs and progress. Most of it is data.
+//! 3. Write the function that reads a request. It turns a [`Received`] message into an [`Action`],
+//!    or into a constant [`Refusal`]. It runs nothing and keeps nothing. If a call needs something
+//!    later, such as a progress token, read it again from the [`Received`]. Logs, progress, the end
+//!    of the reply and the handler's [`CallContext`](crate::CallContext) get it.
+//! 4. Set by the setters of [`Protocol`] what differs from the default: ids, the test that
+//!    distinguishes the protocol from others with the same marker, and what is answered or
+//!    cancelled while a call runs.
 //!
 //! ```
 //! use rigline::protocol::{
@@ -72,13 +76,16 @@
 //! | `Forbidden` | -32000 | `forbidden` | `CapabilityViolation`, `reason_code: guarantee_blocked` |
 //! | `TooLarge`: does not fit a buffer | -32603, with the size needed | `oom` | `MemoryError` |
 //! | `Internal` | -32603 | `internal` | `InternalError` |
-//! | `NoAnswer`: what was to carry it out did not answer | -32000 | `unreachable` | `OperationFailed` |
+//! | `NoAnswer`: the program behind the extension gave no answer | -32000 | `unreachable` | `OperationFailed` |
 //!
-//! The handler's own code takes the place of Amplifier's and namel3ss's, whatever the kind. Where a code does not say the kind, or the protocol
-//! has no place for the own code, the reply says it in a member of rigline's own: [`KIND_NAME`], [`CODE_NAME`]. In gevals they are in `data`,
-//! beside the other members of an `error` or a `result`; in Amplifier and namel3ss among the members of `error`; in MCP in the result's `_meta`.
-//! Three kinds are told by their code alone unless the handler has its own code: gevals' `Forbidden` and `TooLarge`, and namel3ss's `BadArguments`.
-//! Each protocol's `failure_kind` reads codes back. `tests/vectors/failures.json` has all of it as data.
+//! The handler's own code takes the place of Amplifier's and namel3ss's code for every kind. A
+//! reply has the kind in a member of rigline, [`KIND_NAME`], if its code does not tell the kind. It
+//! has the own code in [`CODE_NAME`], if the protocol has no place for it. In gevals these members
+//! are in `data`, beside the other members of an `error` or a `result`; in Amplifier and namel3ss
+//! among the members of `error`; in MCP in the result's `_meta`. Three kinds are told by their code
+//! alone, unless the handler has its own code: gevals' `Forbidden` and `TooLarge`, and namel3ss's
+//! `BadArguments`. Each protocol's `failure_kind` turns a code into a kind.
+//! `tests/vectors/failures.json` has all of this as data.
 
 pub mod amplifier;
 pub mod gevals;
@@ -99,5 +106,5 @@ pub use crate::phrases::{
 };
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
-/// All protocols, in the order in which they claim a message that has the markers of several.
+/// All protocols. A message with the markers of several belongs to the first of them in this order.
 pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];

@@ -1,13 +1,15 @@
-//! namel3ss tool protocol 1: one request, one reply, each one JSON text.
+//! namel3ss tool protocol 1: one request and one reply, each one JSON text.
 //!
-//! The tool's name chooses the operation: matched exactly, then with `_` and space as `-`. `payload` is the arguments. Both
-//! request forms are read: the local runner's (`tool`) and the service runner's (`tool_name`).
+//! The tool's name selects the operation. It is compared exactly first, then with `_` and spaces
+//! read as `-`. `payload` contains the arguments. Both forms of requests are read: that of the
+//! local runner (`tool`) and that of the service runner (`tool_name`).
 //!
-//! The handler can read `sandbox: true`, and it changes nothing else: it is the Python runner's own sandbox for Python code,
-//! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
+//! The handler can read `sandbox: true`, which changes nothing else: it asks for the Python
+//! runner's own sandbox for Python code, and a native program is not run in it. An extension
+//! declares in [`Manifest::guarantees`] what it promises not to do.
 //!
-//! `timeout_ms` is the time limit of the call; without it, and where it is null, there is none. It must be positive, as the real
-//! host has it in its bindings: 0 is a `ProtocolError`, and nothing runs.
+//! `timeout_ms` is the time limit of the call. If it is missing or null, there is none. It must be
+//! positive, as in the bindings of the real host: 0 is a `ProtocolError`, and nothing runs.
 
 use crate::call::CallContext;
 use crate::definition::{Action, CallAction, Facts, Protocol};
@@ -20,7 +22,7 @@ use crate::manifest::{Guarantee, Manifest};
 use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases, write_fault};
 use crate::received::{Code, Quoted, Received, Refusal};
 
-/// namel3ss tool protocol 1.
+/// The namel3ss tool protocol 1, for an engine's list of protocols.
 pub const NAMEL3SS: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol = Protocol::new("namel3ss", &MEMBERS, TOOL, &PHRASES, read, refuse).with_numeric_strings();
 
@@ -64,7 +66,7 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     out.raw(if wants_checks { b"},\"capability_checks\":[]}" } else { b"}}" });
 }
 
-/// The version of the protocol that is spoken here. A request of another gets a `ProtocolError`.
+/// The version of the namel3ss protocol. A request with another version gets a `ProtocolError`.
 pub const VERSION: u32 = 1;
 
 const PROTOCOL_VERSION: usize = 0;
@@ -101,26 +103,26 @@ fn wants_checks(received: &Received<'_>) -> bool {
     received.first(CAPABILITY_CONTEXT) == b'{'
 }
 
-/// A namel3ss host's information about a call.
+/// The context of a call from a namel3ss host.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Invocation<'a> {
-    /// The entry point that the tool's binding names, `module:function`. A native tool has no use for it.
+    /// The entry point in the tool's binding, `module:function`. A native tool does not use it.
     pub entry: Option<Text<'a>>,
-    /// The trace that the call belongs to.
+    /// The id of the trace that the call belongs to.
     pub trace_id: Option<Text<'a>>,
-    /// The kind of tool, in a service request.
+    /// The kind of the tool. Only service requests have it.
     pub kind: Option<Text<'a>>,
-    /// Whether a sandbox was asked for. rigline does not make one.
+    /// Whether the host asked for a sandbox. rigline does not provide one.
     pub sandbox: bool,
-    /// Required guarantees and where they come from, as sent.
+    /// The required guarantees and their sources, as the host has sent them.
     pub capability_context: Option<Json<'a>>,
-    /// `app_root` and `flow` of the project that calls, in a service request.
+    /// The members `app_root` and `flow` of the calling project. Only service requests have them.
     pub project: Option<Json<'a>>,
 }
 
 impl<'a> Invocation<'a> {
-    /// Reads it; it is empty where the call came by another protocol.
+    /// Reads the context of a call by namel3ss. It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
         let Some(received) = context.received_by(NAMEL3SS) else { return Self::default() };
         let object = |slot| received.json(slot).filter(|json| json.kind() == Kind::Object);
@@ -197,9 +199,9 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
 
 /// A requirement of a call that the extension does not fulfil.
 enum Violation {
-    /// A guarantee that it does not give.
+    /// The host requires this guarantee, and the extension does not give it.
     Guarantee(Guarantee),
-    /// A secret that it makes use of, and that is not allowed.
+    /// The extension uses this secret, and the host does not allow it.
     Secret(&'static str),
 }
 
@@ -283,7 +285,8 @@ fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts
     out.raw(b"\"}]}");
 }
 
-/// The kind of failure that the type of an error stands for. Other types are the tool's own.
+/// The kind of failure for an error type that namel3ss defines. It is none for other types, which
+/// are the tool's own.
 pub fn failure_kind(error_type: &str) -> Option<FailureKind> {
     Some(match error_type {
         "UnknownTool" => FailureKind::UnknownOperation,

@@ -7,28 +7,31 @@ use crate::json::write::Writer;
 use crate::received::{Envelope, Received};
 use crate::rpc::{self, end_line, invalid_request, writer};
 
-/// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
+/// A request or a notification with a valid envelope (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Incoming<'t> {
-    /// The method.
+    /// The method of the request.
     pub method: Text<'t>,
     /// The parameters of the request; null if there are none.
     pub params: Json<'t>,
-    /// Whether it has no id, and gets no reply: what is written for it is dropped.
+    /// Whether the message has no id and gets no reply. Anything that is written for it is dropped.
     pub is_notification: bool,
 }
 
-/// Answers one line, a batch too (§6). Returns the reply as a whole line with its newline, in `memory`; none where nothing is
-/// to be said.
+/// Answers one line, which may be a batch (§6). Returns the reply as a whole line with its newline,
+/// in `memory`. Returns none if there is no reply.
 ///
-/// `serve` is asked once for each request and notification, in their order. It writes what follows the reply's head,
-/// `,"result":…}` or `,"error":{…}}`, as [`waza::answer`](crate::protocol::waza::answer) does. What is no sound request is
-/// answered here, and replies are not answered.
+/// `serve` is called once for each request and notification, in their order. It writes the part of
+/// the reply after its head, `,"result":…}` or `,"error":{…}}`, as
+/// [`waza::answer`](crate::protocol::waza::answer) does. Messages that are not valid requests are
+/// answered by this function, and replies are not answered.
 ///
-/// `memory` bounds the reply: it may be one byte shorter. In place of a longer one goes -32603 with the size it needs, so
-/// there should be [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes at least. Each member of a batch may take what is left of it, less the
-/// room for an error to each one behind it; a batch over [`MAX_BATCH`](rpc::MAX_BATCH) is one -32600, and none of it runs.
+/// The reply can be one byte shorter than `memory`. In place of a longer reply the caller gets
+/// error -32603 with the size that is needed. `memory` should therefore have
+/// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes or more. The replies of a batch share the
+/// memory, and room is kept for an error reply to each later member. A batch of more than
+/// [`MAX_BATCH`](rpc::MAX_BATCH) members gets one error -32600, and none of it runs.
 ///
 /// ```
 /// use rigline::rpc;
@@ -62,7 +65,7 @@ pub fn answer<'o>(
     Some(end_line(memory, end))
 }
 
-/// Answers a line that was over the limit of a [`Framer`](crate::frame::Framer).
+/// Answers a line that was longer than the limit of a [`Framer`](crate::frame::Framer).
 pub fn answer_too_long(fault: TooLong, memory: &mut [u8]) -> &[u8] {
     let limit = memory.len().saturating_sub(1);
     let end = {

@@ -21,22 +21,23 @@ use crate::json::write::{Message as _, Writer};
 use crate::phrases::Phrases;
 use crate::received::{Code, Envelope, Received, Refusal};
 
-/// Invalid JSON was received.
+/// The error code for a text that is not JSON.
 pub const PARSE_ERROR: i32 = -32700;
-/// The JSON is not a valid request.
+/// The error code for JSON that is not a valid request.
 pub const INVALID_REQUEST: i32 = -32600;
-/// There is no such method, or no such operation.
+/// The error code for an unknown method or operation.
 pub const METHOD_NOT_FOUND: i32 = -32601;
-/// The method's parameters are invalid.
+/// The error code for invalid parameters of a method.
 pub const INVALID_PARAMS: i32 = -32602;
-/// Internal error.
+/// The error code for a fault of the server itself, or a reply that does not fit.
 pub const INTERNAL_ERROR: i32 = -32603;
 
-/// The longest id, in bytes of its JSON text, quotes and escapes included. A request whose id is longer gets
-/// [`INVALID_REQUEST`] with id null.
+/// The greatest length of an id, in bytes of its JSON text with quotes and escapes. A request with
+/// a longer id gets [`INVALID_REQUEST`] with id null.
 pub const MAX_ID: usize = 400;
 
-/// The most members of a batch. One that has more gets one [`INVALID_REQUEST`], and none of it runs.
+/// The greatest number of members of a batch. A longer batch gets one [`INVALID_REQUEST`], and none
+/// of it runs.
 pub const MAX_BATCH: usize = 64;
 
 /// The slot of the member `jsonrpc`.
@@ -49,10 +50,11 @@ pub const METHOD: usize = 2;
 pub const PARAMS: usize = 3;
 pub(crate) const RESULT: usize = 4;
 pub(crate) const ERROR: usize = 5;
-/// Slots from here on are for the members of `params`, and for those of a protocol's own.
+/// The first slot for the members of `params`, and for other members of a protocol.
 pub const FIRST_FREE: usize = 6;
 
-/// The members of a JSON-RPC message, in the order in which peers send them, and below `params` those of a protocol.
+/// The members of a JSON-RPC message in the order in which peers send them, with the given members
+/// of a protocol below `params`.
 pub const fn members(params: &'static Members) -> [Member; FIRST_FREE] {
     [
         Member::new("jsonrpc", JSONRPC),
@@ -75,8 +77,8 @@ pub(crate) fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
 }
 
 impl Protocol {
-    /// A protocol over JSON-RPC 2.0, with [`rpc::members`](members): with ids, notifications and batches, and
-    /// faults that are answered while a call is out.
+    /// A protocol over JSON-RPC 2.0, with the members of [`rpc::members`](members). It has ids,
+    /// notifications and batches. Faults are answered while a call runs.
     pub const fn json_rpc(
         name: &'static str,
         members: &'static [Member],
@@ -147,8 +149,9 @@ pub(crate) fn method_and_params<'t>(received: &Received<'t>) -> Option<(Text<'t>
     Some((received.string(METHOD)?, received.json(PARAMS).unwrap_or(Json::NULL)))
 }
 
-/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where the other end does not read. Other
-/// notifications, such as `eval.complete`, must arrive as replies must.
+/// Whether a line that an engine or its driver has written is a log. A transport may drop a log if
+/// the other end does not read. Other notifications, such as `eval.complete`, must arrive, as
+/// replies must.
 pub fn is_log_line(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"method\":\"").unwrap_or_default();
     rest.starts_with(b"log\"") || rest.starts_with(b"eval.log\"")
@@ -165,14 +168,15 @@ pub(crate) fn is_version_2(value: &[u8]) -> bool {
     value == b"\"2.0\"" || crate::received::string(value).is_some_and(|version| version == "2.0")
 }
 
-/// `{"jsonrpc":"2.0","id":…`, without an end.
+/// Writes the beginning of a reply: `{"jsonrpc":"2.0","id":…`. An empty `id` is written as null.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.raw(if id.is_empty() { b"null" } else { id });
 }
 
-/// `,"error":{"code":…,"message":"`: what makes an error reply of [`write_head`], up to where its text goes.
+/// Writes the beginning of an error, `,"error":{"code":…,"message":"`, after [`write_head`] and
+/// before the error's text.
 pub fn begin_error(out: &mut Writer<'_>, code: i32) {
     out.raw(b",\"error\":{\"code\":");
     out.i32(code);

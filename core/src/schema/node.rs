@@ -4,78 +4,81 @@ use super::{Schema, contains};
 
 /// A JSON Schema as a tree of constants.
 ///
-/// [`Params`](crate::Params) gives one for each type that arguments are made of, and `#[derive(Params)]` writes it.
+/// [`Params`](crate::Params) has one for each type of arguments, and `#[derive(Params)]` makes it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Node {
-    /// Any value: `{}`.
+    /// The schema of any value: `{}`.
     Any,
-    /// A schema that is written out, checked by [`Schema::text`](crate::Schema::text).
+    /// The text of a schema. [`Node::text`] makes this variant and checks the text.
     Text(&'static str),
     /// The schema of a boolean.
     Bool,
-    /// An integer.
+    /// The schema of an integer.
     Integer {
-        /// The smallest.
+        /// The smallest allowed value.
         minimum: i128,
-        /// The largest.
+        /// The largest allowed value.
         maximum: u128,
     },
-    /// A number.
+    /// The schema of a number.
     Number {
-        /// The number of which the value is a multiple, as JSON text; empty if any number is accepted.
+        /// The number of which the value must be a multiple, as JSON text; empty if any number is
+        /// accepted.
         multiple_of: &'static str,
-        /// The smallest, as JSON text; empty without a bound.
+        /// The smallest allowed value, as JSON text; empty if there is no bound.
         minimum: &'static str,
-        /// The largest, as JSON text; empty without a bound.
+        /// The largest allowed value, as JSON text; empty if there is no bound.
         maximum: &'static str,
     },
-    /// A string.
+    /// The schema of a string.
     String {
-        /// The fewest characters.
+        /// The smallest allowed length, in characters.
         min_length: usize,
-        /// The most characters; [`usize::MAX`] is no bound.
+        /// The greatest allowed length, in characters; [`usize::MAX`] if there is no bound.
         max_length: usize,
-        /// A regular expression as JSON string content, escaped already; empty where any text will do.
+        /// A regular expression that the string must match, escaped for a JSON string; empty if any
+        /// text is accepted.
         pattern: &'static str,
     },
-    /// One of these strings.
+    /// The schema of a string from a list.
     Enum {
-        /// The strings.
+        /// The allowed strings.
         names: &'static [&'static str],
-        /// Their common meaning; empty if none is declared.
+        /// A description of the type; empty if none is declared.
         description: &'static str,
     },
     /// An array whose elements all have one schema.
     Array {
-        /// Each of its elements.
+        /// The schema of each element.
         items: &'static Node,
-        /// The fewest elements.
+        /// The smallest allowed number of elements.
         min_items: usize,
-        /// The most elements; [`usize::MAX`] is no bound.
+        /// The greatest allowed number of elements; [`usize::MAX`] if there is no bound.
         max_items: usize,
     },
-    /// An object with members of any name.
+    /// The schema of an object whose members may have any name.
     Map {
-        /// The longest name, in characters; [`usize::MAX`] is no bound.
+        /// The greatest allowed length of a name, in characters; [`usize::MAX`] if there is no
+        /// bound.
         max_key: usize,
-        /// Each of its values.
+        /// The schema of each value.
         values: &'static Node,
-        /// The most members; [`usize::MAX`] is no bound.
+        /// The greatest allowed number of members; [`usize::MAX`] if there is no bound.
         max_members: usize,
     },
-    /// An object with members that are known.
+    /// The schema of an object with declared members.
     Object {
-        /// The description; empty if none is declared.
+        /// A description of the type; empty if none is declared.
         description: &'static str,
         /// The members of the object.
         fields: &'static [Field],
-        /// Whether members that are not known are refused.
+        /// Whether other members are refused.
         closed: bool,
     },
-    /// `null`, or the node.
+    /// The schema of `null` or of a value of the inner schema.
     Nullable(&'static Node),
-    /// The node, of which more is said.
+    /// The inner schema with a description and rules for the value.
     Said(&'static Node, Keywords),
 }
 
@@ -90,19 +93,20 @@ pub struct Field {
 }
 
 impl Field {
-    /// A member of this name and type, of which `keywords` says more.
+    /// A required member with this name and schema, and with `keywords` as its description and
+    /// rules.
     pub const fn new(name: &'static str, node: &'static Node, keywords: Keywords) -> Self {
         Self { name, node, required: true, keywords }
     }
 
-    /// A member that may be left out, if `optional`.
+    /// Sets whether the member may be left out.
     #[must_use]
     pub const fn optional(self, optional: bool) -> Self {
         Self { required: !optional, ..self }
     }
 }
 
-/// The rules of a field for its value, beside its type. A rule that is not declared is empty.
+/// The description and the rules of a field, beside its type. What is not declared is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Keywords {
     pub(super) description: &'static str,
@@ -115,34 +119,35 @@ pub struct Keywords {
     pub(super) one_of: OneOf,
 }
 
-/// One of the texts that an argument may be, and what it is.
+/// An allowed text of an argument, with its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The text that a caller gives as the argument.
+    /// The text that a caller passes as the argument.
     pub name: &'static str,
     /// A description in a few words.
     pub description: &'static str,
 }
 
 impl Choice {
-    /// A text, and what it is in a few words.
+    /// An allowed text, with a description in a few words.
     pub const fn new(name: &'static str, description: &'static str) -> Self {
         Self { name, description }
     }
 }
 
-/// The texts that an argument may be. None stands for any text.
+/// The list of texts that an argument may be. An empty list allows any text.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum OneOf {
-    /// The listed names.
+    /// The allowed texts, without descriptions.
     Names(&'static [&'static str]),
-    /// These, with descriptions, which the argument's own description goes on with.
+    /// The allowed texts with descriptions. In the schema, these descriptions are added to the
+    /// description of the argument.
     Described(&'static [Choice]),
 }
 
 impl OneOf {
-    /// How many there are.
+    /// The number of allowed texts.
     #[allow(clippy::len_without_is_empty, reason = "none are any")]
     pub const fn len(&self) -> usize {
         match self {
@@ -151,7 +156,8 @@ impl OneOf {
         }
     }
 
-    /// The texts. `N` is their number; a single one stands there twice.
+    /// The allowed texts as an array. `N` is their number, or 2 for a single text, which is then
+    /// listed twice.
     #[doc(hidden)]
     #[allow(clippy::indexing_slicing, reason = "it is for constants, where it is a compile error")]
     pub const fn names<const N: usize>(&self) -> [&'static str; N] {
@@ -170,7 +176,7 @@ impl OneOf {
 }
 
 impl Keywords {
-    /// No rule is declared.
+    /// No description and no rules.
     pub const NONE: Self = Self {
         description: "",
         minimum: "",
@@ -182,49 +188,49 @@ impl Keywords {
         one_of: OneOf::Names(&[]),
     };
 
-    /// The kind of the value.
+    /// Sets the description of the value.
     #[must_use]
     pub const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
-    /// The smallest number, as JSON text.
+    /// Sets the smallest allowed number, as JSON text.
     #[must_use]
     pub const fn minimum(self, minimum: &'static str) -> Self {
         Self { minimum, ..self }
     }
 
-    /// The largest number, as JSON text.
+    /// Sets the largest allowed number, as JSON text.
     #[must_use]
     pub const fn maximum(self, maximum: &'static str) -> Self {
         Self { maximum, ..self }
     }
 
-    /// The fewest characters, elements or members.
+    /// Sets the smallest allowed number of characters, elements or members.
     #[must_use]
     pub const fn min_length(self, length: usize) -> Self {
         Self { min_length: Some(length), ..self }
     }
 
-    /// The most characters, elements or members.
+    /// Sets the greatest allowed number of characters, elements or members.
     #[must_use]
     pub const fn max_length(self, length: usize) -> Self {
         Self { max_length: Some(length), ..self }
     }
 
-    /// The default value, as JSON text.
+    /// Sets the default value, as JSON text.
     #[must_use]
     pub const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
     }
 
-    /// Values to show, as JSON texts.
+    /// Sets example values, as JSON texts.
     #[must_use]
     pub const fn examples(self, examples: &'static [&'static str]) -> Self {
         Self { examples, ..self }
     }
 
-    /// The texts that the value may be.
+    /// Sets the list of allowed texts.
     #[must_use]
     pub const fn one_of(self, one_of: OneOf) -> Self {
         Self { one_of, ..self }
@@ -263,13 +269,14 @@ impl Keywords {
 }
 
 impl Node {
-    /// The schema of an object without members that matter.
+    /// The schema of an object without declared members.
     pub const OBJECT: &'static Self = &Self::Object { description: "", fields: &[], closed: false };
 
-    /// A schema that is written out.
+    /// A schema from its JSON text.
     ///
     /// # Panics
-    /// As [`Schema::text`](crate::Schema::text) does: in a constant, it does not compile.
+    /// If [`Schema::text`](crate::Schema::text) refuses the text. In a constant, that is an error
+    /// of the compiler.
     pub const fn text(text: &'static str) -> Self {
         Self::Text(Schema::text(text).written_out())
     }

@@ -3,7 +3,7 @@
 use super::node::{Field, Keywords, Node, OneOf};
 
 impl Node {
-    /// How many bytes of JSON the schema takes.
+    /// The length of the schema's JSON text, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
     pub const fn len(&self) -> usize {
         let mut out = Out::<0>::new(0);
@@ -11,7 +11,7 @@ impl Node {
         out.len
     }
 
-    /// Bytes of the JSON text, from byte `from` on: as many as there are, up to `N`, then zeros.
+    /// Bytes of the schema's JSON text from byte `from` on: up to `N` bytes, then zeros.
     pub const fn render<const N: usize>(&self, from: usize) -> [u8; N] {
         let mut out = Out::<N>::new(from);
         out.node(self, &Keywords::NONE, false);

@@ -22,7 +22,7 @@ use crate::json::write::Writer;
 use crate::phrases::{Logs, Progress};
 use crate::received::Received;
 
-/// The async driver's settings for one connection: [`serve`](Self::serve) runs it.
+/// The async driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 ///
 /// ```
 /// # use rigline::serve::{Transport, asynch::Server};
@@ -48,7 +48,8 @@ pub struct Server<'a, 'm, E, S = Pending<()>> {
 }
 
 impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
-    /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
+    /// A driver that serves `extension`. `engine` has the protocols, the limits and the memory of
+    /// requests and replies.
     pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
         let transport = Transport::Stdio;
         Self {
@@ -66,46 +67,52 @@ impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
 }
 
 impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
-    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
+    /// Sets the kind of transport, which decides what the end of input and `shutdown` mean
+    /// [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }
 
-    /// Memory for log lines that a handler has written and the transport has not accepted yet [default: none]. It is used in two
-    /// halves: one fills while the other is sent. A line that does not fit is dropped whole, and the drop reported. If a half has
-    /// at least [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once,
-    /// else after it.
+    /// Sets the memory for log lines that a handler has written and the transport has not accepted
+    /// yet [default: none]. It is used in two halves: one fills while the other is sent. A line
+    /// that does not fit is dropped as a whole, and the number of dropped lines is reported. If a
+    /// half has at least [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that
+    /// arrive during a call are answered at once, otherwise after the call.
     #[must_use]
     pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {
         Self { log_buffer, ..self }
     }
 
-    /// Ends serving when `stop` is ready [default: never]: the call that runs is cancelled, and the safe state is brought about.
+    /// Sets a future that ends serving when it is ready [default: never]. The call that runs is
+    /// cancelled, and [`safe_state`](Extension::safe_state) runs.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, 'm, E, N> {
         let Self { extension, engine, clock, transport, log_buffer, send_log, ends_calls, keeps_outputs, .. } = self;
         Server { extension, engine, clock, transport, log_buffer, stop, send_log, ends_calls, keeps_outputs }
     }
 
-    /// Whether, on [`Transport::Stdio`], a call of a session that began with `initialize` is cut off four seconds after the end of
-    /// input [default: yes]. The safe state is brought about then, and serving ends with the call's reply. Calls in one-shot use end by
-    /// themselves.
+    /// Sets whether, on [`Transport::Stdio`], a call of a session that began with `initialize` is
+    /// cancelled four seconds after the end of input [default: yes].
+    /// [`safe_state`](Extension::safe_state) then runs, and serving ends with the call's reply.
+    /// Calls outside of a session run to their end.
     #[must_use]
     pub fn end_of_input_ends_calls(self, ends_calls: bool) -> Self {
         Self { ends_calls, ..self }
     }
 
-    /// Whether the end or the loss of a session leaves everything as it is [default: no]. A call that is cut off still has its safe
-    /// state.
+    /// Sets whether the outputs of the hardware stay as they are when a session ends or is lost
+    /// [default: no]. After a call that is cancelled or late, [`safe_state`](Extension::safe_state)
+    /// runs nevertheless.
     #[must_use]
     pub fn keep_outputs(self, keeps_outputs: bool) -> Self {
         Self { keeps_outputs, ..self }
     }
 
-    /// Gives each log line to this function first, newline included, while the handler still runs: for transports that can accept
-    /// a line at once. Lines for which it returns false go through the [log buffer](Self::log_buffer). It is called only while no
-    /// earlier log line waits there, so that lines keep their order. A line that the writer was given earlier is the transport's
-    /// to keep in order.
+    /// Sets a function that gets each log line first, with its newline, while the handler runs. It
+    /// is for transports that can accept a line at once. If it returns false, the line goes through
+    /// the [log buffer](Self::log_buffer). To keep the order of lines, it is called only if no
+    /// earlier line waits in the log buffer. The transport must keep the order of these lines and
+    /// of lines that the writer got earlier.
     #[must_use]
     pub fn send_log(self, send_log: &'a dyn Fn(&[u8]) -> bool) -> Self {
         Self { send_log, ..self }
@@ -113,10 +120,11 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
 
     /// Serves the connection until it ends.
     ///
-    /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
-    /// are never dropped half way. If the reader returns an error of the kind `Interrupted`, the writer is flushed and the reader
-    /// is asked again; if it is of the kind `AlreadyExists`, as that of a binary link is, the last reply is written again before that, unless
-    /// something runs.
+    /// The reader's `read` must be cancel safe: a read that is dropped before it is ready must not
+    /// have taken any bytes. Calls of the writer are never dropped before they are ready. If the
+    /// reader returns an error of the kind `Interrupted`, the writer is flushed and the reader is
+    /// called again. If the error has the kind `AlreadyExists`, as with a binary link, the last
+    /// reply is written again before that, unless a call runs.
     ///
     /// # Errors
     /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
@@ -129,8 +137,9 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
         self.run::<false, R, W>(reader, writer)
     }
 
-    /// As [`serve`](Self::serve), but for the end of input, which is a pause: the session is as it was, and what its end brings about is left
-    /// to the caller, who [disconnects](Engine::disconnect) the engine, or [resumes](Engine::resume) it and serves on.
+    /// Serves as [`serve`](Self::serve) does, but takes the end of input as a pause. The session
+    /// stays as it was. The caller must then [disconnect](Engine::disconnect) the engine, or
+    /// [resume](Engine::resume) it and serve on.
     #[doc(hidden)]
     pub fn serve_part<R: Read, W: Write<Error = R::Error>>(
         self,
@@ -204,9 +213,10 @@ struct Driver<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SafeState {
     Idle,
-    /// A call is running, or was cut off and the extension not asked for its safe state yet.
+    /// The safe state must run before anything else: a call runs that may switch outputs on, or
+    /// such a call was cut off.
     Required,
-    /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
+    /// The safe state has run, and nothing will run after it.
     Done,
 }
 
@@ -364,9 +374,9 @@ const AFTER_INPUT: Duration = Duration::from_secs(4);
 
 /// The next action on the transport.
 enum Io<'i> {
-    /// Read into this; if it is empty, wait to be interrupted.
+    /// Read into this memory. If it is empty, wait until the driver is interrupted.
     Read(&'i mut [u8]),
-    /// Write this, one whole line.
+    /// Write these bytes, which are one whole line.
     Write(&'i [u8]),
     End,
 }

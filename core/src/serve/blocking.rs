@@ -18,7 +18,7 @@ use crate::exchange::Work;
 use crate::failure::Failure;
 use crate::phrases::Logs;
 
-/// The blocking driver's settings for one connection: [`serve`](Self::serve) runs it.
+/// The blocking driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 pub struct Server<'a, 'm, E> {
     extension: &'a mut E,
     engine: &'a mut Engine<'m>,
@@ -28,28 +28,32 @@ pub struct Server<'a, 'm, E> {
 }
 
 impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
-    /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
+    /// A driver that serves `extension`. `engine` has the protocols, the limits and the memory of
+    /// requests and replies.
     pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
         Self { extension, engine, clock, transport: Transport::Stdio, log_buffer: &mut [] }
     }
 
-    /// The meaning of the end of the streams [default: [`Transport::Stdio`]].
+    /// Sets the kind of transport, which decides what the end of input and `shutdown` mean
+    /// [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }
 
-    /// Memory for one log line [default: none]. A longer one is dropped, and the drop reported.
+    /// Sets the memory for one log line [default: none]. A longer line is dropped, and the number
+    /// of dropped lines is reported.
     #[must_use]
     pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {
         Self { log_buffer, ..self }
     }
 
-    /// Serves the connection until it ends. [`Halves`] makes one stream of a reader and a writer.
+    /// Serves the connection until it ends. Use [`Halves`] to make one stream of a reader and a
+    /// writer.
     ///
     /// # Errors
-    /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
-    /// was open.
+    /// The transport returned an error. The running call was cancelled, and
+    /// [`safe_state`](Extension::safe_state) has run if a session was open.
     pub fn serve<T: Read + Write>(self, stream: &mut T) -> Result<End, ServeError<T::Error>> {
         let Self { extension, engine, clock, transport, log_buffer } = self;
         let mut cut_off = false;
@@ -248,7 +252,7 @@ fn write_line<T: Write>(transport: &mut T, mut line: &[u8]) -> Result<(), ServeE
     transport.flush().map_err(ServeError::Write)
 }
 
-/// A reading half and a writing half as one transport.
+/// A reader and a writer as one stream.
 #[derive(Debug)]
 pub struct Halves<R, W> {
     /// The reader.

@@ -1,9 +1,10 @@
 //! The drivers: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
 //!
-//! [`blocking`] works over `embedded-io`: a log is on the wire when [`Context::log`](crate::Context::log) returns, and
-//! nothing is read while a handler runs. `asynch` (feature `async`) works over `embedded-io-async`: while a handler
-//! awaits, it goes on reading, sends logs, answers faults, and ends calls whose time is up. [`whole`] runs what comes as whole
-//! messages.
+//! The driver [`blocking`] works over `embedded-io`. A log is sent when
+//! [`Context::log`](crate::Context::log) returns, and nothing is read while a handler runs. The
+//! driver `asynch` (feature `async`) works over `embedded-io-async`. While a handler awaits, it
+//! reads, sends logs, answers faults, and ends calls that exceed their time limits. The driver
+//! [`whole`] runs requests that arrive as whole messages.
 
 #[cfg(feature = "async")]
 pub mod asynch;
@@ -22,41 +23,41 @@ use crate::reply::MADE_SAFE;
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
 
-/// The kinds of transports.
+/// The kind of transport that a driver serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transport {
-    /// The process's own input and output: `shutdown` ends the driver, and end of input lets the running calls end
-    /// first.
+    /// Standard input and output of the process. `shutdown` ends serving. At the end of input,
+    /// running calls may end first.
     Stdio,
-    /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
-    /// cancels the running call.
+    /// A port or a socket. `shutdown` ends only the session. The end of input is the loss of the
+    /// connection, and cancels the running call.
     Stream,
 }
 
-/// How serving ended.
+/// The reason why serving has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum End {
-    /// End of input.
+    /// The input has ended.
     Input,
-    /// `shutdown` was acknowledged.
+    /// The session was shut down, and the acknowledgement was sent.
     Shutdown,
-    /// It was asked to stop.
+    /// The caller asked the driver to stop.
     Stopped,
 }
 
-/// Why serving failed: the transport did.
+/// The error of the transport that ended serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ServeError<E> {
-    /// Reading failed.
+    /// Reading returned this error.
     Read(E),
-    /// Writing failed.
+    /// Writing returned this error.
     Write(E),
-    /// The transport accepted zero bytes (`Ok(0)`).
+    /// The transport accepted zero bytes of a line (`Ok(0)`).
     WriteZero,
 }
 

@@ -1,4 +1,4 @@
-//! The driver for whole messages: it runs what an [`Exchange`] hands out.
+//! The driver for whole messages: it runs the work of an [`Exchange`].
 
 use core::cell::Cell;
 use core::fmt;
@@ -17,7 +17,8 @@ use crate::failure::Failure;
 use crate::json::write::Writer;
 use crate::phrases::{Logs, Progress};
 
-/// How what an exchange hands out is run: the clock, and where logs and progress go.
+/// The driver for the work of an [`Exchange`], with its clock and the destination of logs and
+/// progress.
 pub struct Runner<'a> {
     clock: &'a dyn Clock,
     send: &'a dyn Fn(&[u8]),
@@ -25,37 +26,43 @@ pub struct Runner<'a> {
     touched: Option<&'a Cell<bool>>,
 }
 
-/// How a run ended.
+/// The reason why a run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     /// The handler has returned.
     Returned,
-    /// Its time was up. The safe state was brought about, see [`Runner::touched`].
+    /// The call exceeded its time limit. [`safe_state`](Extension::safe_state) has run if an output
+    /// may have been on, see [`Runner::touched`].
     Late,
-    /// It was stopped. The safe state was brought about, see [`Runner::touched`].
+    /// The caller of [`Runner::run`] stopped it. [`safe_state`](Extension::safe_state) has run if
+    /// an output may have been on, see [`Runner::touched`].
     Stopped,
 }
 
 impl<'a> Runner<'a> {
-    /// `send` gets each line of a log or of progress, with its newline, while the handler runs. `memory` is where a line is written: a
-    /// longer one than half of it is dropped, and the drop reported.
+    /// A driver with this clock. `send` gets each line of a log or of progress, with its newline,
+    /// while the handler runs. `memory` holds a line while it is written. A line longer than half
+    /// of it is dropped, and the number of dropped lines is reported.
     pub fn new(clock: &'a dyn Clock, send: &'a dyn Fn(&[u8]), memory: &'a mut [u8]) -> Self {
         Self { clock, send, memory, touched: None }
     }
 
-    /// Whether something has run for the caller, since the safe state was brought about last, that
-    /// [can change](Exchange::can_change) what the extension has switched on [default: yes]. If not, and what runs cannot, a run that is
-    /// stopped or late changes nothing. What runs is added here, and a safe state that is brought about takes it away.
+    /// Sets the cell that says whether an output of the hardware may be on: work that [can switch
+    /// one on](Exchange::can_change) has run for the caller since
+    /// [`safe_state`](Extension::safe_state) ran last [default: yes]. If not, a run that is stopped
+    /// or late does not run [`safe_state`](Extension::safe_state), unless the work itself can
+    /// switch an output on. The run updates the cell.
     #[must_use]
     pub fn touched(self, touched: &'a Cell<bool>) -> Self {
         Self { touched: Some(touched), ..self }
     }
 
-    /// Runs what `exchange` hands out until it ends, its time is up, or `stop` is ready, and gives the result to
-    /// [`Exchange::complete`]. If `stop` says true, the caller of the operation has cancelled it and gets no reply.
+    /// Runs the work of `exchange` until it ends, exceeds its time limit, or `stop` is ready.
+    /// Passes the result to [`Exchange::complete`]. If `stop` returns true, the caller of the
+    /// operation has cancelled it, and gets no reply.
     ///
-    /// A caller that asked for progress hears every four seconds that the handler goes on. One whose outputs are switched off hears that
-    /// at once, as a log.
+    /// A caller that asked for progress gets a report every four seconds while the handler runs. A
+    /// caller whose outputs are switched off gets a log at once.
     pub async fn run<E: Extension>(
         self,
         extension: &mut E,
@@ -144,8 +151,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Writes the log that says how many logs were dropped, with its newline, and returns its length; none where the protocol has no logs on the
-/// wire, or it does not fit.
+/// Writes the log that reports the number of dropped logs, with its newline, and returns its
+/// length. Returns none if the protocol has no lines for logs, or if the log does not fit.
 pub fn dropped_logs(protocol: &Protocol, count: usize, memory: &mut [u8]) -> Option<usize> {
     write_count(memory, count, protocol.phrases.logs)
 }

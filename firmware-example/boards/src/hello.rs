@@ -21,10 +21,10 @@ struct Light {
     on: bool,
 }
 
-/// The extension, the same on every chip.
+/// The extension `hello`, which is the same on every chip: it greets, and has a lamp.
 #[derive(Debug)]
 pub struct Hello<L> {
-    /// The board's lamp.
+    /// The lamp of the board.
     pub lamp: L,
 }
 

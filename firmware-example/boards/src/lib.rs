@@ -1,10 +1,12 @@
 //! rigline on boards besides the RP2040.
 //!
-//! The images `qemu-*` are the rig, with simulated hardware, over a bare UART and blocking I/O: QEMU runs them, and
-//! `tests/tests/suite/boards.rs` puts them to the tests of the RP2040's.
+//! The images `qemu-*` are the rig with simulated hardware, over a UART and blocking input and
+//! output. QEMU runs them, and `tests/tests/suite/boards.rs` runs the tests of the RP2040's image
+//! with them.
 //!
-//! The images `hello-*` are [`Hello`] on five chips, over USB serial and embassy. They are linked, and not run. What `rigline new
-//! --firmware CHIP` writes is made of them: there the project's own extension is in the place of [`Hello`].
+//! The images `hello-*` are [`Hello`] on five chips, over USB serial and embassy. They are linked,
+//! and not run. `rigline new --firmware CHIP` writes a copy of them with the project's own
+//! extension in the place of [`Hello`].
 //!
 //! `.ci/boards.sh` builds all images for their targets.
 

@@ -2,10 +2,10 @@ use core::task::Waker;
 
 use rigline::{Clock, Instant};
 
-/// embassy's clock, since the reset. Its wakers must be those of embassy's executor.
+/// The clock of embassy, which starts at the reset. Its wakers must be those of embassy's executor.
 ///
-/// With feature `defmt`, logs that have no line of their own (those of Amplifier and namel3ss calls) go out by defmt;
-/// without it they are dropped.
+/// Amplifier and namel3ss have no lines for logs. With feature `defmt`, the logs of their calls are
+/// written by defmt. Without it they are dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct EmbassyClock;
 

@@ -16,9 +16,11 @@ use crate::{EmbassyClock, LogsMayBeLost};
 /// How long a log line waits for a host that does not read.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
-/// A USB device that is one serial port, with an extension behind it: for firmware that needs nothing else of USB.
+/// A USB device that is one serial port, with an extension behind it. It is for firmware that does
+/// nothing else with USB.
 ///
-/// A firmware that has more to do (a second function, a watchdog, another wire) is made of the same parts: see [`usb_cdc`].
+/// A firmware with more functions (a second USB function, a watchdog, another port) uses the parts
+/// of [`usb_cdc`] directly.
 #[derive(Debug)]
 pub struct UsbDevice<'d, D, E = ()> {
     driver: D,
@@ -28,26 +30,26 @@ pub struct UsbDevice<'d, D, E = ()> {
 }
 
 impl<'d, D: Driver<'d>> UsbDevice<'d, D> {
-    /// A device with this USB identity ([`usb_cdc::config`] makes one) that speaks these protocols. Each needs flash; what is not
-    /// listed is not linked.
+    /// A device that speaks these protocols, with this USB identity, which [`usb_cdc::config`]
+    /// makes. Each protocol needs flash, and protocols that are not in the list are not linked.
     pub fn new(driver: D, config: Config<'d>, protocols: &'d [&'static Protocol]) -> Self {
         Self { driver, config, protocols, endpoints: () }
     }
 }
 
 impl<'d, D: Driver<'d>, E: Endpoints + Copy + 'd> UsbDevice<'d, D, E> {
-    /// Access to the hardware's endpoints [default: none].
+    /// Sets the access to the packet memory of the hardware's endpoints [default: none].
     #[must_use]
     pub fn endpoints<F>(self, endpoints: F) -> UsbDevice<'d, D, F> {
         let Self { driver, config, protocols, .. } = self;
         UsbDevice { driver, config, protocols, endpoints }
     }
 
-    /// Serves the extension, one connection after the other, for ever. A log line that the host does not begin to read within
-    /// 100 ms is dropped.
+    /// Serves the extension forever, one connection after the other. A log line that the host does
+    /// not begin to read within 100 ms is dropped.
     ///
     /// # Errors
-    /// A region is too small, before anything was done.
+    /// A memory region is too small. Nothing was started then.
     pub async fn serve<const REQUEST: usize, const REPLY: usize, const LOGS: usize>(
         self,
         extension: &mut impl Extension,
@@ -79,8 +81,9 @@ impl<'d, D: Driver<'d>, E: Endpoints + Copy + 'd> UsbDevice<'d, D, E> {
     }
 }
 
-/// The memory of a [`UsbDevice`]; give it a static place. The regions for a request (the longest request is one byte shorter), for a
-/// reply, which must hold the manifest, and for log lines that wait, in bytes; and what USB needs.
+/// The memory of a [`UsbDevice`], which belongs into a `static`. It has regions of these sizes in
+/// bytes: `REQUEST` for a request (the longest one is one byte shorter), `REPLY` for a reply, which
+/// must be large enough for the manifest, and `LOGS` for log lines that wait.
 pub struct UsbMemory<'d, const REQUEST: usize, const REPLY: usize, const LOGS: usize, E: Endpoints = ()> {
     request: [u8; REQUEST],
     reply: [u8; REPLY],
@@ -92,7 +95,7 @@ pub struct UsbMemory<'d, const REQUEST: usize, const REPLY: usize, const LOGS: u
 }
 
 impl<const REQUEST: usize, const REPLY: usize, const LOGS: usize, E: Endpoints> UsbMemory<'_, REQUEST, REPLY, LOGS, E> {
-    /// Unused memory.
+    /// Memory that is not in use yet.
     pub const fn new() -> Self {
         Self {
             request: [0; REQUEST],

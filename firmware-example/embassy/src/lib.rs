@@ -1,16 +1,23 @@
 //! The parts of a rigline firmware on [embassy](https://embassy.dev) outside the core, for any extension:
 //!
-//! - [`usb_cdc`]: a USB serial port as `embedded-io-async` streams that do not wedge, lose or repeat bytes;
-//! - [`LogsMayBeLost`]: a writer for it that drops whole log lines when nobody reads, so that the firmware goes on;
+//! - [`usb_cdc`]: a USB serial port as `embedded-io-async` streams that do not block forever, lose
+//!   or repeat bytes;
+//! - [`LogsMayBeLost`]: a writer for that port that drops whole log lines when nobody reads, so
+//!   that the firmware continues;
 //! - [`EmbassyClock`]: embassy's time as the core's [`Clock`](rigline::Clock);
-//! - [`UsbDevice`]: all of it in one call, for a firmware that has no more to do than to serve an extension over USB;
-//! - [`hex`]: a chip's number as text, for USB's serial number;
-//! - `rp2040` (feature of that name, bare metal only): what `usb_cdc` wants of an RP2040, and the board's number.
+//! - [`UsbDevice`]: all of these in one call, for a firmware that only serves an extension over
+//!   USB;
+//! - [`hex`]: the number of a chip as text, for USB's serial number;
+//! - `rp2040` (feature of that name, bare metal only): the parts of `usb_cdc` for an RP2040, and
+//!   the number of the board.
 //!
-//! `rigline new NAME --firmware rp2040` writes a firmware that uses all of it, and a test builds and runs that; the image
-//! `engine` of `rigline-rig` is one without defmt and watchdog. In short: make a [`usb_cdc::Port`]; run [`usb_cdc::run`] beside a
-//! loop that awaits [`connected`](usb_cdc::Port::connected), puts [`LogsMayBeLost`] over the writer, and serves both with
-//! a [`Server`](rigline::serve::asynch::Server) until [`lost`](usb_cdc::Presence::lost).
+//! `rigline new NAME --firmware rp2040` writes a firmware that uses all of this, and a test builds
+//! and runs it. The image `engine` of `rigline-rig` is one without defmt and watchdog.
+//!
+//! A firmware does the following. It makes a [`usb_cdc::Port`]. It runs [`usb_cdc::run`] beside a
+//! loop. The loop awaits [`connected`](usb_cdc::Port::connected), wraps the writer in
+//! [`LogsMayBeLost`], and serves reader and writer with a
+//! [`Server`](rigline::serve::asynch::Server) until [`lost`](usb_cdc::Presence::lost).
 
 #![no_std]
 
@@ -25,7 +32,7 @@ pub use clock::EmbassyClock;
 pub use device::{UsbDevice, UsbMemory};
 pub use logs::LogsMayBeLost;
 
-/// A chip's number as sixteen upper-case hexadecimal digits.
+/// Writes the number of a chip as sixteen upper-case hexadecimal digits.
 pub fn hex(id: [u8; 8], digits: &mut [u8; 16]) -> &str {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for (pair, byte) in digits.chunks_exact_mut(2).zip(id) {

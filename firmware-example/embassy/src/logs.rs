@@ -10,11 +10,13 @@ use rigline::rpc;
 
 use crate::usb_cdc::{Error, Writer};
 
-/// A writer of whole lines, of which a log line that cannot begin in time is dropped, all of it. A line that has begun is
-/// finished, however long that takes; and replies are always sent.
+/// A writer of whole lines that drops log lines if the host does not read. A log line that cannot
+/// begin within the time limit is dropped as a whole. A line that has begun is finished, however
+/// long that takes, and replies are always sent.
 ///
-/// The first drop takes the whole limit; until the host reads again, further log lines are dropped at once. How many were
-/// dropped is told by a log line of its own before the next line that goes out.
+/// The first dropped line takes the whole time limit. Until the host reads again, further log lines
+/// are dropped at once. A log line before the next line that is sent reports the number of dropped
+/// lines.
 pub struct LogsMayBeLost<'w, 'd, D: Driver<'d>> {
     writer: &'w mut Writer<'d, D>,
     limit: Duration,
@@ -26,14 +28,14 @@ pub struct LogsMayBeLost<'w, 'd, D: Driver<'d>> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Between two lines.
+    /// The next byte begins a line.
     Between,
-    /// In a line, some of which is sent.
+    /// Some bytes of a line were sent, and its end was not.
     Inside,
 }
 
 impl<'w, 'd, D: Driver<'d>> LogsMayBeLost<'w, 'd, D> {
-    /// Over a port's writer; log lines begin within `limit` or not at all.
+    /// A writer over the writer of a port. A log line that cannot begin within `limit` is dropped.
     pub fn new(writer: &'w mut Writer<'d, D>, limit: Duration) -> Self {
         Self { writer, limit, place: Place::Between, stalled: false, dropped: 0 }
     }

@@ -1,4 +1,5 @@
-//! An RP2040: its USB controller's endpoints for [`usb_cdc`](crate::usb_cdc), and the board's number.
+//! Support for the RP2040: its USB controller's endpoints for [`usb_cdc`](crate::usb_cdc), and the
+//! board's number.
 
 use core::ptr;
 
@@ -16,12 +17,13 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Those of the first CDC function of a device: embassy gives IN 1 to its notifications, then OUT 1 and IN 2 to its data.
+    /// The endpoints of a device's first CDC function. embassy uses IN 1 for its notifications, and
+    /// OUT 1 and IN 2 for its data.
     pub const fn first() -> Self {
         Self { out_endpoint: 1, in_endpoint: 2 }
     }
 
-    /// Those of these numbers, which must be below 16.
+    /// The endpoints with these numbers, which must be below 16.
     pub const fn new(out_endpoint: usize, in_endpoint: usize) -> Self {
         Self { out_endpoint, in_endpoint }
     }
@@ -67,16 +69,17 @@ impl usb_cdc::Endpoints for Endpoints {
     }
 }
 
-/// The number that replaces an unreadable chip number: `EMULATED` in ASCII.
+/// The number that is used if the chip's number cannot be read: `EMULATED` in ASCII.
 ///
-/// Reading the number calls the boot ROM, and an emulator may run without one.
+/// The number is read by the boot ROM, and an emulator may run without one.
 pub const FALLBACK: [u8; 8] = *b"EMULATED";
 
 /// The flash of a Raspberry Pi Pico, in bytes.
 pub const FLASH_SIZE: usize = 2 * 1024 * 1024;
 
-/// The 64-bit unique number of the flash chip, or [`FALLBACK`] where there is no boot ROM to read it with: sixteen upper-case
-/// hexadecimal digits, as pico-sdk and picotool print it. It is a good USB serial number.
+/// The 64-bit unique number of the flash chip, as sixteen upper-case hexadecimal digits, as
+/// pico-sdk and picotool print it. It is [`FALLBACK`] if there is no boot ROM. It is suitable as
+/// USB's serial number.
 pub fn board_id<'d>(flash: Peri<'_, FLASH>, digits: &'d mut [u8; 16]) -> &'d str {
     let mut id = [0; 8];
     if !boot_rom_present() || Flash::<_, Blocking, FLASH_SIZE>::new_blocking(flash).blocking_unique_id(&mut id).is_err()

@@ -1,27 +1,35 @@
-//! A USB serial port (CDC ACM) as `embedded-io-async` streams that do not wedge, lose or repeat bytes.
+//! A USB serial port (CDC ACM) as `embedded-io-async` streams that do not block forever, lose or
+//! repeat bytes.
 //!
-//! `embassy_usb::class::cdc_acm` moves packets. A line protocol over it needs more, and this module adds it:
+//! `embassy_usb::class::cdc_acm` moves packets. A line protocol needs more, which this module adds:
 //!
-//! - **Zero-length packets.** A host driver holds back a full 64-byte packet until a shorter one comes (USB 2.0 §5.8.3).
-//!   [`Writer`]'s `flush` sends an empty packet when the last one was full, so flush after each line.
-//! - **No zero read.** An empty packet from the host is not end of input; [`Reader`] waits for the next one.
-//! - **Buffers of any size.** A packet is read whole and handed out in pieces. A dropped `read` loses and repeats nothing.
-//! - **Connections.** A connection lasts while the device is configured, not suspended, and the host holds DTR. When one
-//!   of these ends, every `read` and `write` in progress returns [`Error::ConnectionLost`], and so does each later one
-//!   until [`Port::connected`] has begun the next connection. A DTR drop that is over before anybody looked is noticed too.
-//! - **Nothing of the last connection.** What the host sent in it and nobody read is forgotten, and so is what it did not
-//!   take: a packet that waits in the hardware is taken back ([`Endpoints`]), since an operating system reads a port that
-//!   it opens before it raises DTR.
-//! - **A host that does not read.** `write` waits for as long as the host holds DTR, because once begun a line must be
-//!   finished. [`Writer::write_within`] gives up if its first byte cannot leave in time: begin lines that may be lost
-//!   (logs) with it, and drop the whole line when it returns [`Error::Stalled`].
-//!
-//! - **A control transfer that the host gives up.** [`run`] ends it; embassy-rp waits for it without end.
+//! - **Zero-length packets.** A host driver holds back a full 64-byte packet until a shorter one
+//!   comes (USB 2.0 §5.8.3). The `flush` of [`Writer`] sends an empty packet if the last one was
+//!   full. Call it after each line.
+//! - **No zero read.** An empty packet from the host is not the end of input. [`Reader`] waits for
+//!   the next packet.
+//! - **Buffers of any size.** A packet is read as a whole and returned in pieces. A dropped `read`
+//!   loses and repeats nothing.
+//! - **Connections.** A connection lasts while the device is configured and not suspended, and the
+//!   host holds DTR. When one of these conditions ends, every `read` and `write` in progress
+//!   returns [`Error::ConnectionLost`]. Each later one does, too, until [`Port::connected`] has
+//!   begun the next connection. A short drop of DTR is noticed even if nothing was read or written
+//!   during it.
+//! - **Nothing of the last connection.** Bytes that the host has sent in an earlier connection and
+//!   nobody has read are dropped. A packet that the host has not taken is taken back from the
+//!   hardware ([`Endpoints`]), since an operating system reads a port before it raises DTR.
+//! - **A host that does not read.** `write` waits as long as the host holds DTR, because a line
+//!   that has begun must be finished. [`Writer::write_within`] returns [`Error::Stalled`] if its
+//!   first byte cannot be sent in time. Begin lines that may be lost (logs) with it, and drop the
+//!   whole line after that error.
+//! - **A control transfer that the host gives up.** [`run`] ends it. embassy-rp would wait for it
+//!   forever.
 //!
 //! Run [`run`], the reader and the writer on one executor: the packet memory is shared without a lock.
 //!
-//! A program makes a [`Port`], and runs the device beside a loop that awaits [`Port::connected`] and serves the reader and
-//! writer that it gives until either fails; the image `echo` of `rigline-rig` is a small complete one.
+//! A program makes a [`Port`], and runs the device beside a loop. The loop awaits
+//! [`Port::connected`], and serves the reader and the writer that it returns until either fails.
+//! The image `echo` of `rigline-rig` is a small complete example.
 
 use core::cell::Cell;
 use core::fmt;
@@ -38,16 +46,18 @@ use embassy_usb::driver::{Driver, EndpointError};
 use embassy_usb::{Builder, Config, Handler, UsbDevice};
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 
-/// The vendor of V-USB's shared numbers.
+/// The USB vendor id for V-USB's shared product ids.
 pub const VENDOR_ID: u16 = 0x16c0;
-/// V-USB's shared number for CDC ACM; a device is told apart by its manufacturer, product and serial strings.
+/// V-USB's shared product id for CDC ACM. Hosts tell its devices apart by the manufacturer, product
+/// and serial strings.
 pub const PRODUCT_ID: u16 = 0x27dd;
 /// The largest bulk packet at full speed, in bytes.
 pub const PACKET: usize = MAX_PACKET_SIZE as usize;
 const MAX_PACKET_SIZE: u16 = 64;
 
-/// The USB identity of a rigline device: 16C0:27DD, manufacturer `rigline`, this product, and the board's own number as the
-/// serial number. Hosts find the device by its manufacturer (`serial:auto`), as does the udev rule that keeps ModemManager off.
+/// Makes the USB identity of a rigline device: 16C0:27DD, manufacturer `rigline`, this product, and
+/// the board's number as the serial number. Hosts find the device by its manufacturer
+/// (`serial:auto`), and so does the udev rule that keeps ModemManager away.
 pub fn config<'a>(product: &'a str, serial: &'a str) -> Config<'a> {
     let mut config = Config::new(VENDOR_ID, PRODUCT_ID);
     config.manufacturer = Some("rigline");
@@ -56,13 +66,13 @@ pub fn config<'a>(product: &'a str, serial: &'a str) -> Config<'a> {
     config
 }
 
-/// Why a stream of the port gave up.
+/// The reason why a read or a write of the port failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// DTR dropped, the bus was reset or suspended, or the device was unplugged or deconfigured.
     ConnectionLost,
-    /// The host took no packet within the limit given to [`Writer::write_within`]; nothing was sent.
+    /// The host took no packet within the limit of [`Writer::write_within`]. Nothing was sent.
     Stalled,
 }
 
@@ -86,19 +96,19 @@ impl embedded_io_async::Error for Error {
     }
 }
 
-/// Access to the bulk endpoints' packet memory, which embassy's drivers do not give.
+/// Access to the packet memory of the bulk endpoints, which embassy's drivers do not provide.
 ///
-/// `()` implements it for hardware without such access. The leftovers of a connection, a packet each way at most, then
-/// reach the next one.
+/// `()` implements it for hardware without such access. Up to one packet in each direction may then
+/// stay from one connection to the next.
 pub trait Endpoints {
     /// Whether a packet from the host waits to be read.
     fn out_is_full(&self) -> bool;
 
-    /// Takes back a packet that the host has not fetched, so that the next packet goes out in its place and with its
-    /// data toggle.
+    /// Takes back a packet that the host has not fetched. The next packet is then sent in its place
+    /// and with its data toggle.
     fn retract_in(&self);
 
-    /// Whether a bus reset or a new control transfer waits for the device to take note of it.
+    /// Whether a bus reset or a new control transfer waits for the device to handle it.
     fn control_waits(&self) -> bool {
         false
     }
@@ -115,8 +125,9 @@ impl Endpoints for () {
     fn retract_in(&self) {}
 }
 
-/// `UsbDevice::run`, but for a wedge: embassy-rp's driver waits without end for a control transfer that the host gave up half
-/// way (it reset the bus, or was reset itself) and so never sees the reset. Here it is ended after 20 to 40 ms.
+/// Runs the USB device, as `UsbDevice::run` does, and ends control transfers that the host has
+/// given up half way. embassy-rp's driver waits for such a transfer forever, so that it never sees
+/// a bus reset. Here the transfer is ended after 20 to 40 ms.
 pub async fn run<'d, D: Driver<'d>>(device: &mut UsbDevice<'d, D>, endpoints: impl Endpoints) {
     const LONG: Duration = Duration::from_millis(20);
     let watch = async {
@@ -134,7 +145,7 @@ pub async fn run<'d, D: Driver<'d>>(device: &mut UsbDevice<'d, D>, endpoints: im
     select(watch, device.run()).await;
 }
 
-/// The memory of a [`Port`]; give it a static place.
+/// The memory of a [`Port`], which belongs into a `static`.
 pub struct State<'d, E: Endpoints = ()> {
     class: cdc_acm::State<'d>,
     line: Line,
@@ -142,7 +153,7 @@ pub struct State<'d, E: Endpoints = ()> {
 }
 
 impl<E: Endpoints> State<'_, E> {
-    /// An unused state.
+    /// Memory that is not in use yet.
     pub const fn new() -> Self {
         Self { class: cdc_acm::State::new(), line: Line::new(), watch: None }
     }
@@ -154,25 +165,26 @@ impl<E: Endpoints> Default for State<'_, E> {
     }
 }
 
-/// The serial port, connected or not.
+/// A USB serial port, connected or not.
 pub struct Port<'d, D: Driver<'d>> {
     reader: Reader<'d, D>,
     writer: Writer<'d, D>,
 }
 
 impl<'d, D: Driver<'d>> Port<'d, D> {
-    /// Adds the port to a device whose first function it is (its communication interface is number 0). For a further function
-    /// of a composite device, use [`at_interface`](Self::at_interface).
+    /// Adds the port to a device as its first function, with communication interface 0. For another
+    /// function of a composite device, use [`at_interface`](Self::at_interface).
     ///
     /// # Panics
-    /// As embassy's `Builder` does, when its handlers, interfaces or endpoints run out.
+    /// As embassy's `Builder` does, if its handlers, interfaces or endpoints are used up.
     pub fn new<E: Endpoints>(builder: &mut Builder<'d, D>, state: &'d mut State<'d, E>, endpoints: E) -> Self {
         Self::at_interface(builder, 0, state, endpoints)
     }
 
-    /// Adds the port to a device as a function whose first interface gets the number `interface`: as many as the functions
-    /// before it have. A CDC function has two, so that a second port is at interface 2. The port takes DTR from requests to
-    /// this interface only.
+    /// Adds the port to a device as a function whose first interface has the number `interface`.
+    /// That is the number of interfaces of all functions before it. A CDC function has two
+    /// interfaces, so that a second port has interface 2. The port takes DTR only from requests to
+    /// its own interface.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -193,32 +205,34 @@ impl<'d, D: Driver<'d>> Port<'d, D> {
         }
     }
 
-    /// Waits until the host has opened the port, and begins the connection.
+    /// Waits until the host has opened the port, and begins the connection. Returns its reader and
+    /// writer.
     pub async fn connected(&mut self) -> (&mut Reader<'d, D>, &mut Writer<'d, D>) {
         self.reader.connected().await;
         self.writer.connected().await;
         (&mut self.reader, &mut self.writer)
     }
 
-    /// For whoever must notice the end of a connection without reading or writing.
+    /// Returns an observer that notices the end of a connection without reading or writing.
     pub fn presence(&self) -> Presence<'d> {
         Presence { line: self.reader.line }
     }
 
-    /// The two directions, for tasks of their own. Each has its own `connected`.
+    /// Splits the port into its two directions, for two tasks. Each has its own `connected`.
     pub fn split(self) -> (Reader<'d, D>, Writer<'d, D>) {
         (self.reader, self.writer)
     }
 }
 
-/// Sees connections end; see [`Port::presence`].
+/// An observer of the end of connections, see [`Port::presence`].
 #[derive(Clone, Copy)]
 pub struct Presence<'d> {
     line: &'d Line,
 }
 
 impl<'d> Presence<'d> {
-    /// Ready when the connection there is now has ended; at once if there is none. One future waits at a time.
+    /// Waits until the current connection has ended. It is ready at once if there is none. Only one
+    /// future may wait at a time.
     pub fn lost(&self) -> impl Future<Output = ()> + use<'d> {
         let line = self.line;
         let epoch = line.status().epoch;
@@ -226,7 +240,7 @@ impl<'d> Presence<'d> {
     }
 }
 
-/// Bytes from the host.
+/// The reader of the bytes from the host.
 pub struct Reader<'d, D: Driver<'d>> {
     receiver: cdc_acm::Receiver<'d, D>,
     line: &'d Line,
@@ -237,7 +251,8 @@ pub struct Reader<'d, D: Driver<'d>> {
 }
 
 impl<'d, D: Driver<'d>> Reader<'d, D> {
-    /// Waits until the host has opened the port, forgets what it sent before, and begins the connection.
+    /// Waits until the host has opened the port, forgets the bytes that it sent before, and begins
+    /// the connection.
     pub async fn connected(&mut self) {
         (self.start, self.end) = (0, 0);
         self.epoch = self.line.connected(&self.line.reader).await;
@@ -248,7 +263,7 @@ impl<'d, D: Driver<'d>> Reader<'d, D> {
         }
     }
 
-    /// Waits until the connection is lost; at once if it is.
+    /// Waits until the connection is lost. It is ready at once if the connection is lost already.
     pub async fn lost(&mut self) {
         self.line.lost(&self.line.reader, self.epoch).await;
     }
@@ -288,10 +303,10 @@ impl<'d, D: Driver<'d>> Read for Reader<'d, D> {
     }
 }
 
-/// Bytes to the host.
+/// The writer of the bytes to the host.
 ///
-/// Each `write` sends one packet of up to 64 bytes as soon as the one before has left; it returns when the packet is in
-/// the hardware, not when the host has it. `flush` after each line.
+/// Each `write` sends one packet of up to 64 bytes, as soon as the one before was sent. It returns
+/// when the packet is in the hardware, not when the host has read it. Call `flush` after each line.
 pub struct Writer<'d, D: Driver<'d>> {
     sender: cdc_acm::Sender<'d, D>,
     line: &'d Line,
@@ -307,7 +322,8 @@ impl<'d, D: Driver<'d>> Writer<'d, D> {
         self.epoch = self.line.connected(&self.line.writer).await;
     }
 
-    /// As `write`, but gives up with [`Error::Stalled`] when no byte could be sent within `limit`. Then none was.
+    /// Writes as `write` does, but returns [`Error::Stalled`] if no byte could be sent within
+    /// `limit`. No byte was sent then.
     pub async fn write_within(&mut self, buf: &[u8], limit: Duration) -> Result<usize, Error> {
         with_timeout(limit, self.write(buf)).await.unwrap_or(Err(Error::Stalled))
     }

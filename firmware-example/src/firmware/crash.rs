@@ -1,6 +1,8 @@
-//! Data that is kept over a reset: the message of a panic or a hard fault, in RAM that no reset clears (`PANDUMP` of memory.x).
+//! Data that is kept over a reset: the message of a panic or a hard fault, in RAM that a reset does
+//! not clear (`PANDUMP` of memory.x).
 //!
-//! An image calls [`keep_and_reset`] from its panic handler and [`hard_fault`] from its `HardFault` exception.
+//! An image calls [`keep_and_reset`] in its panic handler, and [`hard_fault`] in its `HardFault`
+//! exception.
 
 use core::panic::PanicInfo;
 
@@ -30,9 +32,10 @@ pub(super) fn take(watchdog: &Watchdog) -> (&'static str, Option<&'static str>) 
     (reset, message)
 }
 
-/// Keeps a panic's message, sends it over RTT too, and resets the chip by its watchdog.
+/// Keeps the message of a panic, sends it over RTT, and resets the chip by its watchdog.
 ///
-/// With feature `stop-on-panic` the image has panic-probe's handler instead, which stops for a debugger.
+/// With feature `stop-on-panic` the image has the handler of panic-probe instead, which stops for a
+/// debugger.
 pub fn keep_and_reset(info: &PanicInfo<'_>) -> ! {
     cortex_m::interrupt::disable();
     panic_persist::report_panic_info(info);
@@ -40,7 +43,8 @@ pub fn keep_and_reset(info: &PanicInfo<'_>) -> ! {
     reset();
 }
 
-/// A hard fault, told as a panic: where it was and where that was called from.
+/// Turns a hard fault into a panic, whose message has the address of the fault and the address that
+/// it was called from.
 ///
 /// # Panics
 /// Always.

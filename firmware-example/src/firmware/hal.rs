@@ -1,4 +1,4 @@
-//! The rig's hardware behind embassy's HAL; [`pinmap`](crate::pinmap) is the wiring.
+//! The hardware of the rig, over embassy's HAL. [`pinmap`](crate::pinmap) describes the wiring.
 
 use embassy_rp::Peri;
 use embassy_rp::adc::{self, Async, Channel};
@@ -10,21 +10,28 @@ use embassy_rp::peripherals::{
 use crate::board::{Adc, Identity, Wired};
 use crate::pinmap::{LAYOUT, channel_value};
 
-/// The rig's hardware.
+/// The rig's hardware on a Raspberry Pi Pico: two rails, two buttons, one output, three inputs, and
+/// the converter.
 pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 2, 1, 3>;
 
-/// The pins that the rig uses.
+/// The pins of the Raspberry Pi Pico that the rig uses.
 #[allow(missing_docs, reason = "the names are the pin map's tables")]
 pub struct Pins {
+    /// The outputs that switch the rails `3V3` and `5V0`.
     pub rails: (Peri<'static, PIN_2>, Peri<'static, PIN_3>),
+    /// The outputs that press the buttons `RESET` and `USER`.
     pub buttons: (Peri<'static, PIN_6>, Peri<'static, PIN_7>),
+    /// The output `GP14`.
     pub output: Peri<'static, PIN_14>,
+    /// The inputs `LED`, `LED2` and `GP15`.
     pub inputs: (Peri<'static, PIN_10>, Peri<'static, PIN_11>, Peri<'static, PIN_15>),
+    /// The inputs of the converter for the channels `3V3`, `5V0` and `AUX`.
     pub channels: (Peri<'static, PIN_26>, Peri<'static, PIN_27>, Peri<'static, PIN_28>),
+    /// The input of the converter for the temperature of the chip.
     pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
 }
 
-/// Everything off, and ready.
+/// Makes the board from its pins and its converter. All outputs are off.
 pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'static>) -> PicoBoard {
     let (rails, buttons, inputs, channels) = (pins.rails, pins.buttons, pins.inputs, pins.channels);
     Wired {
@@ -51,7 +58,7 @@ pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'stat
     }
 }
 
-/// The chip's converter, 12 bits over 3.3 V.
+/// The analog-to-digital converter of the chip: 12 bits, with a reference of 3.3 V.
 pub struct PicoAdc {
     adc: adc::Adc<'static, Async>,
     channels: [Channel<'static>; 4],

@@ -1,21 +1,27 @@
-//! The rig on a Raspberry Pi Pico: two wires, one rig, and what keeps it alive.
+//! The rig on a Raspberry Pi Pico: one rig on two wires, with a watchdog.
 //!
 //! | wire | speaks | |
 //! |---|---|---|
-//! | USB CDC, 16C0:27DD | lines of gevals, Amplifier or namel3ss | `\n`, `\r\n` and a lone `\r` end a line |
+//! | USB CDC, 16C0:27DD | lines of gevals, Amplifier or namel3ss | `
+//! `, `\r
+//! ` and a lone `\r` end a line |
 //! | UART0 on GP0 (out) and GP1 (in), 115200 baud, 8N1 | the binary link, [`rigline::link`] | the same lines in frames with a CRC |
 //!
-//! [`wires`](crate::wires) says which of the two holds the rig.
+//! The module [`wires`](crate::wires) decides which of the two wires holds the rig.
 //!
 //! # Memory
-//! All of it is static. Each wire has its own [`REQUEST`], [`REPLY`] and [`LOGS`] bytes; the UART has [`FRAME`] bytes for the frame
-//! that comes in, and `REPLY` bytes more for the reply that may be asked for again.
+//! All memory is static. Each wire has its own [`REQUEST`], [`REPLY`] and [`LOGS`] bytes. The UART
+//! also has [`FRAME`] bytes for the incoming frame, and [`KEPT_REPLY`] bytes for a reply that may
+//! be sent again.
 //!
-//! # What it survives
-//! - A panic or a hard fault resets the chip; its message outlives the reset, and `identify` tells it as `last_panic`.
-//! - A handler that keeps the processor for [`WATCHDOG`] without awaiting lets the watchdog reset the chip: `identify` then
-//!   gives `watchdog` as `reset`. Only this loop feeds it, so anything that stops the executor counts.
-//! - A host that does not read: a log line that cannot begin within [`LOG_LIMIT`] is dropped whole, see [`LogsMayBeLost`].
+//! # Faults and recovery
+//! - A panic or a hard fault resets the chip. Its message is kept, and `identify` reports it as
+//!   `last_panic`.
+//! - If a handler keeps the processor for [`WATCHDOG`] without awaiting, the watchdog resets the
+//!   chip, and `identify` reports `watchdog` as `reset`. The same happens if anything else stops
+//!   the executor.
+//! - If a host does not read, a log line that cannot begin within [`LOG_LIMIT`] is dropped as a
+//!   whole, see [`LogsMayBeLost`].
 
 pub mod crash;
 pub mod hal;
@@ -52,21 +58,27 @@ use crate::board::Identity;
 use crate::pinmap;
 use crate::wires::{OnWire, Wire, Wires};
 
-/// Lines as they come in: one may have 4095 bytes, its end apart.
+/// The size of the region for requests, in bytes. The longest request has 4095 bytes without its
+/// newline.
 pub const REQUEST: usize = 4096;
-/// A reply as it grows: one may have 6143 bytes. The rig's manifest is the longest of its own.
+/// The size of the region for a reply, in bytes. The longest reply has 6143 bytes. The manifest is
+/// the longest one of the rig.
 pub const REPLY: usize = 6144;
-/// Log lines that wait for their transport, in two halves.
+/// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
+/// halves.
 pub const LOGS: usize = 2048;
-/// A frame of the binary link as it comes in, with a request of the greatest length.
+/// The size of the memory for an incoming frame of the binary link, in bytes: that of a frame with
+/// the longest request.
 pub const FRAME: usize = link::encoded_size(REQUEST - 1);
-/// The bytes of a reply that the link keeps while something runs: what is answered then is written into half of [`LOGS`].
+/// The size of the memory for a reply that the link keeps while a call runs, in bytes. A reply that
+/// is written during a call fits into half of [`LOGS`].
 pub const KEPT_REPLY: usize = LOGS / 2;
-/// How long a log line waits for a host that does not read before it is dropped.
+/// The time that a log line waits for a host that does not read. Then the line is dropped.
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);
-/// How long the executor may stand still before the chip is reset. The watchdog can wait 8.3 s at most.
+/// The time for which the executor may be blocked before the chip is reset. The watchdog's longest
+/// time is 8.3 s.
 pub const WATCHDOG: Duration = Duration::from_secs(8);
-/// The name of the rig on USB.
+/// The product name of the rig on USB.
 pub const PRODUCT: &str = "rigline rig";
 /// The speed of UART0, in baud.
 pub const BAUD: u32 = 115_200;
@@ -90,7 +102,8 @@ impl<I> Interrupts for I where
 {
 }
 
-/// Runs for ever what `make` makes of the board and of the longest request and reply.
+/// Runs an extension on the rig forever. `make` makes the extension from the board and from the
+/// longest request and reply, in bytes.
 pub async fn run<E: Extension>(
     p: Peripherals,
     interrupts: impl Interrupts,

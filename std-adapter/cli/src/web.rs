@@ -122,7 +122,7 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
     ),
 ];
 
-/// The served target, and the access to it.
+/// The options of a server of the web page: its target, and the access to it.
 #[must_use]
 pub struct Options {
     target: Option<Target>,
@@ -134,7 +134,7 @@ pub struct Options {
     guard: Guard,
 }
 
-/// Tells who has the rigs that the target means, and who waits for them.
+/// A function that returns who has the rigs of the target, and who waits for them, as JSON.
 pub type Lab = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync>;
 
 struct Evals {
@@ -150,59 +150,64 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// For clients that send this token: they choose among the serial ports that are plugged in.
+    /// Options of a server for clients that send `token`. Without further options, a page may
+    /// choose a serial port that is plugged in, or the built-in rig.
     pub fn new(token: Token) -> Self {
         let (host, guard) = (host::Options::default(), Guard::default());
         Self { target: None, host, sim: None, evals: None, lab: None, token, guard }
     }
 
-    /// This target only.
+    /// Serves only this target.
     pub fn target(self, target: Target) -> Self {
         Self { target: Some(target), ..self }
     }
 
-    /// How targets are connected to.
+    /// Sets the options of the connections to targets.
     pub fn host(self, host: host::Options) -> Self {
         Self { host, ..self }
     }
 
-    /// Sets the extension of the target [`sim`](Target::Sim), instead of a process.
+    /// Sets the extension in this process that stands for the target [`sim`](Target::Sim). By
+    /// default a child process does.
     pub fn sim(self, sim: InProcess) -> Self {
         Self { sim: Some(sim), ..self }
     }
 
-    /// Evals below this folder can be run, and the records of runs are stored here. Evals run on the server's target,
-    /// if it has one; on a serial port they share the session that pages have open. The server then needs a runtime of
-    /// several threads.
+    /// Lets pages run the evals below the folder `root`. The records of runs are kept in `store`.
+    ///
+    /// Evals run on the server's target, if it has one. On a serial port they share the session
+    /// that pages have open. The server needs a tokio runtime with several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }
     }
 
-    /// The target is a rig of the lab: `lab` tells pages who has it.
+    /// Declares that the target is a rig of the lab. Pages then show what `lab` returns.
     pub fn lab(self, lab: Lab) -> Self {
         Self { lab: Some(lab), ..self }
     }
 
-    /// Programs of other users of this machine are answered too, if they have the token.
+    /// Admits other users of this machine, if they have the token.
     pub fn any_user(mut self) -> Self {
         self.guard.access.any_user = true;
         self
     }
 
-    /// As [`http::Options::allow_host`](rigline_std::http::Options::allow_host).
+    /// Admits requests to this host name, as
+    /// [`http::Options::allow_host`](rigline_std::http::Options::allow_host) does.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.guard.hosts.push(name.into().to_ascii_lowercase());
         self
     }
 
-    /// As [`http::Options::allow_origin`](rigline_std::http::Options::allow_origin).
+    /// Admits web pages of this origin, as
+    /// [`http::Options::allow_origin`](rigline_std::http::Options::allow_origin) does.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.guard.origins.push(origin.into().to_ascii_lowercase());
         self
     }
 }
 
-/// A server that listens already, and answers when it [runs](Self::run_until).
+/// A server of the web page. It listens already, and answers when it [runs](Self::run_until).
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<TcpListener>,
@@ -221,15 +226,15 @@ impl Server {
     /// Returns the addresses that the server listens on.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell an address.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// The page's address, token included, as it is opened on this machine.
+    /// Returns the address of the page on this machine. It contains the token.
     ///
     /// # Errors
-    /// The system does not say where it listens.
+    /// The system does not tell the address.
     pub fn url(&self) -> io::Result<String> {
         let address = *self.addresses()?.first().ok_or(io::ErrorKind::NotFound)?;
         let host =
@@ -237,7 +242,8 @@ impl Server {
         Ok(format!("http://{host}/#token={}", self.options.token.reveal()))
     }
 
-    /// Serves until `stop` is ready. Sessions that are open then are lost: hardware goes into its safe state.
+    /// Serves clients until `stop` is ready. Open sessions are then lost, so that hardware goes
+    /// into its safe state.
     ///
     /// # Errors
     /// The listeners cannot be used in this runtime.

@@ -9,8 +9,11 @@ use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
 use rigline_host::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer, spelled};
 
-/// Checks the steps of an eval, and of its preflight, against a target's operations and their schemas. Returns errors and warnings. The values
-/// of placeholders are not known before a run. Without operations the target has not said what it takes, and nothing is found.
+/// Checks the steps of an eval, and of its preflight, against the operations of a target and their
+/// schemas. Returns the errors and the warnings.
+///
+/// The values of placeholders are not known before a run, so they are not checked. If `operations`
+/// is empty, nothing is found.
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = of_tasks(spec, spec.health.as_slice(), operations);
     let (more, doubts) = of_tasks(spec, &spec.tasks, operations);
@@ -19,7 +22,8 @@ pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec
     (faults, warnings)
 }
 
-/// As [`against`], for some of the tasks. What several cases of a task have in common is said once.
+/// Checks some of the tasks of an eval as [`against`] does. A fault that several cases of one task
+/// share is reported once.
 pub(super) fn of_tasks(spec: &Spec, tasks: &[Task], operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     if operations.is_empty() {
@@ -113,11 +117,11 @@ fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<Strin
     node.draft(&[]).unwrap_or_else(|_| Draft::json("null"))
 }
 
-/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is not a
-/// task's.
+/// Finds the eval that a task file belongs to. Returns the file of the eval, and the path of the
+/// task file from the folder of the eval. Returns `None` if the file is not a task file.
 ///
 /// # Errors
-/// It is a task's, and no eval in its folder or above has it.
+/// The file is a task file, and no eval in its folder or in the folders above has it.
 pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {
     /// The number of folders above the task's that are searched.
     const LEVELS: usize = 8;

@@ -1,6 +1,8 @@
-//! Files that steps attach: copies of what lies below the workdir, in a folder beside the run's record.
+//! Files that steps attach. Each is a copy of a file below the working folder of a trial. The
+//! copies are in a folder beside the record of the run.
 //!
-//! The copies are made when the step has ended, so that a later trial or run that writes files of the same names takes none of them away.
+//! A file is copied when its step has ended. A later trial or run may write a file of the same
+//! name; the copy stays as it is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,47 +19,52 @@ use rigline_host::files;
 use rigline_std::clock::unix_millis;
 use rigline_std::sync::lock;
 
-/// The most bytes of a file that is attached.
+/// The largest size of one attached file: 32 MiB. A larger file is not copied, and its
+/// [`Attachment::error`] says so.
 pub const FILE_LIMIT: u64 = 32 << 20;
-/// The most files that a step attaches.
+/// The largest number of files that one step attaches. Further files are left out, and an
+/// [`Attachment::error`] says so.
 pub const STEP_LIMIT: usize = 32;
-/// The most files of a run.
+/// The largest number of files that all steps of a run attach together.
 pub const RUN_LIMIT: usize = 1000;
-/// The most bytes of a run's files.
+/// The largest number of bytes that the attached files of one run have together: 512 MiB.
 pub const BYTES_LIMIT: u64 = 512 << 20;
-/// The most patterns of a step.
+/// The largest number of patterns in the member `attach` of a step.
 pub(super) const PATTERN_LIMIT: usize = 32;
 
-/// A file that a step attached, or the reason why there is none.
+/// A file that a step attached, or the reason why the file is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Attachment {
-    /// The path of the attachment from the workdir, or the pattern that found nothing.
+    /// The path of the original file, from the working folder of the trial. If no file was found,
+    /// this is the pattern of the step.
     pub name: String,
-    /// The media type of the attachment, by its name.
+    /// The media type of the file, such as `text/csv`. It is chosen by the name of the file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub content_type: String,
-    /// The path of the copy.
+    /// The absolute path of the copy. `None` if there is no copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The size of the attachment.
+    /// The size of the copy, in bytes. `None` if there is no copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The SHA-256 hash of the copy, in hexadecimal digits.
+    /// The SHA-256 hash of the copy, in hexadecimal digits. `None` if there is no copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// When the file was last written, in milliseconds since 1970 (UTC).
+    /// The time at which the original file was last written, in milliseconds since 1970 (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_at_ms: Option<u64>,
-    /// Whether it was last written before the trial began, so that the trial did not make it.
+    /// Whether the original file was last written more than two seconds before the trial began.
+    /// Such a file was not made by the trial.
     pub is_older: bool,
-    /// Why there is no copy.
+    /// The reason why there is no copy. `None` if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Where the files of a run are copied to, and how much there is already.
+/// The folder that the attached files of a run are copied to, and the number and size of the copies
+/// so far.
 #[derive(Debug)]
 pub(super) struct Attachments {
     folder: PathBuf,
@@ -85,12 +92,14 @@ pub(super) fn fault(pattern: &str) -> Option<String> {
 }
 
 impl Attachments {
-    /// Into this folder, which is made when the first file is attached.
+    /// Attachments that are copied into `folder`. The folder is made when the first file is
+    /// attached.
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder, taken: Mutex::default() }
     }
 
-    /// Copies the files below `workdir` that the patterns match. `began` is when the trial did.
+    /// Copies the files below `workdir` that match the patterns. `began` is the time at which the
+    /// trial began.
     pub(super) fn copy(&self, workdir: &Path, patterns: &[String], began: SystemTime) -> Vec<Attachment> {
         let failed = |pattern: &String, error: String| Attachment {
             name: pattern.clone(),

@@ -12,12 +12,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteEx
 use super::session::OnLog;
 use rigline_host::process::{Pipes, Running};
 
-/// The size of a program's output that is judged, in bytes. The rest is read and dropped.
+/// The largest part of a program's output that graders see, in bytes. The rest is read and dropped.
 pub const OUTPUT_LIMIT: usize = 4 << 20;
-/// A line of standard error is cut here.
+/// The longest line of standard error that is logged, in bytes. A longer line is cut.
 const LINE_LIMIT: u64 = 4096;
 
-/// Why a program did not answer.
+/// The reason why the program of the executor `command` gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("`{program}` cannot be started: {source}")]
@@ -37,8 +37,8 @@ impl CommandError {
     }
 }
 
-/// Runs a program to its end; returns its standard output. Its standard error is logged. If this is dropped, the
-/// process and all that it started are ended.
+/// Runs a program to its end, and returns its standard output. Each line of its standard error is
+/// logged. If the future is dropped, the program and all processes that it started are ended.
 pub(super) async fn run(
     words: &[String],
     env: &BTreeMap<String, String>,

@@ -6,28 +6,30 @@ use serde_json::value::RawValue;
 
 use rigline_host::number;
 
-/// A scalar as it was written: `3.300` stays `3.300`, and is a number in JSON. What a 64-bit float cannot hold, and what is no number, is a
-/// string there; an empty text is null.
+/// A number as the device wrote it: `3.300` keeps its zeros.
+///
+/// In JSON it is a number if a 64-bit integer or float can hold it without a loss. Any other text
+/// is a JSON string. An empty text is `null`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digits(String);
 
 impl Digits {
-    /// Of a text, which may have white space at its ends.
+    /// Keeps a text as it is, without the white space at its ends.
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
     }
 
-    /// The text.
+    /// Returns the text as the device wrote it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is nothing.
+    /// Whether the text is empty, so that there is no value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value, if it is a number that a float can hold.
+    /// Returns the text as a float. `None` if it is no decimal number, or too large for a float.
     pub fn number(&self) -> Option<f64> {
         number::decimal(&self.0)?;
         self.0.parse().ok().filter(|number: &f64| number.is_finite())

@@ -1,4 +1,4 @@
-//! Graders, which judge a trial.
+//! Graders. A grader judges one aspect of a trial.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -20,29 +20,31 @@ use rigline_host::{by_schema, files, number};
 /// The longest text that a message quotes, in characters.
 const LONGEST_TEXT: usize = 120;
 
-/// One thing a trial is judged by.
+/// One condition that a trial is judged by, as the eval or its task has it under `graders`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Grader {
-    /// The name of the grader, if it has one.
+    /// The name of the grader, if the file gives it one.
     pub name: Option<String>,
-    /// The metric that it counts for.
+    /// The name of the metric that the grader counts for. `None` if it counts for no metric.
     pub metric: Option<String>,
-    /// How much it counts for a metric, as against other graders.
+    /// The weight of the grader in its metric, relative to the other graders of that metric.
     pub weight: f64,
-    /// The step whose output is judged [default: all steps and the agent].
+    /// The id of the step whose output is judged. `None` means all steps and the answer of the
+    /// agent.
     pub step: Option<String>,
-    /// The output of the step [default: its message and all outputs].
+    /// The name of the output that is judged. `None` means the message of the step and all its
+    /// outputs.
     pub output: Option<String>,
-    /// The type of the grader, as in the file.
+    /// The type of the grader, as the file spells it, such as `output_range`.
     pub kind: String,
     /// The condition under which the grader passes.
     pub check: Check,
-    /// The unit of the number that it measures.
+    /// The unit of the measured number, such as `V`.
     pub unit: Option<String>,
     /// Whether the name of its measurement includes its step.
     pub(super) is_by_step: bool,
-    /// The line in its file.
+    /// The number of the grader's line in its file, from 1.
     pub(super) line: u32,
 }
 
@@ -50,93 +52,99 @@ pub struct Grader {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Check {
-    /// Files are there, and others are not. Relative paths start at the workdir.
+    /// Some files exist, and others do not. A relative path starts at the working folder of the
+    /// trial.
     Files {
-        /// Those that must be there.
+        /// The files that must exist.
         present: Vec<String>,
         /// The files that must not exist.
         absent: Vec<String>,
     },
-    /// Regular expressions match, and others do not.
+    /// Some regular expressions match the judged text, and others do not.
     Regex {
         /// The patterns that must match.
         matches: Vec<Regex>,
         /// The patterns that must not match.
         not: Vec<Regex>,
     },
-    /// The output contains texts, all of them or one, and does not contain others.
+    /// The judged text contains some texts and does not contain others.
     Contains {
-        /// Those that must be found.
+        /// The texts that must occur. All of them must, unless `any` is set.
         values: Vec<String>,
         /// The texts that must not occur.
         not: Vec<String>,
-        /// Whether one of `values` is enough.
+        /// Whether a single one of `values` is enough.
         any: bool,
-        /// Whether case does not matter.
+        /// Whether upper case and lower case are the same.
         ignore_case: bool,
     },
-    /// A file's text. Relative paths start at the workdir.
+    /// The text of a file. A relative path starts at the working folder of the trial.
     FileText {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Patterns that must match.
+        /// The patterns that must match the text of the file.
         matches: Vec<Regex>,
-        /// Patterns that must not.
+        /// The patterns that must not match.
         not_matches: Vec<Regex>,
-        /// Texts that must be found.
+        /// The texts that must occur in the file.
         values: Vec<String>,
-        /// Texts that must not.
+        /// The texts that must not occur.
         not_values: Vec<String>,
     },
-    /// All of these checks.
+    /// All of the listed checks pass.
     All(Vec<Check>),
-    /// The output is this: as text, white space at its ends apart, or as a JSON value. Numbers are equal whatever their spelling, and
-    /// different however close they are.
+    /// The judged text equals an expected value.
+    ///
+    /// The two are compared as text, without the white space at their ends, or as JSON values.
+    /// Numbers are equal if their values are equal, however they are written.
     Equals {
         /// The value as text.
         text: String,
         /// The value as JSON text.
         json: String,
     },
-    /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits. A measurement
-    /// may also be a list of numbers, each of which is in the range.
+    /// The judged text is a number from `min` to `max`, both included. All its digits are compared.
+    ///
+    /// A grader of type `measurement` also accepts a list of numbers. Each of them must be in the
+    /// range.
     Range {
-        /// The least, if there is one, as JSON text.
+        /// The smallest number that passes, as JSON text. `None` means no lower limit.
         min: Option<String>,
-        /// The most, if there is one.
+        /// The largest number that passes, as JSON text. `None` means no upper limit.
         max: Option<String>,
-        /// The range beyond which a value passes and is marked as marginal.
+        /// Narrower limits. A number beyond them passes, and is reported as marginal.
         marginal: Marginal,
     },
-    /// The output is a text such as this. It is recorded as a measurement.
+    /// The judged text fulfils conditions on text. It is recorded as a measurement.
     Text {
-        /// The text, white space at its ends apart.
+        /// The expected text. White space at the ends is ignored.
         equals: Option<String>,
-        /// A pattern for the whole text.
+        /// A pattern that must match the whole text.
         matches: Option<Regex>,
-        /// The texts of which it is one.
+        /// The allowed texts. If the list is empty, any text is allowed.
         one_of: Vec<String>,
     },
-    /// The trial, or the step, took no longer.
+    /// The trial or the step took at most a given time.
     Duration {
-        /// The limit.
+        /// The longest time that passes.
         most: Duration,
     },
-    /// A kind that this runner does not have.
+    /// The type of the grader is one that this runner does not support. It counts neither way.
     Unsupported,
 }
 
-/// Limits within the limits of a measurement.
+/// Limits within the limits of a measurement. A number beyond them passes, and is reported as
+/// marginal.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Marginal {
-    /// The least that is not marginal, as JSON text.
+    /// The smallest number that is not marginal, as JSON text. `None` means no lower limit.
     pub min: Option<String>,
-    /// The most that is not marginal.
+    /// The largest number that is not marginal, as JSON text. `None` means no upper limit.
     pub max: Option<String>,
 }
 
-/// The values that graders judge.
+/// The data of a trial that graders judge.
 pub(super) struct Evidence<'a> {
     pub(super) workdir: &'a Path,
     pub(super) agent: Option<&'a str>,
@@ -152,7 +160,7 @@ impl Grader {
         Self { check, ..Self::unjudged(kind) }
     }
 
-    /// One that cannot be judged here.
+    /// A grader of type `kind` that this runner cannot judge.
     pub(super) fn unjudged(kind: &str) -> Self {
         Self {
             name: None,
@@ -168,14 +176,14 @@ impl Grader {
         }
     }
 
-    /// One that wants this text as a step's output.
+    /// A grader that passes if an output of a step equals `text`, or the JSON text `json`.
     pub(super) fn equals(step: &str, output: &str, text: String, json: String, line: u32) -> Self {
         let check = Check::Equals { text, json };
         let (step, output) = (Some(step.to_owned()), Some(output.to_owned()));
         Self { step, output, kind: "output_equals".into(), check, line, ..Self::unjudged("") }
     }
 
-    /// The name of the grader, or its type.
+    /// Returns the name of the grader. If it has no name, returns its type.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.kind)
     }

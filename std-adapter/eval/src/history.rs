@@ -1,4 +1,4 @@
-//! Values that earlier runs measured: their tasks, with the outputs that are numbers.
+//! The values that earlier runs measured, for each task.
 
 use std::io;
 
@@ -8,15 +8,18 @@ use super::results::row;
 use super::runs::Runs;
 use super::store::Stored;
 
-/// The number of runs that are read.
+/// The largest number of runs that [`history`] reads.
 pub const LIMIT: usize = 200;
 
-/// The newest runs, up to `limit` of them and to [`LIMIT`]: `{"runs":[…]}`, with the members of `results.runs`, and of each run its
-/// `tasks`: `{"id","status","durationMs","values":{NAME:NUMBER}}`. A value's name is that of its step (the step's `id`, or its operation)
-/// and of the output, with a point between them; of several trials it is the mean.
+/// Returns the newest runs, at most `limit` and at most [`LIMIT`] of them, as `{"runs":[…]}`.
+///
+/// A run has the members that `results.runs` returns, and `tasks`:
+/// `{"id","status","durationMs","values":{NAME:NUMBER}}`. The name of a value is the id of its step
+/// (or its operation), a point, and the name of the output. If a task has several trials, the
+/// number is the mean.
 ///
 /// # Errors
-/// The folder of runs cannot be read.
+/// The folder of the runs cannot be read.
 pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
     let with_tasks = |run: &(String, Value, Stored)| {
         let mut row = row(run);
@@ -26,14 +29,18 @@ pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
     Ok(json!({ "runs": runs.all()?.iter().take(limit.min(LIMIT)).map(with_tasks).collect::<Vec<_>>() }))
 }
 
-/// How much of the record of a run is given, as JSON text in bytes.
+/// The largest part of a run's record that [`run`] returns, as JSON text in bytes.
 const RECORD_LIMIT: usize = 8 << 20;
 
-/// One run: the members that `results.runs` has, its `target`, `totalTasks` and `trialsPerTask`, and what its record has so far: `trials`,
-/// `tasks` that are done and `logs`. `leftOut` counts what is beyond 8 MiB. `None` if there is no such run.
+/// Returns one run, or `None` if no run has this id.
+///
+/// The result has the members that `results.runs` returns, and `target`, `totalTasks` and
+/// `trialsPerTask`. The members `trials`, `tasks` (only ended ones) and `logs` are the record so
+/// far. `leftOut` is the number of entries that are left out because the record is larger than 8
+/// MiB.
 ///
 /// # Errors
-/// The run's file cannot be read.
+/// The file of the run cannot be read.
 pub fn run(runs: &Runs, id: &str) -> io::Result<Option<Value>> {
     let Some(stored) = runs.look(id)? else { return Ok(None) };
     let (mut head, mut size, mut left_out) = (Value::Null, 0, 0_u64);

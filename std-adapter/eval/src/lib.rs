@@ -1,7 +1,8 @@
-//! Evals: waza's files, a runner for them, and the JSON-RPC server that IDEs drive.
+//! Evals: waza's files, a runner for them, and the JSON-RPC server that IDEs use.
 //!
-//! An eval is an `eval.yaml` with task files. A task has steps, which are calls of a rigline target's operations; or a prompt, for a
-//! program; or both; and graders, which judge what came of it.
+//! An eval is an `eval.yaml` with task files. A task has steps, or a prompt, or both. A step calls
+//! an operation of a rigline target; the prompt goes to a program. The graders of the task judge
+//! the outputs.
 //!
 //! ```yaml
 //! # eval.yaml
@@ -26,12 +27,14 @@
 //! The whole format is in `schemas/eval.schema.json` and `schemas/task.schema.json`, which editors can use.
 //!
 //! # The parts
-//! - [`load`] reads an eval, and returns everything that is wrong with it; [`list`](list::list) finds evals in folders.
-//! - [`run`](run::run) runs one. [`Runs`](runs::Runs) has many, keeps them in a [`Store`](store::Store), and lets each wait its turn.
-//! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
-//! - [`tools`] has operations that list and run evals, for agents.
+//! - [`load`] reads an eval, and returns all its faults. [`list`](list::list) finds evals in
+//!   folders.
+//! - [`run`](run::run) runs one eval. [`Runs`](runs::Runs) manages many runs: it keeps them in a
+//!   [`Store`](store::Store), and lets each wait for its turn.
+//! - [`server`] speaks JSON-RPC, and [`Service`](service::Service) answers its requests.
+//! - [`tools`] has operations for agents that list and run evals.
 //!
-//! [`guide`] says what an eval can contain, how it is judged, and what reports have.
+//! The [`guide`] explains the content of an eval, its verdicts and its reports.
 //!
 //! # The course of a trial
 //! 1. Setup steps run.
@@ -40,11 +43,14 @@
 //! 4. Cleanup steps run, whatever happened before.
 //! 5. The graders judge.
 //!
-//! A step that fails ends the trial, except for its cleanup. A trial passes when all its steps and graders do. A task passes when all its
-//! trials do. A run passes when enough tasks do ([`Metrics::pass_threshold`]), or, with a list of metrics, when each reaches its threshold.
+//! A step that fails ends the trial, except for the cleanup steps. A trial passes if all its steps
+//! and graders pass. A task passes if all its trials pass. A run passes if enough tasks pass
+//! ([`Metrics::pass_threshold`]). If the eval has a list of metrics, it passes if each reaches its
+//! threshold.
 //!
-//! When a run is cancelled, or the time of a trial is over, the running operation is stopped: the process group of a program is ended, and
-//! the DTR line of a board is dropped. A new session begins, in which the cleanup steps run.
+//! When a run is cancelled, or the time of a trial is over, the running operation is stopped: the
+//! process group of a program is ended, and the DTR line of a board is dropped. The cleanup steps
+//! run in a new session.
 #![forbid(unsafe_code)]
 
 mod against;

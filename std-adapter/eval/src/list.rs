@@ -1,4 +1,4 @@
-//! Finding evals in a folder.
+//! The search for evals in a folder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,45 +12,50 @@ use super::node::{Unreadable, options, unreadable};
 use super::spec::source::read;
 use super::walk;
 
-/// How deep folders are walked into.
+/// The largest depth of folders that [`list`] searches, below the folder that it is given.
 pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
-/// The number of files and folders that are visited.
+/// The largest number of files and folders that [`list`] visits. If there are more,
+/// [`Listing::errors`] says so.
 pub const ENTRY_LIMIT: usize = walk::ENTRY_LIMIT;
-/// The most evals, and the most errors, that are listed.
+/// The largest number of evals, and the largest number of errors, in one [`Listing`].
 pub const LIST_LIMIT: usize = 20_000;
 
-/// An eval that was found.
+/// An eval that [`list`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
-    /// The file of the eval, from where the walk began.
+    /// The path of the eval file. It begins with the searched folder.
     pub path: PathBuf,
-    /// The name of the eval.
+    /// The name of the eval, from its member `name`.
     pub name: String,
-    /// The skill it is about.
+    /// The skill that the eval tests, from its member `skill`.
     pub skill: Option<String>,
-    /// The version of the eval.
+    /// The version of the eval, from its member `version`.
     pub version: Option<String>,
 }
 
-/// The evals in a folder, and what could not be read.
+/// The result of a search for evals.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Listing {
-    /// The evals, by path.
+    /// The evals, sorted by path.
     pub evals: Vec<Found>,
-    /// Files and folders that could not be read, and why; limits that were reached.
+    /// The files and folders that could not be read, with the reason; and the limits that the
+    /// search reached.
     pub errors: Vec<String>,
-    /// Links that lead nowhere.
+    /// The links that lead to no file, and the special files such as pipes, which are not read.
     pub warnings: Vec<String>,
 }
 
-/// Finds the evals in a folder and in those below it.
+/// Finds the evals in a folder and in the folders below it.
 ///
-/// An eval is a file named `eval.yaml`, `eval.yml`, or with a name that begins or ends with `eval`; and any other `.yaml` or
-/// `.yml` file that has `tasks` at its top level, unless it is another program's: a gevals eval, a CI workflow, a promptfoo or Inspect file.
-/// Hidden folders, `node_modules` and `target` are passed by. Links are followed; each folder is looked into once, and no
-/// file is listed twice. What cannot be read is reported and passed by.
+/// A file is an eval if its name is `eval.yaml` or `eval.yml`, or begins or ends with `eval`. Any
+/// other `.yaml` or `.yml` file is an eval if it has `tasks` at its top level and does not belong
+/// to another program, such as gevals, promptfoo, Inspect or a CI workflow.
+///
+/// Hidden folders, `node_modules` and `target` are not searched. Links are followed, each folder is
+/// searched once, and no file is listed twice. A file that cannot be read is added to
+/// [`Listing::errors`].
 pub fn list(folder: &Path) -> Listing {
     let mut listing = Listing::default();
     let files = walk(folder, &mut listing);

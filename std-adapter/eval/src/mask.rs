@@ -7,7 +7,8 @@ use rigline_host::number;
 /// Shorter values and numbers are not hidden: they would also hide unrelated text.
 const SHORTEST: usize = 8;
 
-/// The values that are hidden, each in all its encodings, with its replacement. The longest comes first.
+/// The values that are hidden, each in all its encodings, with its replacement. The longest comes
+/// first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mask(Vec<(String, String)>);
 
@@ -31,7 +32,8 @@ impl Mask {
         Self(hidden)
     }
 
-    /// A text with `{{env.NAME}}` in the place of each value, also of one that was cut and ends in `…`.
+    /// A text with `{{env.NAME}}` in the place of each value, also of one that was cut and ends in
+    /// `…`.
     pub(super) fn hide(&self, text: &mut String) {
         for (value, name) in &self.0 {
             let Some(head) =

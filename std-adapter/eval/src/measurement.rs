@@ -1,4 +1,4 @@
-//! Measurements: what graders and steps record, and what they come to over several trials.
+//! Measurements: the numbers that graders record, and their statistics over several trials.
 
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
 use indexmap::IndexMap;
@@ -7,10 +7,10 @@ pub use super::records::Measurement;
 use super::records::TrialRecord;
 use rigline_host::number;
 
-/// The longest unit, in characters.
+/// The longest unit of a measurement, in characters.
 pub const UNIT_LIMIT: usize = 16;
 
-/// `[3.135 … 3.465]`; empty if there are no limits.
+/// Returns limits as text, such as `[3.135 … 3.465]`. Returns an empty text if there are none.
 pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
     match (low, high) {
         (None, None) => String::new(),
@@ -18,35 +18,38 @@ pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
     }
 }
 
-/// A measurement over the trials of a task.
+/// The statistics of one measurement over all trials of a task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// The last of them: its name, unit and limits are those of all.
+    /// The measurement of the last trial. Its name, unit and limits are those of all trials.
     pub last: Measurement,
-    /// How many values are numbers.
+    /// The number of values that are numbers.
     pub count: usize,
-    /// The least value; empty if no value is a number.
+    /// The smallest value, as the device wrote it. Empty if no value is a number.
     pub min: String,
-    /// The greatest value; empty if no value is a number.
+    /// The largest value, as the device wrote it. Empty if no value is a number.
     pub max: String,
-    /// The mean, which is rounded if its digits do not end.
+    /// The mean of the values. It is rounded if its digits do not end.
     pub mean: String,
-    /// The standard deviation of a sample. `None` of one value.
+    /// The standard deviation of the values, as of a sample. `None` if there are fewer than two
+    /// values.
     pub deviation: Option<f64>,
-    /// The process capability: the distance of the mean from the nearer limit, in three standard deviations. `None` without a limit, of
-    /// one value, and where all values are the same.
+    /// The process capability Cpk: the distance from the mean to the nearer limit, divided by three
+    /// standard deviations. `None` without a limit, with fewer than two values, and if all values
+    /// are equal.
     pub cpk: Option<f64>,
-    /// Whether all are numbers within the limits.
+    /// Whether each value is a number within the limits.
     pub passed: bool,
-    /// Whether one passed, and is marginal.
+    /// Whether at least one value passed and is marginal.
     pub is_marginal: bool,
-    /// The values that are not, each with the number of its trial.
+    /// The values that did not pass, each after the number of its trial.
     pub failed: Vec<(u32, String)>,
 }
 
 impl Statistics {
-    /// Returns the statistics of these trials: one for each name of a measurement, in the order in which the names first occur.
+    /// Returns the statistics of the trials: one entry for each name of a measurement, in the order
+    /// in which the names first occur.
     pub fn of(trials: &[TrialRecord]) -> Vec<Self> {
         let mut by_name: IndexMap<&str, Vec<(u32, &Measurement)>> = IndexMap::new();
         for trial in trials {
@@ -97,7 +100,8 @@ impl Statistics {
     }
 }
 
-/// A number with so many digits behind its point, if it is one.
+/// Rounds a decimal number to `digits` digits after the point. Returns `None` if the text is no
+/// number.
 pub fn rounded(number: &str, digits: usize) -> Option<String> {
     let digits = i64::try_from(digits).ok()?;
     Some(number::decimal(number)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())

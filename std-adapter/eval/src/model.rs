@@ -15,58 +15,60 @@ use super::{measurement, session, verdict};
 use rigline_host::terminal::{cut, one_line, printable};
 use rigline_std::clock::millis;
 
-/// The number of characters of a name that are shown if there is no room for all of it.
+/// The longest name that a report shows, in characters. A longer name is cut.
 const NAME: usize = 200;
-/// How many characters of a reason or a message are shown.
+/// The longest message or reason that a report shows, in characters. A longer text is cut.
 const MESSAGE: usize = 4000;
 
-/// The results of one or several runs.
+/// The results of one `rigline eval run`, with one or several runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Results {
-    /// Whether all evals passed.
+    /// Whether the exit code of the command is 0.
     pub success: bool,
-    /// The exit code of the command. `None` while it is not known.
+    /// The exit code of the command. `None` until it is known.
     #[serde(rename = "exit_code")]
     pub exit_code: Option<u8>,
-    /// When the first run began, in milliseconds since 1970 (UTC).
+    /// The time at which the first run began, in milliseconds since 1970 (UTC).
     pub started_at_ms: u64,
-    /// How long all took, by a clock that nobody sets.
+    /// The duration of all runs together, in milliseconds. It is measured by a clock that nobody
+    /// can set.
     pub duration_ms: u64,
-    /// Facts about the run from the caller, such as the operator.
+    /// Facts that the caller gave with `--meta`, such as the operator, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meta: BTreeMap<String, String>,
-    /// The machine that the command ran on.
+    /// The machine that ran the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// The runs in their order.
+    /// The runs, in the order in which the command listed them.
     pub runs: Vec<Run>,
-    /// Evals that could not be run.
+    /// The evals that could not be run, with the reasons.
     pub errors: Vec<Unusable>,
-    /// The folder with the recording of all that passed. In a page it is relative to the page.
+    /// The folder of the recording that `--record` made. In an HTML page the path is relative to
+    /// the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<String>,
 }
 
-/// The machine that a command ran on.
+/// The machine that ran the command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Host {
     /// The name of the machine.
     pub name: String,
-    /// The operating system and architecture of the machine.
+    /// The operating system and the architecture of the machine, such as `linux x86_64`.
     pub system: String,
-    /// The user.
+    /// The name of the user who ran the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The version of rigline.
+    /// The version of rigline that ran.
     pub rigline: String,
 }
 
 impl Host {
-    /// This machine.
+    /// Describes this machine. The caller gives its name and the user.
     pub fn this(name: String, user: Option<String>) -> Self {
         let system = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
         Self { name, system, user, rigline: env!("CARGO_PKG_VERSION").to_owned() }
@@ -77,39 +79,40 @@ impl Host {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unusable {
-    /// The file of the eval.
+    /// The path of the eval file. `None` if the error is about no single file.
     pub path: Option<String>,
-    /// The reason.
+    /// The reason why the eval could not be run.
     pub error: String,
 }
 
 impl Unusable {
-    /// Of a file, if it is about one.
+    /// An eval that could not be run, with its file and the reason.
     pub fn new(path: Option<String>, error: impl Into<String>) -> Self {
         Self { path, error: error.into() }
     }
 }
 
-/// A file, by its content.
+/// A file with its hash, so that a reader can tell whether it has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Hashed {
     /// The path of the file.
     pub path: String,
-    /// The size of the file.
+    /// The size of the file, in bytes. `None` if the file could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The SHA-256 hash of its content, in hexadecimal digits.
+    /// The SHA-256 hash of the file's content, in hexadecimal digits. `None` if the file could not
+    /// be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Why the file could not be read.
+    /// The reason why the file could not be read. `None` if it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Hashed {
-    /// Of what was found at a path.
+    /// A file at `path`, with its hash and size, or with the reason why it could not be read.
     pub fn new(path: String, found: Result<(String, u64), String>) -> Self {
         match found {
             Ok((sha256, bytes)) => Self { path, bytes: Some(bytes), sha256: Some(sha256), error: None },
@@ -118,73 +121,75 @@ impl Hashed {
     }
 }
 
-/// A run.
+/// The results of one run of one eval.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Run {
     /// The id of the run in the run store.
     pub run_id: String,
-    /// The eval's name.
+    /// The name of the eval.
     pub eval: String,
-    /// The eval's file.
+    /// The path of the eval file.
     pub path: String,
-    /// The subject of the eval.
+    /// The skill that the eval tests.
     pub skill: Option<String>,
-    /// The eval's version.
+    /// The version of the eval, as its file has it.
     pub version: Option<String>,
-    /// `completed`, `failed` or `cancelled`.
+    /// The state in which the run ended: `completed`, `failed` or `cancelled`.
     pub status: String,
-    /// Whether enough passed.
+    /// Whether the run passed: enough tasks passed, or each metric reached its threshold.
     pub passed: bool,
     /// The verdict: `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why the run did not pass, or which failures its threshold allows.
+    /// The reason why the run did not pass. In a run that passed: the failures that its threshold
+    /// allows.
     pub reason: Option<String>,
-    /// Why the run failed as a whole.
+    /// The error that ended the run as a whole. `None` if there was none.
     pub error: Option<String>,
-    /// The rig.
+    /// The rig that the run used. `None` if no session was opened.
     pub rig: Option<Rig>,
-    /// The preflight, if there was one.
+    /// The result of the preflight. `None` if the eval has no preflight.
     pub health: Option<Trial>,
-    /// How many tasks there are, and what became of them.
+    /// The numbers of tasks, by outcome.
     pub summary: Summary,
-    /// Possible mistakes in the eval.
+    /// Warnings about the eval file, which may have mistakes at these places.
     pub warnings: Vec<String>,
-    /// The least share of tasks that must pass.
+    /// The share of tasks that must pass, from 0 to 1.
     pub pass_threshold: f64,
-    /// The metrics, where the eval has a list of them.
+    /// The results of the metrics. Empty if the eval lists no metrics.
     pub metrics: Vec<MetricResult>,
-    /// The weighted mean of the metrics.
+    /// The mean of the metrics by their weights, from 0 to 1. `None` if the eval lists no metrics.
     pub score: Option<f64>,
-    /// How far an answer may be beyond the limit of its step and pass.
+    /// The time after a step's limit in which an answer still counts, in milliseconds. It is always
+    /// 0.
     pub grace_ms: u64,
-    /// When the run began, in milliseconds since 1970 (UTC).
+    /// The time at which the run began, in milliseconds since 1970 (UTC).
     pub started_at_ms: u64,
-    /// How long it took.
+    /// The duration of the run, in milliseconds.
     pub duration_ms: u64,
-    /// The program that was the target, and the scripts that it was given.
+    /// The program that was the target, and the scripts among its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<Hashed>,
-    /// The files that the eval is made of.
+    /// The files that the eval consists of: its own and those of its tasks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Hashed>,
-    /// The outcomes of its tasks. A task that did not run has no trials.
+    /// The results of the tasks. A task that did not run has no trials here, and JSON omits it.
     #[serde(serialize_with = "that_were_run")]
     pub tasks: Vec<Task>,
-    /// The ids of tasks that were not come to.
+    /// The ids of the tasks that the run did not reach.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<String>,
-    /// The log.
+    /// The last lines of the run's log.
     #[serde(skip)]
     pub logs: Logs,
     /// Earlier runs of the same eval, the oldest first.
     #[serde(skip)]
     pub earlier: Vec<Past>,
-    /// Its place among runs of the same name, from 1.
+    /// The number of this run among the runs of evals of the same name, from 1.
     #[serde(skip)]
     pub place: usize,
-    /// How many steps do not fit the target's operations.
+    /// The number of steps that do not fit the operations of the target.
     #[serde(skip)]
     pub mistakes: usize,
 }
@@ -193,260 +198,263 @@ fn that_were_run<S: serde::Serializer>(tasks: &[Task], serializer: S) -> Result<
     serializer.collect_seq(tasks.iter().filter(|task| !task.is_not_run))
 }
 
-/// How many tasks a run has.
+/// The numbers of a run's tasks, by outcome.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Summary {
-    /// The number of tasks.
+    /// The number of all tasks.
     pub total: u32,
     /// The number of tasks that passed.
     pub passed: u32,
-    /// Those that failed, also because of the rig.
+    /// The number of tasks that failed, including those that the rig spoiled.
     pub failed: u32,
-    /// Those that were not judged.
+    /// The number of tasks that no grader could judge.
     pub skipped: u32,
-    /// The share of those that passed.
+    /// The share of tasks that passed, from 0 to 1. It is 0 if there are no tasks.
     pub pass_rate: f64,
 }
 
-/// A task of a run.
+/// The results of one task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Task {
     /// The id of the task.
     pub id: String,
-    /// The name of the task for people. Programs know a task by its id.
+    /// The name of the task, for people. Programs use the id.
     pub name: String,
-    /// The file of the task.
+    /// The path of the task file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How the task ended.
+    /// The way in which the task ended: `passed`, `failed`, `error`, `skipped` or `cancelled`.
     pub status: String,
-    /// The verdict.
+    /// The verdict of the task: `pass`, `fail`, `rig_error`, `flaky`, `skipped` or `cancelled`.
     pub verdict: String,
-    /// Whether it did not pass, and the eval's threshold allows that.
+    /// Whether the task did not pass, and the threshold of the eval allows that.
     pub tolerated: bool,
-    /// Why the task did not pass.
+    /// The reason why the task did not pass. `None` if it passed.
     pub error: Option<String>,
-    /// How many of its trials passed in the end.
+    /// The number of trials that passed, if need be after further attempts.
     pub trials_passed: usize,
-    /// How many attempts there were in all trials.
+    /// The number of attempts in all trials of the task together.
     pub attempts: u64,
-    /// How reliable its trials are, each by its first attempt that the rig did not spoil.
+    /// The reliability of the task's trials, as
+    /// [`Reliability::to_json`](crate::verdict::Reliability::to_json) writes it. Only the first
+    /// attempt that the rig did not spoil counts.
     pub reliability: Value,
-    /// Its measurements over all trials.
+    /// The measurements of the task, over all trials.
     pub measurements: Vec<Statistic>,
-    /// How long it took.
+    /// The duration of the task, in milliseconds.
     pub duration_ms: u64,
     /// The trials of the task.
     pub trials: Vec<Trial>,
-    /// Whether it was not come to.
+    /// Whether the run did not reach the task.
     #[serde(skip)]
     pub is_not_run: bool,
 }
 
-/// A trial of a task.
+/// The results of one trial of a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Trial {
-    /// The task's id.
+    /// The id of the task.
     pub task: String,
     /// The number of the trial, from 1.
     pub trial: u32,
-    /// How often it was tried.
+    /// The number of attempts at the trial, the last one included.
     pub attempts: u32,
-    /// The rig that it ran on, in a run that has several.
+    /// The target that the trial ran on. `None` unless the run is spread over several targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
-    /// How the trial ended.
+    /// The way in which the trial ended: `passed`, `failed`, `error`, `skipped` or `cancelled`.
     pub status: String,
-    /// The verdict.
+    /// The verdict of the trial: `pass`, `fail`, `rig_error`, `flaky`, `skipped` or `cancelled`.
     pub verdict: String,
-    /// The attempts before the last.
+    /// The attempts before the last one.
     pub earlier: Vec<Attempt>,
-    /// Why the trial did not pass.
+    /// The reason why the trial did not pass. `None` if it passed.
     pub error: Option<String>,
-    /// The answer of the agent, if there was one.
+    /// The answer of the agent. `None` if the task has no prompt.
     pub output: Option<String>,
     /// The steps of the trial.
     pub steps: Vec<Step>,
-    /// The graders of the trial.
+    /// The results of the graders.
     pub graders: Vec<Grader>,
-    /// How long it took.
+    /// The duration of the trial, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// A step of a trial.
+/// The result of one step of a trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Step {
     /// The id of the step.
     pub id: String,
-    /// The operation that it called.
+    /// The operation that the step called.
     pub operation: String,
-    /// The part of the task.
+    /// The phase of the trial in which the step ran: `setup`, `verify` or `cleanup`.
     pub phase: String,
-    /// How the step ended.
+    /// The way in which the step ended: `passed`, `failed`, `error`, `skipped` or `cancelled`.
     pub status: String,
-    /// The message.
+    /// The message of the operation, or the reason of its failure.
     pub message: String,
-    /// The outputs of the step.
+    /// The outputs of the operation, by their names.
     pub outputs: Map<String, Value>,
-    /// The time limit that it was given.
+    /// The time limit of the step, in milliseconds. `None` if the step was not sent to a rig.
     pub limit_ms: Option<u64>,
-    /// How long it took.
+    /// The duration of the step, in milliseconds.
     pub duration_ms: u64,
-    /// The files that it attached.
+    /// The files that the step attached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
 
-/// An attempt that another one followed.
+/// An attempt at a trial that was followed by another attempt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The result.
+    /// The verdict of the attempt, such as `fail` or `rig_error`.
     pub verdict: String,
-    /// The reason.
+    /// The reason why the attempt did not pass.
     pub error: Option<String>,
-    /// The files that its steps attached.
+    /// The files that the steps of the attempt attached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
 
-/// A grader of a trial.
+/// The result of one grader of a trial.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Grader {
-    /// The name of the grader, or its type.
+    /// The name of the grader. If it has no name, its type.
     pub name: String,
-    /// The type of the grader.
+    /// The type of the grader, as the eval file spells it.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How much it counts for a metric.
+    /// The weight of the grader in its metric.
     pub weight: f64,
-    /// `passed`, `failed` or `unsupported`.
+    /// The result of the grader: `passed`, `failed` or `unsupported`.
     pub status: String,
-    /// The reason.
+    /// The reason for the result.
     pub message: String,
-    /// The number that it judged.
+    /// The value that the grader measured. `None` if the grader measures nothing.
     pub measurement: Option<Measured>,
 }
 
-/// The rig of a run, as far as it is known.
+/// The rig that a run used.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Rig {
-    /// The extension's name.
+    /// The name of the extension on the rig.
     pub name: String,
-    /// The version of the rig.
+    /// The version of the extension on the rig.
     pub version: String,
-    /// The target.
+    /// The target, as the caller named it.
     pub target: String,
-    /// The serial number of the device.
+    /// The serial number of the device. `None` if it is not known.
     pub serial_number: Option<String>,
 }
 
-/// A measured value.
+/// One measured value with its limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Measured {
-    /// The measurements.
+    /// The name of the measurement.
     pub name: String,
-    /// The value.
+    /// The measured value. In JSON it is a number, or a text if it is no number.
     pub value: Digits,
-    /// The value as the device sent it.
+    /// The value as the device sent it. It is a text if the value is no number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The unit of the value.
     pub unit: Option<String>,
-    /// The least that is good.
+    /// The smallest value that passes. Empty if there is no lower limit.
     pub low: Digits,
-    /// The most that is good.
+    /// The largest value that passes. Empty if there is no upper limit.
     pub high: Digits,
-    /// `pass`, `marginal` or `fail`.
+    /// The verdict of the value: `pass`, `marginal` or `fail`.
     pub verdict: String,
 }
 
-/// A measurement over the trials of a task.
+/// The statistics of one measurement over the trials of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Statistic {
-    /// The measurement's name.
+    /// The name of the measurement.
     pub name: String,
     /// The unit of the value.
     pub unit: Option<String>,
-    /// The least that is good.
+    /// The smallest value that passes. Empty if there is no lower limit.
     pub low: Digits,
-    /// The most that is good.
+    /// The largest value that passes. Empty if there is no upper limit.
     pub high: Digits,
-    /// The last value.
+    /// The value in the last trial.
     pub value: Digits,
-    /// The last value as the device sent it.
+    /// The value in the last trial, as the device sent it.
     pub text: String,
-    /// How many values are numbers.
+    /// The number of values that are numbers.
     pub count: usize,
-    /// The least of them.
+    /// The smallest value.
     pub min: Digits,
-    /// The greatest of them.
+    /// The largest value.
     pub max: Digits,
     /// The mean of the values.
     pub mean: Digits,
-    /// The standard deviation of a sample.
+    /// The standard deviation of the values, as of a sample. `None` if there are fewer than two.
     pub standard_deviation: Option<f64>,
-    /// The process capability.
+    /// The process capability Cpk: the distance from the mean to the nearer limit, divided by three
+    /// standard deviations. `None` if it is not defined.
     pub cpk: Option<f64>,
-    /// Whether all values are good: `pass` or `fail`.
+    /// The verdict over all trials: `pass`, `marginal` or `fail`.
     pub verdict: String,
-    /// The values that are not.
+    /// The values that did not pass.
     pub failed: Vec<FailedValue>,
 }
 
-/// A value beyond its limits, or one that is no number.
+/// A value that did not pass, because it is beyond its limits or no number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct FailedValue {
-    /// The number of its trial.
+    /// The number of the trial, from 1.
     pub trial: u32,
-    /// The value.
+    /// The value that did not pass.
     pub value: Digits,
 }
 
 /// The last lines of a run's log.
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
-    /// The lines, each with its milliseconds since the start and its level.
+    /// The lines. Each has the milliseconds since the start of the run, the level and the text.
     pub lines: std::collections::VecDeque<(u64, &'static str, String)>,
-    /// How many were dropped before them.
+    /// The number of older lines that were dropped.
     pub dropped: u64,
 }
 
-/// An earlier run of the same eval.
+/// The summary of an earlier run of the same eval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Past {
     /// The id of the run.
     pub id: String,
-    /// When the run began, in milliseconds since 1970 (UTC).
+    /// The time at which the run began, in milliseconds since 1970 (UTC).
     pub started_ms: u64,
-    /// How many tasks passed.
+    /// The number of tasks that passed.
     pub passed: u32,
-    /// How many it has.
+    /// The number of all tasks of the run.
     pub total: u32,
-    /// The mean of each measurement, by its name.
+    /// The mean of each measurement, with its name before it.
     pub means: Vec<(String, f64)>,
 }
 
-/// The result of a whole run.
+/// Returns the verdict of a whole run.
 pub fn class(outcome: &Outcome) -> Class {
     match () {
         () if outcome.state == RunState::Cancelled => Class::Cancelled,
@@ -457,7 +465,8 @@ pub fn class(outcome: &Outcome) -> Class {
     }
 }
 
-/// The meaning of a verdict or a status of the results. An unknown one does not pass.
+/// Reads a verdict or a status of the results. An unknown text is read as [`Class::RigError`],
+/// which does not pass.
 pub(super) fn class_of(text: &str) -> Class {
     match text {
         "pass" | "passed" => Class::Pass,
@@ -469,53 +478,56 @@ pub(super) fn class_of(text: &str) -> Class {
     }
 }
 
-/// How a report shows a result. A report is red where a result is [`Failed`](Self::Failed) or an [`Error`](Self::Error), and it is red if and
-/// only if the command does not exit with 0.
+/// The way in which a report shows a result.
+///
+/// A report is red if one of its results is [`Failed`](Self::Failed) or [`Error`](Self::Error). It
+/// is red exactly if the exit code of the command is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mark {
     /// The case passed.
     Passed,
-    /// The case did not pass, and the eval did not either.
+    /// The case did not pass, and its eval did not pass either.
     Failed,
-    /// The rig, or the run, is at fault.
+    /// The case did not pass, because of the rig or of the eval's own files.
     Error,
-    /// The case did not pass, and the eval passed all the same.
+    /// The case did not pass, but its eval passed: the threshold allows the failure.
     Tolerated,
-    /// The case was not judged.
+    /// The case could not be judged.
     Skipped,
-    /// The case was not reached, or not to its end.
+    /// The run did not reach the case, or stopped before its end.
     NotRun,
 }
 
 impl Mark {
-    /// Whether it makes a report red.
+    /// Returns whether the mark makes a report red.
     pub fn is_red(self) -> bool {
         matches!(self, Self::Failed | Self::Error)
     }
 }
 
-/// A result that reports show: a task, or the reason why a run or an eval did not reach its tasks.
+/// One result that a report shows. It is a task, or the reason why a run or an eval has no results
+/// of tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'r> {
-    /// The run, if there was one.
+    /// The run. `None` if the eval could not be run.
     pub run: Option<&'r Run>,
-    /// The task; none if this is about the whole.
+    /// The task. `None` if the result is about the whole run or eval.
     pub task: Option<&'r Task>,
-    /// The eval's name, or its file.
+    /// The name of the eval. If the eval could not be run, its file.
     pub suite: &'r str,
-    /// The task's name.
+    /// The name of the task, or of the condition that was not met.
     pub name: &'r str,
-    /// The outcome.
+    /// The verdict of the case.
     pub class: Class,
-    /// How the case is shown.
+    /// The way in which a report shows the case.
     pub mark: Mark,
-    /// The reason.
+    /// The reason why the case did not pass. Empty if it passed.
     pub why: &'r str,
 }
 
 impl Case<'_> {
-    /// The outcome in words.
+    /// Returns the verdict in words, for people.
     pub fn label(&self) -> &'static str {
         match (self.mark, self.class) {
             (Mark::Tolerated, Class::Flaky) => "flaky, tolerated",
@@ -525,7 +537,7 @@ impl Case<'_> {
         }
     }
 
-    /// The identity, unique in the results.
+    /// Returns an id that no other case of the results has.
     pub fn id(&self) -> String {
         let run = self.run.map_or_else(|| self.suite.to_owned(), Run::label);
         match self.task {
@@ -536,17 +548,18 @@ impl Case<'_> {
 }
 
 impl Results {
-    /// Reads the results of `rigline eval run --json`.
+    /// Reads the JSON text that `rigline eval run --json` writes.
     ///
     /// # Errors
-    /// They are of another form.
+    /// The text is not JSON, or does not have the form of results.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut results: Self = serde_json::from_str(text)?;
         results.number();
         Ok(results)
     }
 
-    /// Numbers the runs of one name, so that what is in them can be told apart.
+    /// Numbers the runs of evals of the same name from 1, in [`Run::place`], so that they can be
+    /// told apart.
     pub fn number(&mut self) {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for run in &mut self.runs {
@@ -556,13 +569,15 @@ impl Results {
         }
     }
 
-    /// When the last run ended: the start and the duration, so that it is never before the start.
+    /// Returns the time at which the last run ended, in milliseconds since 1970 (UTC). It is the
+    /// start plus the duration, and so never before the start.
     pub fn ended_at_ms(&self) -> u64 {
         self.started_at_ms.saturating_add(self.duration_ms)
     }
 
-    /// Writes the paths of attached files and of the recording as they are from this folder, so that a page there can be moved together with
-    /// them. Paths that share only the root with the folder stay.
+    /// Makes the paths of attached files and of the recording relative to `folder`. A page in that
+    /// folder can then be moved together with the files. A path that shares only the root with
+    /// `folder` stays absolute.
     pub fn relative_to(&mut self, folder: &std::path::Path) {
         let trials = self.runs.iter_mut().flat_map(|run| run.tasks.iter_mut().flat_map(|task| &mut task.trials));
         let attached = trials.flat_map(|trial| {
@@ -577,12 +592,12 @@ impl Results {
         }
     }
 
-    /// As JSON text of several lines.
+    /// Returns the results as JSON text of several lines.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// All cases, in the order of the runs.
+    /// Returns all cases, in the order of the runs.
     pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         let unusable = self.errors.iter().map(|unusable| Case {
             run: None,
@@ -596,19 +611,20 @@ impl Results {
         self.runs.iter().flat_map(Run::cases).chain(unusable)
     }
 
-    /// How many cases are of a class.
+    /// Returns the number of cases with this verdict.
     pub fn count(&self, class: Class) -> usize {
         self.cases().filter(|case| case.class == class).count()
     }
 
-    /// Whether something makes reports red.
+    /// Returns whether a case makes the reports red.
     pub fn is_red(&self) -> bool {
         self.cases().any(|case| case.mark.is_red())
     }
 }
 
 impl Run {
-    /// The results of a run. `interrupted` is what ended the command, such as a signal.
+    /// The results of a run of `spec`. `interrupted` names the cause that ended the command early,
+    /// such as a signal.
     pub fn of(spec: &Spec, id: &str, outcome: &Outcome, interrupted: Option<&str>) -> Self {
         let waza = outcome.summary;
         let pass_rate = if waza.total == 0 { 0.0 } else { f64::from(waza.passed) / f64::from(waza.total) };
@@ -719,7 +735,8 @@ impl Run {
         text
     }
 
-    /// The verdict of the run, with the counts of its tasks or the reason.
+    /// Returns the verdict of the run in words, followed by the numbers of its tasks or by the
+    /// reason.
     pub fn says(&self) -> String {
         let label = self.class().label();
         match &self.reason {
@@ -731,7 +748,7 @@ impl Run {
         }
     }
 
-    /// The outcome.
+    /// Returns the verdict of the run.
     pub fn class(&self) -> Class {
         match self.verdict.as_str() {
             "" if self.passed => Class::Pass,
@@ -741,12 +758,13 @@ impl Run {
         }
     }
 
-    /// Its eval's name, and its place among those of the same name.
+    /// Returns the name of the eval. The second and later runs of one name also have their number.
     pub fn label(&self) -> String {
         if self.place > 1 { format!("{} ({})", self.eval, self.place) } else { self.eval.clone() }
     }
 
-    /// The tasks of the run, and the run as a whole where no task says why it did not pass.
+    /// Returns the tasks of the run as cases. If no task says why the run did not pass, a case
+    /// about the whole run follows.
     pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         let tasks = self.tasks.iter().map(move |task| Case {
             run: Some(self),
@@ -784,7 +802,7 @@ impl Rig {
 }
 
 impl Trial {
-    /// The record of a trial.
+    /// The results of one trial of the task with the id `task`.
     pub fn of(task: &str, record: &TrialRecord) -> Self {
         Self {
             task: task.to_owned(),
@@ -802,24 +820,24 @@ impl Trial {
         }
     }
 
-    /// The outcome.
+    /// Returns the verdict of the trial.
     pub fn class(&self) -> Class {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }
 
-    /// Whether it passed in the end.
+    /// Returns whether the trial passed, if need be after further attempts.
     pub fn has_passed(&self) -> bool {
         class_of(&self.status) == Class::Pass
     }
 
-    /// The measured values.
+    /// Returns the measured values of the trial.
     pub fn values(&self) -> impl Iterator<Item = &Measured> {
         self.graders.iter().filter_map(|grader| grader.measurement.as_ref())
     }
 }
 
 impl Attempt {
-    /// The outcome.
+    /// Returns the verdict of the attempt.
     pub fn class(&self) -> Class {
         class_of(&self.verdict)
     }
@@ -869,7 +887,7 @@ impl Grader {
 }
 
 impl Measured {
-    /// A measurement of a grader or a step.
+    /// The measured value of a grader or a step.
     pub fn of(measurement: &Measurement) -> Self {
         let limit = |limit: &Option<String>| limit.as_deref().map(Digits::new).unwrap_or_default();
         Self {
@@ -883,14 +901,14 @@ impl Measured {
         }
     }
 
-    /// Whether it is out of its limits, or no number.
+    /// Returns whether the value is beyond its limits, or no number.
     pub fn is_bad(&self) -> bool {
         self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
     }
 }
 
 impl Statistic {
-    /// The statistics of a measurement.
+    /// The statistics of a measurement, as reports have them.
     pub fn of(of: &measurement::Statistics) -> Self {
         let Measured { name, value, text, unit, low, high, .. } = Measured::of(&of.last);
         let failed = of.failed.iter().map(|(trial, value)| FailedValue { trial: *trial, value: Digits::new(value) });
@@ -917,28 +935,33 @@ impl Statistic {
         }
     }
 
-    /// Whether a value is out of its limits, or no number.
+    /// Returns whether at least one value is beyond its limits, or no number.
     pub fn is_bad(&self) -> bool {
         self.verdict != "marginal" && class_of(&self.verdict) != Class::Pass
     }
 
-    /// The value that its verdict is about: the first that failed, or the last.
+    /// Returns the value that decides the verdict: the first that did not pass. If all passed,
+    /// returns the last value.
     pub fn decisive(&self) -> &Digits {
         self.failed.first().map_or(&self.value, |failed| &failed.value)
     }
 
-    /// The limits, such as `[3.135 … 3.465]`; empty if there are none.
+    /// Returns the limits as text, such as `[3.135 … 3.465]`. Returns an empty text if there are
+    /// none.
     pub fn limits(&self) -> String {
         let limit = |limit: &'_ Digits| (!limit.is_empty()).then(|| shown(limit));
         measurement::limits(limit(&self.low).as_deref(), limit(&self.high).as_deref())
     }
 
-    /// The value that the verdict is about, with its unit. Of an output that is missing it says so.
+    /// Returns the value that decides the verdict, with its unit. If the output is missing, the
+    /// text says so.
     pub fn value_with_unit(&self) -> String {
         with_unit(self.decisive(), self.unit.as_deref())
     }
 
-    /// Least, mean, most, standard deviation and capability, if there are several values, and which of them failed.
+    /// Returns the smallest and the largest value, the mean, the standard deviation and the
+    /// capability as text. The trials that failed are named. The text is empty for a single value
+    /// that passed.
     pub fn over_trials(&self) -> String {
         let mut parts = Vec::new();
         if self.count > 1 {
@@ -962,7 +985,7 @@ impl Statistic {
         parts.join(", ")
     }
 
-    /// The form for machines: the name of each member, and its value.
+    /// Returns the names and values of the members that reports for machines have.
     pub fn members(&self) -> Vec<(&'static str, String)> {
         let mut members = vec![("value", shown(self.decisive()))];
         members.extend(self.unit.as_ref().map(|unit| ("unit", name(unit))));
@@ -1013,22 +1036,23 @@ impl Task {
         }
     }
 
-    /// The outcome.
+    /// Returns the verdict of the task.
     pub fn class(&self) -> Class {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }
 
-    /// Whether it counts as passed. A flaky task may have passed in the end.
+    /// Returns whether the task counts as passed. A flaky task may count as passed.
     pub fn has_passed(&self) -> bool {
         class_of(&self.status) == Class::Pass
     }
 
-    /// Whether the eval's files are the reason that it did not pass.
+    /// Returns whether a mistake in the eval's files is the reason why the task did not pass.
     pub fn has_mistake(&self) -> bool {
         self.class() == Class::Fail && self.trials.iter().any(|trial| trial.status == "error")
     }
 
-    /// How it is shown, in a run that has passed or not.
+    /// Returns the way in which a report shows the task. It depends on whether the whole run has
+    /// passed.
     pub fn mark(&self, run_has_passed: bool) -> Mark {
         match self.class() {
             Class::Pass => Mark::Passed,
@@ -1043,7 +1067,8 @@ impl Task {
         }
     }
 
-    /// `2/3`: how many of its trials passed in the end. Further attempts are named.
+    /// Returns the number of trials that passed, and of all trials, such as `2/3`. Further attempts
+    /// are named.
     pub fn trials_text(&self) -> String {
         let count = self.trials.len();
         let again = self.attempts.saturating_sub(count as u64);
@@ -1051,17 +1076,18 @@ impl Task {
         format!("{}/{count}{again}", self.trials_passed)
     }
 
-    /// The attempts that others followed, each with the number of its trial.
+    /// Returns the earlier attempts of all trials. Each has the number of its trial before it.
     pub fn earlier(&self) -> impl Iterator<Item = (u32, &Attempt)> {
         self.trials.iter().flat_map(|trial| trial.earlier.iter().map(|attempt| (trial.trial, attempt)))
     }
 
-    /// The measured values, each with the number of its trial.
+    /// Returns the measured values of all trials. Each has the number of its trial before it.
     pub fn values(&self) -> impl Iterator<Item = (u32, &Measured)> {
         self.trials.iter().flat_map(|trial| trial.values().map(move |measured| (trial.trial, measured)))
     }
 
-    /// The files that steps attached in all attempts, each with its trial and its step.
+    /// Returns the attached files of all attempts. Each has the number of its trial and the id of
+    /// its step before it.
     pub fn attachments(&self) -> impl Iterator<Item = (u32, &str, &Attachment)> {
         self.trials.iter().flat_map(|trial| {
             let earlier =
@@ -1079,10 +1105,10 @@ impl Task {
 }
 
 impl Logs {
-    /// The number of lines that are kept.
+    /// The largest number of lines that are kept.
     pub const KEPT: usize = 1000;
 
-    /// Adds a line.
+    /// Adds a line. If there are [`KEPT`](Self::KEPT) lines already, the oldest is dropped.
     pub fn add(&mut self, ms: u64, level: &'static str, text: &str) {
         if self.lines.len() >= Self::KEPT {
             self.lines.pop_front();

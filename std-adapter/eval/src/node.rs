@@ -1,6 +1,7 @@
 //! A YAML document as a tree that remembers its lines.
 //!
-//! serde-saphyr parses. Its own values have no lines, and 64 bits for a number: here a number keeps the digits that were written.
+//! serde-saphyr parses. Its own values have no lines, and 64 bits for a number: here a number keeps
+//! the digits that were written.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,9 +16,10 @@ use super::records::StepRecord;
 use rigline_host::by_schema::{Draft, read};
 use rigline_host::number;
 
-/// The limit on the values of a file, with those of aliases.
+/// The largest number of values in one file. Values of aliases are counted each time.
 pub const VALUE_LIMIT: usize = 100_000;
-/// The limit on the nesting of lists and maps in a file. Each level needs up to 32 KiB of stack, of a thread's 2 MiB.
+/// The deepest nesting of lists and maps in one file. Each level needs up to 32 KiB of stack, and a
+/// thread has 2 MiB.
 pub const DEPTH_LIMIT: usize = 32;
 
 /// A value and its place.
@@ -41,7 +43,7 @@ pub(super) enum Kind {
     #[default]
     Null,
     Bool(bool),
-    /// As JSON text, with all its digits.
+    /// A number as JSON text, with all its digits.
     Number(String),
     Text(String),
     List(Vec<Node>),
@@ -224,8 +226,8 @@ impl Node {
         }
     }
 
-    /// As JSON text, for an output to be compared with. What a template filled in as a whole, such as a number of `matrix`, is the value that
-    /// it was written as.
+    /// As JSON text, for an output to be compared with. What a template filled in as a whole, such
+    /// as a number of `matrix`, is the value that it was written as.
     pub(super) fn wanted(&self) -> String {
         match &self.kind {
             Kind::Text(text) if self.is_filled => read(text.trim()).unwrap_or_else(|| self.json()),
@@ -273,7 +275,8 @@ impl Node {
         }
     }
 
-    /// The values that it may mean in an operation's arguments, with the outputs of earlier steps filled in.
+    /// The values that it may mean in an operation's arguments, with the outputs of earlier steps
+    /// filled in.
     pub(super) fn draft(&self, steps: &[StepRecord]) -> Result<Draft, String> {
         let scalar = |json: &str| {
             let mut texts = vec![json.to_owned()];
@@ -301,8 +304,8 @@ impl Node {
         })
     }
 
-    /// Changes all texts by a function that returns the new text, and whether the replacement is the
-    /// whole of it.
+    /// Changes all texts by a function that returns the new text, and whether the replacement is
+    /// the whole of it.
     pub(super) fn each_text_mut(&mut self, change: &mut dyn FnMut(&str) -> Option<(String, bool)>) {
         match &mut self.kind {
             Kind::Text(text) => {
@@ -317,8 +320,8 @@ impl Node {
         }
     }
 
-    /// Keeps the lists and maps that texts will stand for: `find` returns that of a text. In the text their numbers lose the spelling that a
-    /// schema may want.
+    /// Keeps the lists and maps that texts will stand for: `find` returns that of a text. In the
+    /// text their numbers lose the spelling that a schema may want.
     pub(super) fn keep_sources(&mut self, find: &dyn Fn(&str) -> Option<Node>) {
         match &mut self.kind {
             Kind::Text(text) => self.source = find(text).map(Box::new),
@@ -361,7 +364,8 @@ impl Node {
     }
 }
 
-/// Whether a scalar has an explicit tag, such as `!!str`. `before` is the document up to the scalar.
+/// Whether a scalar has an explicit tag, such as `!!str`. `before` is the document up to the
+/// scalar.
 fn is_tagged(before: &str) -> bool {
     let mut properties = before.rsplit(|c: char| c.is_whitespace() || "[{,".contains(c));
     // The text that touches the scalar is empty.
@@ -455,7 +459,8 @@ impl<'de> Deserialize<'de> for Kind {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
                 let mut members = Vec::new();
-                // The parser compares keys as YAML does, in which `1` and `"1"` differ. Names of members do not.
+                // The parser compares keys as YAML does, in which `1` and `"1"` differ. Names of
+                // members do not.
                 let mut names = HashSet::new();
                 while let Some((name, value)) = map.next_entry::<String, Spanned<Kind>>()? {
                     if !names.insert(name.clone()) {

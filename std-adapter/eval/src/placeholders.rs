@@ -1,5 +1,5 @@
-//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which means two
-//! braces that begin no placeholder.
+//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and
+//! `{{steps.ID.message}}`; and `{{"{{"}}`, which means two braces that begin no placeholder.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +10,8 @@ use super::records::StepRecord;
 
 /// The pattern of placeholders, `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
 pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    // An id may have dots, such as `3V3.on`: it ends where the first `.outputs.`, or `.message` at the end, begins.
+    // An id may have dots, such as `3V3.on`: it ends where the first `.outputs.`, or `.message` at
+    // the end, begins.
     Regex::new(r"\{\{\s*steps\.([^\s{}](?:[^{}]*?[^\s{}])?)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}")
         .expect("a constant pattern")
 });
@@ -18,8 +19,8 @@ pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
 /// The pattern of two literal braces.
 static BRACES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"\{\{\s*(?:"\{\{"|'\{\{'|`\{\{`)\s*\}\}"#).expect("a constant pattern"));
-/// Either of them. Both are replaced in one pass, so that literal braces and the text after them are not read as a
-/// placeholder.
+/// Either of them. Both are replaced in one pass, so that literal braces and the text after them
+/// are not read as a placeholder.
 static ANY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("{}|{}", *PLACEHOLDER, *BRACES)).expect("a constant pattern"));
 
@@ -28,7 +29,8 @@ pub(super) fn literal(text: &str) -> Cow<'_, str> {
     BRACES.replace_all(text, "{{")
 }
 
-/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`, and braces in the place of `{{"{{"}}`.
+/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`, and braces in the
+/// place of `{{"{{"}}`.
 pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<'t, str>, String> {
     let mut fault = None;
     let filled = ANY.replace_all(text, |found: &regex::Captures<'_>| {

@@ -1,4 +1,4 @@
-//! The records of trials: their steps, grades, measurements and results.
+//! The records of trials: steps, results of graders, measurements and verdicts.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,43 +8,43 @@ use rigline::protocol::waza::Verdict;
 
 use super::attach::Attachment;
 
-/// The outcome of a trial.
+/// The record of one trial of a task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TrialRecord {
     /// The number of the trial, from 1.
     pub number: u32,
-    /// How the trial ended.
+    /// The way in which the trial ended.
     pub verdict: Verdict,
-    /// Why the trial did not pass.
+    /// The reason why the trial did not pass. `None` if it passed.
     pub error: Option<String>,
     /// The steps of the trial.
     pub steps: Vec<StepRecord>,
-    /// The graders of the trial.
+    /// The results of the graders.
     pub grades: Vec<Grade>,
-    /// The answer of the agent, if there was one.
+    /// The answer of the agent. `None` if the task has no prompt.
     pub output: Option<String>,
-    /// How long it took.
+    /// The duration of the trial.
     pub duration: Duration,
-    /// How often it was tried: this is the last time.
+    /// The number of attempts at the trial. This record is that of the last one.
     pub attempts: u32,
-    /// Why the trial did not pass, if it did not.
+    /// The cause, if the trial did not pass. It has no meaning if the trial passed.
     pub cause: Cause,
-    /// The results of the earlier attempts.
+    /// The earlier attempts at the trial, the oldest first.
     pub earlier: Vec<EarlierAttempt>,
-    /// The target that it was sent to, in a run that has several.
+    /// The target that the trial ran on. `None` unless the run is spread over several targets.
     pub shard: Option<String>,
 }
 
-/// An attempt at a trial that was tried again.
+/// An attempt at a trial that was followed by another attempt.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EarlierAttempt {
-    /// The result.
+    /// The verdict of the attempt.
     pub class: Class,
-    /// Why the attempt did not pass.
+    /// The reason why the attempt did not pass.
     pub error: String,
-    /// The files that its steps attached.
+    /// The files that the steps of the attempt attached.
     pub attachments: Vec<Attachment>,
 }
 
@@ -54,32 +54,33 @@ impl EarlierAttempt {
     }
 }
 
-/// The outcome of a step.
+/// The record of one step of a trial.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepRecord {
     /// The id of the step.
     pub id: String,
-    /// The operation of the step.
+    /// The operation that the step called.
     pub operation: String,
-    /// The phase of the step.
+    /// The phase of the trial in which the step ran.
     pub phase: Phase,
-    /// How the step ended.
+    /// The way in which the step ended.
     pub verdict: Verdict,
-    /// The message of the step, or the reason of its failure.
+    /// The message of the operation, or the reason of its failure.
     pub message: String,
-    /// The outputs of the step.
+    /// The outputs of the operation, as pairs of name and value.
     pub outputs: Vec<(String, String)>,
-    /// The time limit that it was given: its own, or what was left of the trial's. `None` for a step that was not sent to a rig.
+    /// The time limit of the step: its own, or the rest of the trial's. `None` if the step was not
+    /// sent to a rig.
     pub limit: Option<Duration>,
-    /// How long it took.
+    /// The duration of the step.
     pub duration: Duration,
-    /// The files that it attached.
+    /// The files that the step attached.
     pub attachments: Vec<Attachment>,
 }
 
 impl StepRecord {
-    /// The output of that name.
+    /// Returns the value of the output with this name.
     pub fn output(&self, name: &str) -> Option<&str> {
         self.outputs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -120,16 +121,16 @@ impl StepRecord {
 /// The result of a grader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// The grader was satisfied.
+    /// The condition of the grader is met.
     Passed,
-    /// The grader was not satisfied.
+    /// The condition of the grader is not met.
     Failed,
-    /// This runner does not have its kind. It counts neither way.
+    /// This runner does not support the type of the grader. It counts neither way.
     Unsupported,
 }
 
 impl Judgement {
-    /// The word for it.
+    /// Returns `passed`, `failed` or `unsupported`, as reports have it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -139,48 +140,48 @@ impl Judgement {
     }
 }
 
-/// The grader's message.
+/// The result of a grader, with the reason.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Grade {
-    /// The grader, by its name, or its type.
+    /// The name of the grader. If it has no name, its type.
     pub grader: String,
-    /// The type of the grader.
+    /// The type of the grader, as the eval file spells it.
     pub kind: String,
-    /// The metric it names.
+    /// The name of the metric that the grader counts for. `None` if it counts for no metric.
     pub metric: Option<String>,
-    /// How much it counts for a metric.
+    /// The weight of the grader in its metric.
     pub weight: f64,
-    /// The result.
+    /// The result of the grader.
     pub judgement: Judgement,
-    /// The reason.
+    /// The reason for the result.
     pub message: String,
-    /// The number that was judged, if it was one.
+    /// The value that was measured. `None` if the grader measures nothing.
     pub measurement: Option<Measurement>,
 }
 
-/// A number that was measured, and the limits it is held against.
+/// A measured value, and the limits that it must stay within.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measurement {
     /// The name of the measurement, unique in its task.
     pub name: String,
-    /// The number, with all its digits; another text, if it is none; empty, if there is no output.
+    /// The value. A number keeps all its digits. If there is no output, it is empty.
     pub value: String,
     /// The unit of the measurement.
     pub unit: Option<String>,
-    /// The least that passes.
+    /// The smallest value that passes, as JSON text. `None` means no lower limit.
     pub low: Option<String>,
-    /// The most that passes.
+    /// The largest value that passes, as JSON text. `None` means no upper limit.
     pub high: Option<String>,
-    /// Whether it is within the limits, its ends included.
+    /// Whether the value passed: it is within its limits, both included.
     pub passed: bool,
-    /// Whether it passed, and is beyond the limits within the others.
+    /// Whether the value passed, but is beyond the narrower limits that mark it as marginal.
     pub is_marginal: bool,
 }
 
 impl Measurement {
-    /// `pass`, `marginal` or `fail`.
+    /// Returns the verdict of the value: `pass`, `marginal` or `fail`.
     pub fn verdict(&self) -> &'static str {
         match (self.passed, self.is_marginal) {
             (false, _) => "fail",
@@ -201,7 +202,7 @@ impl Measurement {
     }
 }
 
-/// The result of a trial or a task.
+/// The verdict of a trial or a task. It says whether the board under test or the rig is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
@@ -209,18 +210,19 @@ pub enum Class {
     Pass,
     /// The trial or the task failed, and the rig is not the reason.
     Fail,
-    /// The rig could not do its part: it was unplugged, another rig, busy, or too late. Nothing is known of the board under test.
+    /// The rig could not do its part. It was unplugged, busy or too late, or another rig answered.
+    /// Nothing is known about the board under test.
     RigError,
-    /// The task passed in some trials or attempts, and failed in others.
+    /// The task passed in some trials or attempts and failed in others.
     Flaky,
-    /// The trial or the task was not judged.
+    /// No grader could judge the trial or the task.
     Skipped,
     /// The run was cancelled before it ended.
     Cancelled,
 }
 
 impl Class {
-    /// The name in reports.
+    /// Returns the name of the verdict in reports, such as `rig_error`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -232,7 +234,7 @@ impl Class {
         }
     }
 
-    /// The word for people.
+    /// Returns the verdict in words, for people.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Pass => "passed",
@@ -245,42 +247,44 @@ impl Class {
     }
 }
 
-/// Why something did not pass.
+/// The cause of a trial that did not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The board under test, or the agent.
+    /// The board under test, or the agent, did not meet a condition.
     #[default]
     Board,
-    /// The rig, or the way to it.
+    /// The rig, or the connection to it, failed.
     Rig,
-    /// The rig did not end its part before the trial's time was over.
+    /// The rig did not end its operation before the time of the trial was over.
     Late,
-    /// The agent used up the trial's time.
+    /// The agent used up the time of the trial.
     Agent,
-    /// The eval's files: arguments that do not fit, or a placeholder without a value.
+    /// The eval's files have a mistake: arguments do not fit the operation, or a placeholder has no
+    /// value.
     Eval,
 }
 
 impl Cause {
-    /// Whether the rig is the reason.
+    /// Returns whether the rig is the cause.
     pub const fn is_rig(self) -> bool {
         matches!(self, Self::Rig | Self::Late)
     }
 
-    /// Whether the trial's time was over.
+    /// Returns whether the end of the trial's time is the cause.
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Late | Self::Agent)
     }
 }
 
 impl TrialRecord {
-    /// Whether something other than the board under test is the reason that it did not pass.
+    /// Returns whether the trial could not be carried out. Something other than the board under
+    /// test is then the reason that it did not pass.
     pub fn is_error(&self) -> bool {
         self.verdict == Verdict::Error
     }
 
-    /// The result of the trial.
+    /// Returns the verdict of the trial.
     pub fn class(&self) -> Class {
         let has_failed = self.earlier.iter().any(|attempt| attempt.class == Class::Fail);
         match self.verdict {

@@ -1,6 +1,7 @@
-//! The outcomes of runs, for people and for other programs: as JSON, JUnit, CTRF, TAP, a page, and for GitHub Actions.
+//! The reports of runs, for people and for other programs: JSON, JUnit, CTRF, TAP, an HTML page,
+//! and the summary of GitHub Actions.
 //!
-//! All are written from one model, [`Results`]. JSON is the model itself.
+//! All of them are written from one model, [`Results`]. The JSON report is the model itself.
 
 mod ctrf;
 mod github;

@@ -1,5 +1,5 @@
-//! `results.runs` and `results.summary`: the stored runs. The specification has no methods for them, but a waza server
-//! has.
+//! The stored runs: the methods `results.runs` and `results.summary`. The protocol's specification
+//! does not have them, but waza's own server does.
 
 use std::io;
 
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::runs::Runs;
 use super::store::Stored;
 
-/// The largest number of runs that `results.runs` returns, and the number if `limit` is absent.
+/// The largest number of runs that `results.runs` returns. It is also the number if the member
+/// `limit` is absent.
 const LIMIT: usize = 1000;
 
-/// The answer to one of these methods; `None` for any other method.
+/// Answers one of the two methods. Returns `None` for any other method.
 pub(super) fn answer(runs: &Runs, method: Text<'_>, params: Json<'_>) -> Option<io::Result<Value>> {
     if method == "results.runs" {
         let limit = params.get("limit").and_then(|limit| limit.as_str().parse().ok());

@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest file that is read, in bytes.
+/// The largest file that is read, in bytes: 4 MiB.
 pub const FILE_LIMIT: u64 = 4 << 20;
 
-/// A folder, below which everything is that clients of a server may read or run. Links that lead out of it are refused.
+/// The root folder of a server. Its clients may read and run only files below it. A link that leads
+/// out of the folder is refused.
 #[derive(Debug, Clone)]
 pub struct Root(Arc<Inner>);
 
@@ -21,13 +22,13 @@ struct Inner {
     handle: File,
 }
 
-/// A path that leads out of the root.
+/// The error for a path that leads out of the root folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is outside the folder that this server may read, {} (see --root)", .path.display(), .root.display())]
 pub struct OutsideRoot {
-    /// The path, as it was said.
+    /// The path, as the client wrote it.
     pub path: PathBuf,
-    /// The root.
+    /// The root folder.
     pub root: PathBuf,
 }
 
@@ -37,10 +38,10 @@ thread_local! {
 }
 
 impl Root {
-    /// This folder.
+    /// Opens `folder` as the root.
     ///
     /// # Errors
-    /// It cannot be opened, or is not a folder.
+    /// The path cannot be opened, or is not a folder.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         if !folder.is_dir() {
@@ -53,16 +54,17 @@ impl Root {
         })))
     }
 
-    /// The folder.
+    /// Returns the path of the root folder, without links.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
 
-    /// A client's path with its links resolved. A relative path begins at the root. A path that does not exist is
-    /// resolved as far as it does, so that opening it fails as usual.
+    /// Resolves the links in a client's path. A relative path begins at the root folder. If the end
+    /// of the path does not exist, only the existing part is resolved; opening the file then fails
+    /// with the usual error.
     ///
     /// # Errors
-    /// It leads out of the root, whether there is anything or not.
+    /// The path leads out of the root folder. It does not matter whether the file exists.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, OutsideRoot> {
         let outside = || OutsideRoot { path: path.to_owned(), root: self.0.folder.clone() };
         let whole = self.0.folder.join(path);
@@ -87,7 +89,7 @@ impl Root {
         Ok(missing.into_iter().rev().fold(found, |path, part| path.join(part)))
     }
 
-    /// Lets `read` read no file outside the root, on this thread.
+    /// Calls `read`. During the call, this thread cannot read a file outside the root folder.
     pub fn confine<T>(&self, read: impl FnOnce() -> T) -> T {
         confine(Some(self.clone()), read)
     }

@@ -1,4 +1,5 @@
-//! A run: all trials of an eval's tasks, and what they come to.
+//! One run of an eval: its trials are run and judged, and their results become the result of the
+//! run.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -24,166 +25,174 @@ use super::verdict::{self, Cause, Class, Reliability};
 use rigline_host::target::Target;
 use rigline_std::sync::lock;
 
-/// Texts of logs and records are cut at this many bytes, and at three times as many in JSON, where a control character has
-/// six: so a line of the log stays below what common readers take (64 KiB).
+/// The longest text of a log line or of a record, in bytes. As JSON it may be three times as long,
+/// since a control character takes six bytes there. A line of the log so stays below 64 KiB, which
+/// common readers accept.
 pub const TEXT_LIMIT: usize = 16 * 1024;
 
-/// An event of a run. They come in order. After [`Event::Complete`] nothing does.
+/// An event of a run. The events come in order, and [`Event::Complete`] is the last one.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// `eval.progress`.
+    /// The run, a task or a trial began or ended. Clients get it as `eval.progress`.
     Progress(Progress),
-    /// A trial has ended; comes before its progress.
+    /// A trial has ended. This event comes before the [`Progress`](Self::Progress) of the same
+    /// trial.
     Trial {
-        /// The task's place in the spec.
+        /// The index of the task in [`Spec::tasks`].
         task: usize,
-        /// The outcome.
+        /// The result of the trial.
         record: TrialRecord,
     },
-    /// `eval.log`.
+    /// A line of the log. Clients get it as `eval.log`.
     Log {
         /// The level of the log.
         level: Level,
-        /// The text.
+        /// The text of the line.
         message: String,
     },
-    /// `eval.complete`.
+    /// The run has ended. Clients get it as `eval.complete`.
     Complete(Arc<Outcome>),
 }
 
-/// A step of a run's progress.
+/// The beginning or the end of a run, a task or a trial.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The event.
+    /// The kind of event, as the waza protocol names it.
     pub event: waza::Event,
-    /// The task's place in the spec.
+    /// The index of the task in [`Spec::tasks`]. `None` if the event is about the whole run.
     pub task: Option<usize>,
-    /// The trial's number, from 1.
+    /// The number of the trial, from 1. `None` if the event is about no trial.
     pub trial: Option<u32>,
-    /// How the task ended.
+    /// The verdict of the task or the trial. `None` if it has not ended.
     pub verdict: Option<Verdict>,
-    /// How long it took.
+    /// The duration of the task or the trial. `None` if it has not ended.
     pub duration: Option<Duration>,
 }
 
-/// Gets everything that happens in a run, from several threads but one at a time. It must not wait.
+/// The function that gets the events of a run. It is called from several threads, but for one event
+/// at a time. It must return without waiting.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The result of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Completed, failed or cancelled.
+    /// The state in which the run ended: completed, failed or cancelled.
     pub state: RunState,
-    /// How many tasks passed.
+    /// The number of tasks, and of those that passed and failed.
     pub summary: Summary,
-    /// Why the run failed, or that it was cancelled.
+    /// The reason why the run failed or was cancelled. `None` if it completed.
     pub error: Option<String>,
-    /// How many tasks could not be judged.
+    /// The number of tasks that no grader could judge.
     pub skipped: u32,
-    /// Why nothing was run, if the target could not be talked to, or failed the preflight.
+    /// The reason why no task was run: the target could not be reached, or failed the preflight.
+    /// `None` if tasks were run.
     pub unreached: Option<SessionError>,
-    /// Why nothing was run, if steps do not fit the target's operations.
+    /// The steps that do not fit the operations of the target. If there are any, no task was run.
     pub mistakes: Vec<Fault>,
-    /// The preflight, if there was one.
+    /// The record of the preflight. `None` if there was none.
     pub health: Option<TrialRecord>,
-    /// The identity of the rig, if there was a session.
+    /// The rig that the run used. `None` if no session was opened.
     pub rig: Option<Rig>,
-    /// Whether the threshold, or each metric's, was reached.
+    /// Whether enough tasks passed, or each metric reached its threshold. A run with a rig error
+    /// has not passed.
     pub passed: bool,
-    /// Where the eval has a list of metrics: each one's share.
+    /// The results of the metrics. Empty if the eval lists no metrics.
     pub metrics: Vec<MetricResult>,
-    /// The weighted mean of the metrics.
+    /// The mean of the metrics by their weights, from 0 to 1. `None` if the eval lists no metrics.
     pub score: Option<f64>,
-    /// The result of each task that was done, in the order of the spec.
+    /// The results of the tasks that were run, in the order of the spec.
     pub tasks: Vec<TaskRecord>,
-    /// How long it took.
+    /// The duration of the run.
     pub duration: Duration,
 }
 
-/// The outcome of a metric.
+/// The result of one metric.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct MetricResult {
     /// The name of the metric.
     pub name: String,
-    /// The share of graders that passed; 0 of none is 0.
+    /// The share of graders that passed, by weight, from 0 to 1. It is 0 if no grader counts for
+    /// the metric.
     pub share: f64,
-    /// The threshold.
+    /// The least share with which the metric passes.
     pub threshold: f64,
-    /// The weight of the metric.
+    /// The weight of the metric in [`Outcome::score`].
     pub weight: f64,
-    /// Whether the threshold was reached.
+    /// Whether the share reached the threshold.
     pub passed: bool,
 }
 
-/// The outcome of a task.
+/// The result of one task.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskRecord {
-    /// The place of the task in the spec.
+    /// The index of the task in [`Spec::tasks`].
     pub task: usize,
-    /// How the task ended: as its trials did.
+    /// The verdict of the task, which follows from those of its trials.
     pub verdict: Verdict,
     /// The trials of the task.
     pub trials: Vec<TrialRecord>,
-    /// How long it took.
+    /// The duration of the task.
     pub duration: Duration,
 }
 
 impl TaskRecord {
-    /// Why it did not pass: the first reason, of a trial that is of the task's class if there is one.
+    /// Returns the reason why the task did not pass. It is taken from a trial with the same verdict
+    /// as the task, if there is one.
     pub fn why(&self) -> Option<&str> {
         let class = self.class();
         let of_class = self.trials.iter().filter(|trial| trial.class() == class);
         of_class.chain(&self.trials).find_map(|trial| trial.error.as_deref())
     }
 
-    /// The result, for people and for CI.
+    /// Returns the verdict of the task, which says whether the board under test or the rig is at
+    /// fault.
     pub fn class(&self) -> Class {
         if self.verdict == Verdict::Cancelled { Class::Cancelled } else { verdict::of_trials(&self.trials) }
     }
 
-    /// Whether it counts as passed.
+    /// Returns whether the task counts as passed.
     pub fn has_passed(&self) -> bool {
         self.verdict == Verdict::Passed
     }
 
-    /// How often its trials passed.
+    /// Returns the reliability of the task: how many of its trials passed.
     pub fn reliability(&self) -> Reliability {
         Reliability::of(&self.trials)
     }
 
-    /// The measurements of all its trials.
+    /// Returns the measurements of the task, over all its trials.
     pub fn measurements(&self) -> Vec<Statistics> {
         Statistics::of(&self.trials)
     }
 }
 
 impl Outcome {
-    /// Whether the rig is the reason that something was not judged.
+    /// Returns whether the rig is the reason that a task was not judged.
     pub fn has_rig_error(&self) -> bool {
         self.unreached.is_some() || self.tasks.iter().any(|task| task.class() == Class::RigError)
     }
 
-    /// Whether the eval is the reason that something was not judged: a step does not fit the target's operations, or has a placeholder
-    /// without a value.
+    /// Returns whether the eval is the reason that a task was not judged: a step does not fit the
+    /// operations of the target, or a placeholder has no value.
     pub fn has_mistake(&self) -> bool {
         let trials = self.tasks.iter().flat_map(|task| &task.trials).chain(&self.health);
         let is_mistake = |trial: &TrialRecord| trial.verdict == Verdict::Error && trial.cause == Cause::Eval;
         !self.mistakes.is_empty() || trials.into_iter().any(is_mistake)
     }
 
-    /// Whether a task failed for a reason other than the rig.
+    /// Returns whether a task failed for a reason other than the rig.
     pub fn has_failure(&self) -> bool {
         let is_failed = |class| class == Class::Fail || class == Class::Flaky;
         self.tasks.iter().any(|task| task.verdict != Verdict::Passed && is_failed(task.class()))
     }
 
-    /// Whether the time limit of a trial was the only reason that something did not pass.
+    /// Returns whether tasks did not pass, and the time limit of a trial is the only reason.
     pub fn is_late(&self) -> bool {
         let is_not_passed = |class| matches!(class, Class::Fail | Class::Flaky | Class::RigError);
         let trials = || {
@@ -197,31 +206,33 @@ impl Outcome {
     }
 }
 
-/// How a run is done.
+/// The parameters of a run.
 pub struct Plan {
     /// The eval. It must be valid.
     pub spec: Arc<Spec>,
-    /// The executor.
+    /// The executor of the eval, which decides what answers the steps and prompts.
     pub executor: Executor,
-    /// The directory that tasks run in.
+    /// The working folder of the tasks.
     pub workdir: String,
-    /// The targets among which the tasks are spread, instead of the eval's; one after the other on that one if there are none.
+    /// The targets that the tasks are spread over, in place of the eval's own target. If the list
+    /// is empty, the tasks run one after another on the eval's target.
     pub shards: Vec<String>,
-    /// The folder for the files that steps attach.
+    /// The folder that attached files are copied to.
     pub attachments: PathBuf,
-    /// The connector that opens targets.
+    /// The connector that opens sessions with targets.
     pub connect: Arc<dyn Connect>,
-    /// Whether debug logs are wanted.
+    /// Whether the log includes lines of level debug.
     pub verbose: bool,
-    /// Whether a step that may have a mistake in it keeps the run from beginning.
+    /// Whether a warning about a step keeps the run from beginning, as an error does.
     pub strict: bool,
-    /// Ends the run: the running operation stops, cleanup steps run, and then the run is complete.
+    /// The token that cancels the run. The running operation is stopped, the cleanup steps run, and
+    /// the run ends.
     pub cancel: CancellationToken,
-    /// Gets what happens.
+    /// The function that gets the events of the run.
     pub on_event: OnEvent,
 }
 
-/// Runs an eval, from `run_start` to `eval.complete`.
+/// Runs an eval to its end. The events go to [`Plan::on_event`], and the result is returned.
 pub async fn run(plan: Plan) -> Arc<Outcome> {
     let started = Instant::now();
     let Plan { spec, executor, workdir, shards, attachments, connect, verbose, strict, cancel, on_event } = plan;
@@ -404,7 +415,8 @@ impl Drop for Running<'_> {
 /// The outcome of a job.
 enum Ended {
     Done,
-    /// The rig is lost. The job is to be done elsewhere, if it is here.
+    /// The rig is lost. If the job is present, it must be done on another rig. The text is the
+    /// reason.
     Lost(Option<Job>, String),
 }
 
@@ -597,9 +609,9 @@ impl Shared {
 
 /// Why no task is run.
 enum Obstacle {
-    /// The target cannot be talked to, or failed the preflight.
+    /// The target cannot be reached, or failed the preflight.
     SessionError(SessionError),
-    /// Steps do not fit the target's operations.
+    /// Some steps do not fit the operations of the target.
     Mistakes(Vec<Fault>),
 }
 

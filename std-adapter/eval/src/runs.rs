@@ -1,4 +1,4 @@
-//! The runs of a process: starting, querying, cancelling and storing them.
+//! The runs of one process: they are started, queried, cancelled and stored here.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -25,76 +25,81 @@ use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
 use rigline_std::sync::lock;
 
-/// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
+/// The largest number of runs that are unfinished at a time. Each has an open file, and a process
+/// may often open only 1024 files. A further run is refused with [`StartError::TooMany`].
 pub const RUN_LIMIT: usize = 500;
-/// How many log lines are kept with a run.
+/// The largest number of log lines that are kept with a run.
 const LOGS: u32 = 1000;
-/// The number of finished runs that are kept in memory. Older ones are read from disk.
+/// The largest number of finished runs that are kept in memory. Older ones are read from the disk.
 pub const KEPT: usize = 1000;
-/// How many runs do something at a time; the others wait their turn.
+/// The largest number of runs that work at the same time. The others wait for their turn.
 pub const AT_A_TIME: usize = 8;
 
-/// The eval to run.
+/// A request to run an eval.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Request {
-    /// The eval's file.
+    /// The path of the eval file.
     pub path: PathBuf,
-    /// Settings that replace those of the file.
+    /// The settings that replace those of the file.
     pub overrides: Overrides,
-    /// Whether debug logs are wanted.
+    /// Whether the log includes lines of level debug.
     pub verbose: bool,
-    /// The directory that tasks run in; by default the eval's own.
+    /// The working folder of the tasks. `None` means the folder of the eval file.
     pub context_dir: Option<PathBuf>,
-    /// Only tasks whose id, name or tag has this in it.
+    /// A text that selects tasks: only those run that have it in their id, name or a tag. `None`
+    /// selects all.
     pub filter: Option<String>,
-    /// Only the tasks of this file, named as [`Task::file`](super::spec::Task::file) is.
+    /// The task file whose tasks run, named as [`Task::file`](super::spec::Task::file) is. `None`
+    /// selects all.
     pub task_file: Option<String>,
-    /// Whether what may be a mistake makes the eval invalid.
+    /// Whether a warning makes the eval invalid, as an error does.
     pub strict: bool,
-    /// How many trials each task has, whatever the eval's file says: at most [`TRIAL_LIMIT`](super::TRIAL_LIMIT).
+    /// The number of trials of each task, in place of the number in the eval file. It is at most
+    /// [`TRIAL_LIMIT`](super::TRIAL_LIMIT).
     pub trials: Option<u32>,
-    /// The targets among which the tasks are spread, instead of the eval's. The record of such a run is on the disk as soon as a task is done.
+    /// The targets that the tasks are spread over, in place of the eval's own target. If there are
+    /// any, each result is flushed to the disk as soon as its task has ended.
     pub shards: Vec<String>,
 }
 
-/// Why a run was not started.
+/// The reason why a run was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The file does not exist.
+    /// The eval file does not exist.
     #[error("Eval not found: {}", .0.display())]
     NotFound(PathBuf),
-    /// The eval is invalid.
+    /// The eval is invalid. The faults are listed.
     #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Fault>),
-    /// No executor has this name.
+    /// The request names an executor that does not exist.
     #[error("unknown executor {}; expected one of: {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
     UnknownExecutor(String),
-    /// The executor is one of another eval runner's.
+    /// The eval names an executor that only other eval runners have.
     #[error("Run failed: the executor {} is not available here; expected one of: {}", .0, Executor::AVAILABLE.join(", "))]
     Unavailable(String),
-    /// No task is left by the filter.
+    /// The filter selects no task.
     #[error("Run failed: no task matches the filter {0}")]
     NoTask(String),
-    /// The directory for the tasks is not there.
+    /// The working folder for the tasks does not exist.
     #[error("Run failed: the context directory {} is not there", .0.display())]
     NoWorkdir(PathBuf),
-    /// Another eval that was requested with it has mistakes, so that nothing is run.
+    /// Another eval of the same request does not fit its target, so that none is run.
     #[error("not run, since another eval does not fit its target")]
     Beside,
-    /// All runs were cancelled, and no more are accepted.
+    /// The process is ending: all runs were cancelled, and no new ones are accepted.
     #[error("Run failed: no run can start while this process is ending")]
     Ending,
-    /// Too many runs are unfinished.
+    /// [`RUN_LIMIT`] runs are unfinished already.
     #[error("Run failed: {RUN_LIMIT} runs are unfinished already")]
     TooMany,
-    /// The run's file cannot be written.
+    /// The file of the run cannot be written.
     #[error("Run failed: cannot write to the run directory: {0}")]
     Store(io::Error),
 }
 
-/// The runs of a process. Clones are of the same runs.
+/// The runs of one process. A clone refers to the same runs.
 #[derive(Clone)]
 pub struct Runs {
     inner: Arc<Inner>,
@@ -135,7 +140,8 @@ impl Entry {
     }
 }
 
-/// A run that was accepted. It goes once it is launched; dropped before, it has failed.
+/// A run that was accepted, but not started. [`launch`](Self::launch) starts it. If the value is
+/// dropped instead, the run has failed.
 pub struct Accepted {
     id: String,
     end: End,
@@ -151,12 +157,13 @@ pub struct Accepted {
 }
 
 impl Runs {
-    /// Runs that are kept in `store`. `target` stands in for what eval files say.
+    /// Keeps runs in `store`. `target` replaces the targets of the eval files.
     pub fn new(store: Store, target: Option<String>) -> Self {
         Self::with_connect(store, target, Arc::new(Hosts::default()))
     }
 
-    /// As [`new`](Self::new), over sessions of the caller's own.
+    /// Keeps runs in `store`, as [`new`](Self::new) does, and opens sessions by the caller's
+    /// `connect`.
     pub fn with_connect(store: Store, target: Option<String>, connect: Arc<dyn Connect>) -> Self {
         let inner = Inner {
             store,
@@ -170,10 +177,10 @@ impl Runs {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Reads an eval as a run would.
+    /// Reads an eval file in the way in which a run would. The faults are errors and warnings.
     ///
     /// # Errors
-    /// There is no such file, or it is not YAML.
+    /// The file does not exist, or is not YAML.
     pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
         let mut overrides = overrides.clone();
         if overrides.target.is_none() {
@@ -182,10 +189,11 @@ impl Runs {
         load(path, &overrides)
     }
 
-    /// Accepts a run: checks all that can be checked, and begins its file.
+    /// Accepts a run. Everything that can be checked before the run is checked, and the file of the
+    /// run is begun.
     ///
     /// # Errors
-    /// It cannot be started; nothing is left of it.
+    /// The run cannot be started. Nothing of it stays behind.
     pub fn accept(&self, request: &Request) -> Result<Accepted, StartError> {
         let (spec, executor) = self.prepare(request)?;
         let folder = match &request.context_dir {
@@ -303,9 +311,11 @@ impl Runs {
         Ok((spec, executor))
     }
 
-    /// Returns the faults of the steps of several evals, as far as their targets' descriptions show it: a list for each request. Each target
-    /// is asked once. Of evals that cannot be run, of targets that cannot be reached, and of evals with a preflight, which judges the rig
-    /// first, nothing is found.
+    /// Returns the faults in the steps of several evals, against the operations that their targets
+    /// describe: a list for each request. Each target is asked once.
+    ///
+    /// The list is empty if the eval cannot be run, if its target cannot be reached, or if the eval
+    /// has a preflight, since the preflight judges the rig first.
     pub async fn mistakes(&self, requests: &[Request]) -> Vec<Vec<Fault>> {
         type Asked = (String, Option<PathBuf>, Option<String>);
         let mut known: HashMap<Asked, Vec<(String, Schema)>> = HashMap::new();
@@ -359,11 +369,11 @@ impl Runs {
         }
     }
 
-    /// The state of a run; `None` if there is no such run. The summary of an unfinished run counts what
-    /// is done.
+    /// Returns the state of a run, or `None` if no run has this id. The summary of an unfinished
+    /// run counts the tasks that have ended.
     ///
     /// # Errors
-    /// Its file cannot be read.
+    /// The file of the run cannot be read.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
         if let Some(entry) = self.lock().runs.get(id) {
             return Ok(Some(entry.stored.clone()));
@@ -381,10 +391,11 @@ impl Runs {
         self.inner.store.records(id)
     }
 
-    /// Cancels a run; one that has ended stays as it is. Returns its state afterwards.
+    /// Cancels a run, unless it has ended. Returns the state of the run afterwards, or `None` if no
+    /// run has this id.
     ///
     /// # Errors
-    /// Its file cannot be read, or another process runs it.
+    /// The file of the run cannot be read, or another process runs it.
     pub fn cancel(&self, id: &str) -> io::Result<Option<RunState>> {
         {
             let mut table = self.lock();
@@ -400,7 +411,7 @@ impl Runs {
         }
     }
 
-    /// Cancels all runs that have not ended, and accepts no more.
+    /// Cancels all unfinished runs. From then on no run is accepted.
     pub fn cancel_all(&self) {
         let mut table = self.lock();
         table.is_closed = true;
@@ -409,7 +420,7 @@ impl Runs {
         }
     }
 
-    /// Waits until no run is unfinished.
+    /// Waits until all runs have ended.
     pub async fn idle(&self) {
         let mut unfinished = self.inner.unfinished.subscribe();
         // The sender is this.
@@ -443,17 +454,18 @@ pub(super) fn place(path: &Path) -> String {
 }
 
 impl Accepted {
-    /// The run's name.
+    /// Returns the id of the run.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The eval that will be run.
+    /// Returns the eval that will be run.
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
 
-    /// Lets it go, in the runtime. `on_event` gets what happens, `done` is called when nothing more will.
+    /// Starts the run in a tokio runtime. `on_event` gets the events. `done` is called with the
+    /// result, after the last event.
     pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
         let Self { id, end, spec, executor, workdir, shards, verbose, strict, cancel, file, runs } = self;
         let file = Arc::new(Mutex::new(file));

@@ -1,28 +1,32 @@
 //! The JSON-RPC server: waza's methods on standard input and output, and over TCP.
 //!
-//! # What is told to whom, and when
-//! The reply to a request goes out before the first notification of a run that it started, the line of a batch too. Every
-//! line is one write. A run's notifications go to the client that started it; all clients may ask about all runs, and cancel
-//! them.
+//! # Replies and notifications
+//! The reply to a request, or to a batch, is sent before the first notification of a run that it
+//! started. Each line is sent by one write. The notifications of a run go to the client that
+//! started it. All clients may ask about all runs, and cancel them.
 //!
 //! # Who may ask
-//! A client can run programs as the server's user: an eval may name any. So over TCP a client must send the token first, if
-//! [`Access`] has one, as the line
-//! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`, and belong to the server's user where the
-//! system says whose a connection is. A client that sends anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport,
-//! standard input too, evals are read below the [`Root`] only.
+//! An eval may start any program, so a client can run programs as the server's user. Over TCP a
+//! client must therefore belong to that user, where the system reports the user of a connection. If
+//! [`Access`] has a token, the client must first send it as the line
+//! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`. A client that sends
+//! anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport, standard
+//! input included, only evals below the [`Root`] are read.
 //!
 //! # How a connection ends
-//! - End of input, or of the client's sending half: all requests are answered, the client's runs are finished, and then the connection
-//!   is closed.
-//! - A client that is gone stops no run that has been accepted; its requests that were not looked at by then are dropped.
-//! - A client that does not read stops no run either: log lines for it are dropped beyond [`LOG_BACKLOG`], and counted. When
-//!   [`BACKLOG`] bytes of replies and results wait for it, or nothing was taken for [`PATIENCE`], it is dropped.
-//! - A line that is the beginning of an HTTP request is refused, and the connection closed: a web page could have sent it.
+//! - The input ends, or the client closes its sending half: all requests are answered, the runs of
+//!   the client are finished, and then the connection is closed.
+//! - The client is gone: its accepted runs go on, and its other requests are dropped.
+//! - The client does not read: its runs go on. Log lines for it are dropped and counted while more
+//!   than [`LOG_BACKLOG`] bytes wait. If more than [`BACKLOG`] bytes wait, or the client reads
+//!   nothing for [`PATIENCE`], the connection is closed.
+//! - The client sends the beginning of an HTTP request: it is refused, and the connection is
+//!   closed, since a web page could have sent it.
 //!
 //! # Limits
-//! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
-//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are examined at a time.
+//! A request line may have [`REQUEST_LIMIT`] bytes, and a reply line [`REPLY_LIMIT`]. At most
+//! [`CLIENT_LIMIT`] connections are open at a time, and at most [`READERS`] requests are handled at
+//! a time. Memory for lines is taken as they arrive, and given back afterwards.
 
 use std::future::Future;
 use std::io;
@@ -51,26 +55,29 @@ use rigline_host::lines::{self, Entrance, Input, Output};
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
 use rigline_std::sync::lock;
 
-/// The longest request line, in bytes without its end.
+/// The longest request line, in bytes, without the newline. A longer one is refused.
 pub const REQUEST_LIMIT: usize = 8 << 20;
-/// The longest reply line, in bytes without its end.
+/// The longest reply line, in bytes, without the newline.
 pub const REPLY_LIMIT: usize = 16 << 20;
-/// While more bytes than this wait for a client that does not read, the next line for it ends its connection.
+/// The largest number of bytes that wait for a client that does not read. If more wait, the
+/// connection is closed.
 pub const BACKLOG: usize = 32 << 20;
-/// While this many bytes wait for a client, log lines for it are dropped, and counted.
+/// The number of waiting bytes from which on log lines for a client are dropped. The dropped lines
+/// are counted.
 pub const LOG_BACKLOG: usize = lines::LOG_BACKLOG;
 /// While this many bytes wait for a client, no more of its requests are read.
 const PAUSE: usize = 1 << 20;
-/// The time limit for a TCP client that does not read what waits for it.
+/// The longest time for which a TCP client may read nothing while bytes wait for it. After that the
+/// connection is closed.
 pub const PATIENCE: Duration = lines::STALLED;
-/// The time limit for a TCP client to send the token.
+/// The longest time in which a TCP client must send the token.
 pub const TOKEN_TIMEOUT: Duration = lines::STALLED;
 /// The time limit for sending the last lines when the server is stopped.
 const LAST_LINES: Duration = Duration::from_millis(250);
-/// The most TCP connections at a time.
+/// The largest number of TCP connections at a time. A further one is refused.
 pub const CLIENT_LIMIT: usize = 256;
-/// The number of requests that are handled at a time, each on a thread, since files are read for
-/// them.
+/// The number of requests that are handled at the same time. Each runs on a thread of its own,
+/// since it reads files.
 pub const READERS: usize = 4;
 /// A size that is enough for most replies.
 const USUAL_REPLY: usize = 4 << 10;
@@ -115,15 +122,15 @@ impl Shared {
     }
 }
 
-/// The result of a line.
+/// The answer to a line of input.
 enum Answered {
-    /// There is none.
+    /// The line needs no answer.
     Nothing,
-    /// The reply to the request, if there is one, and the runs to launch when it is sent.
+    /// The reply, if the line has one, and the runs that start when the reply has been sent.
     Reply(Option<Vec<u8>>, Vec<Accepted>),
-    /// The connection ends after this refusal.
+    /// The request is refused with this line, and the connection is closed.
     Refusal(Vec<u8>),
-    /// Its client is gone.
+    /// The client of the line is gone.
     Gone,
 }
 
@@ -143,11 +150,11 @@ fn body(service: &mut Service, incoming: Incoming<'_>) -> Vec<u8> {
     }
 }
 
-/// Serves standard input and output to the end of input, or until `stop`, and then to the end of all runs. It needs a
-/// runtime of several threads, as [`serve_tcp`] does.
+/// Serves standard input and output until the input ends or `stop` is cancelled. It returns when
+/// all runs have ended. It needs a tokio runtime with several threads.
 ///
 /// # Errors
-/// Reading or writing failed, other than by the reader's being gone; or the reader does not read.
+/// Reading or writing failed, or nobody reads the output. A closed output is no error.
 pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = rigline_std::stdio::take()?;
     let mut input = input.start()?;
@@ -190,7 +197,8 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
     failure.map_or(ended.map(|_| ()), Err)
 }
 
-/// Serves everybody who connects and [may ask](Access), until `stop`, and then to the end of all runs.
+/// Serves every TCP client that [may ask](Access), until `stop` is cancelled. It returns when all
+/// runs have ended. It needs a tokio runtime with several threads.
 ///
 /// # Errors
 /// The listeners cannot be used in this runtime.
@@ -212,19 +220,22 @@ pub async fn serve_tcp(
     Ok(())
 }
 
-/// Serves clients over streams of the caller's own, which say who may ask.
+/// A server for clients over streams that the caller has opened. The caller decides who may
+/// connect.
 #[derive(Clone)]
 pub struct Server {
     shared: Shared,
 }
 
 impl Server {
-    /// A server of these runs, for evals below this folder. It needs a runtime of several threads.
+    /// Makes a server of the runs `runs`, for evals below the folder `root`. It needs a tokio
+    /// runtime with several threads.
     pub fn new(runs: Runs, root: Root) -> Self {
         Self { shared: Shared::new(runs, root) }
     }
 
-    /// Serves one client, as [`serve_tcp`] does: to the end of its input and of its runs, or until it is `lost`, which stops no run.
+    /// Serves one client over a pair of streams. It returns when the input has ended and the
+    /// client's runs have ended, or when `lost` is ready. In the latter case the runs go on.
     pub async fn serve<R, W>(&self, reader: R, writer: W, lost: impl Future<Output = ()>)
     where
         R: AsyncRead + Send + Unpin,
@@ -346,11 +357,11 @@ fn log_line(run: &str, level: rigline::Level, message: &str) -> Vec<u8> {
     line("eval.log", &waza::Log { run_id, level, message, ..waza::Log::default() })
 }
 
-/// How a conversation ended.
+/// The way in which the connection to a client ended.
 enum End {
-    /// The client has said all it had to say.
+    /// The client has closed its sending half.
     Input,
-    /// It may not ask, or spoke HTTP.
+    /// The client may not ask, or spoke HTTP.
     Refused,
     /// The client is gone.
     Gone,

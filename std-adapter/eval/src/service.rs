@@ -1,4 +1,4 @@
-//! The eval service over files and runs, for one client.
+//! The service that answers the requests of one client about evals, from files and runs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,20 +15,22 @@ use super::runs::{Accepted, Request, Runs, StartError};
 use super::spec::{Executor, LoadError, Overrides, Spec};
 use rigline_host::lines::on_one_line;
 
-/// Answers for one client. Runs that it accepted wait in [`started`](Self::started) until the reply is out.
+/// The service that answers one client. The runs that it accepted wait in
+/// [`started`](Self::started) until the reply has been sent.
 ///
-/// Paths that a client names must lie below the [root](Root); paths and links that lead out of it are refused with -32000.
+/// A path that the client names must lie below the [root folder](Root). A path or a link that leads
+/// out of it is refused with the error -32000.
 pub struct Service {
     runs: Runs,
     root: Root,
     /// An error while its text is being written.
     text: String,
-    /// Runs to launch after the reply that names them is sent.
+    /// The accepted runs. The server starts them after it has sent the reply that names them.
     pub started: Vec<Accepted>,
 }
 
 impl Service {
-    /// A service over these runs, for evals below this folder.
+    /// Makes a service of the runs `runs`, for evals below the folder `root`.
     pub fn new(runs: Runs, root: Root) -> Self {
         Self { runs, root, text: String::new(), started: Vec::new() }
     }

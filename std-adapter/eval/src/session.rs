@@ -1,4 +1,4 @@
-//! The session with a target, to which steps are sent.
+//! The session with a target. The steps of a trial are calls in it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,16 +24,16 @@ use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_host::{Agent, CallContext, Credentials, EventKind, HostError, JsonObject, Listener, Manifest, Options};
 
-/// A future on the heap.
+/// A boxed future that may move to another thread.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Receives the logs of an extension. It must not wait.
+/// The function that gets the logs of an extension. It must return without waiting.
 pub type OnLog = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
-/// Opens sessions with targets.
+/// A connector, which opens sessions with targets.
 pub trait Connect: Send + Sync {
-    /// Opens a session with `target`, configured with `settings`. A program is started in `folder`, and found from there if its path is
-    /// relative.
+    /// Opens a session with `target` and configures it with `settings`. If the target is a program,
+    /// it is started in `folder`, and a relative path to it begins there.
     fn connect<'a>(
         &'a self,
         target: &'a str,
@@ -43,19 +43,19 @@ pub trait Connect: Send + Sync {
     ) -> Pending<'a, Result<Box<dyn Session>, SessionError>>;
 }
 
-/// Why there is no session.
+/// The error for a session that could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 #[non_exhaustive]
 pub struct SessionError {
-    /// The reason.
+    /// The reason, as text.
     pub text: String,
-    /// Whether the extension did not answer in time.
+    /// Whether the reason is that the extension did not answer in time.
     pub is_timeout: bool,
 }
 
 impl SessionError {
-    /// A reason other than the time.
+    /// An error with this reason. It is not about a time limit.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_timeout: false }
     }
@@ -63,82 +63,87 @@ impl SessionError {
 
 /// A session with an extension.
 pub trait Session: Send + Sync {
-    /// Calls an operation. The error is the reason why there is no answer.
+    /// Calls an operation. The result may be a failure of the operation. An error means that there
+    /// was no answer, and is the reason.
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<StepResult, String>>;
-    /// The JSON Schema of an operation's arguments, if it has one.
+    /// Returns the JSON Schema of an operation's arguments. Returns `None` if the target describes
+    /// no such operation.
     fn schema(&self, operation: &str) -> Option<Schema>;
-    /// All operations with their schemas; empty if the target has not described itself.
+    /// Returns all operations with their schemas. The list is empty if the target does not describe
+    /// itself.
     fn operations(&self) -> Vec<(String, Schema)>;
-    /// The title of the target's protocol, if that does not carry this part of a call or of a session.
+    /// Returns the title of the target's protocol if that protocol cannot transport this part of a
+    /// call or a session. Returns `None` if it can.
     fn lacks(&self, _part: Part) -> Option<&'static str> {
         None
     }
-    /// Ends the running call at once. The next one begins in a new session.
+    /// Stops the running call at once. The next call begins in a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
-    /// The identity of the rig that answers.
+    /// Returns the rig that answers in this session.
     fn rig(&self) -> Rig;
-    /// Ends the session.
+    /// Ends the session, and waits for its end.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
 }
 
-/// A call of an operation.
+/// The parameters of a call of an operation.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// The operation.
+    /// The name of the operation.
     pub operation: &'a str,
-    /// The arguments of the call, as JSON text: numbers keep their digits.
+    /// The arguments of the call, as the text of a JSON object. Numbers keep their digits.
     pub args: String,
-    /// The part of the task.
+    /// The phase of the trial in which the call happens.
     pub phase: Phase,
-    /// The task's directory.
+    /// The working folder of the task.
     pub workdir: &'a str,
-    /// Environment variables.
+    /// The environment variables of the task, which are sent with the call.
     pub env: &'a BTreeMap<String, String>,
-    /// The time limit.
+    /// The time limit of the call. `None` means no limit.
     pub timeout: Option<Duration>,
-    /// The prompt and the answer of the agent.
+    /// The prompt and the answer of the agent under test. `None` before an agent has run.
     pub agent: Option<(&'a str, &'a str)>,
 }
 
-/// The answer of an operation.
+/// The result of a call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepResult {
-    /// Why the step failed, if it did.
+    /// The reason why the operation failed. `None` if it succeeded.
     pub failure: Option<String>,
-    /// The cause.
+    /// The cause of the failure. It has no meaning if the operation succeeded.
     pub cause: Cause,
-    /// The message of the step.
+    /// The message of the operation.
     pub message: Option<String>,
-    /// The outputs of the step, in their order.
+    /// The outputs of the operation as pairs of name and value, in their order.
     pub outputs: Vec<(String, String)>,
 }
 
-/// The identity of a rig, as far as it reports it.
+/// The identity of a rig. Values that the rig does not report are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rig {
-    /// The extension's name.
+    /// The name of the extension on the rig.
     pub name: String,
-    /// The extension's version.
+    /// The version of the extension on the rig.
     pub version: String,
-    /// The target as it was given.
+    /// The target, as the caller named it.
     pub target: String,
-    /// The serial number of the USB device.
+    /// The serial number of the USB device. `None` if it is not known.
     pub serial_number: Option<String>,
 }
 
-/// Sessions with targets.
+/// The connector that opens targets by rigline's own clients.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
-    /// The program that `sim` starts: see [`Options::sim_program`].
+    /// The program that the target `sim` starts. [`Options::sim_program`] has the default.
     pub sim_program: Option<PathBuf>,
-    /// How long a busy port, or a device that is not plugged in, is waited for [default: not at all].
+    /// The longest time to wait for a busy port, or for a device that is not plugged in. Zero means
+    /// not to wait.
     pub wait: Duration,
-    /// Records what passes, and what each rig says of itself.
+    /// The recorder of all lines that pass, and of the identity of each rig.
     pub recorder: Option<Arc<Recorder>>,
-    /// The credentials that an HTTP server is sent with each request.
+    /// The credentials that each request to an HTTP server carries.
     pub credentials: Credentials,
 }
 
@@ -177,7 +182,8 @@ impl Connect for Hosts {
     }
 }
 
-/// Opens a session with a target, without a folder and a recording.
+/// Opens a session with a target. A relative path begins at the working folder of this process, and
+/// nothing is recorded.
 pub async fn open(
     target: &Target,
     settings: Option<JsonObject>,
@@ -191,7 +197,7 @@ pub async fn open(
     Ok(Box::new(Open::new(asked, target, None).await?))
 }
 
-/// Opens a session over a connection of the caller's own.
+/// Opens a session over a connection that the caller's `dialer` opens.
 pub async fn over(
     dialer: Box<dyn wire::Connect>,
     target: &Target,

@@ -1,15 +1,18 @@
-//! Runs on disk: a file of JSON lines a run, in a folder.
+//! Runs on the disk. Each run is a file of JSON lines in a folder.
 //!
-//! The first line is `{"run":…}`, one follows for each trial and each task that is done, and the last is `{"end":…}`.
-//! The process that runs it holds a lock on the file. A file without an end and without a lock is of a run whose
-//! process has died.
+//! The first line is `{"run":…}`. A line follows for each trial and each task that has ended, and
+//! the last line is `{"end":…}`. The process of the run holds a lock on the file. If a file has
+//! neither an end nor a lock, the process of its run has died.
 //!
-//! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
+//! The newest [`KEPT`] runs are kept. When there are more, each new run removes the oldest ended
+//! ones.
 //!
-//! The files that a run's steps attach are in the folder `ID.files`, which is removed with the run.
+//! The files that the steps of a run attach are in the folder `ID.files`, which is removed with the
+//! run.
 //!
-//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
-//! of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may contain other files. A file belongs to a run if it is a regular file and not a
+//! link, has the name of a run, and its first line is about this run. Other files are never changed
+//! or removed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -22,48 +25,52 @@ use serde_json::{Value, json};
 
 use rigline_host::files;
 
-/// The most runs of a folder. When another begins, the oldest that have ended are removed; those that have not ended stay.
+/// The largest number of runs in a folder. When a further run begins, the oldest ended ones are
+/// removed. Unfinished runs are never removed.
 pub const KEPT: usize = 1000;
 /// How old a file is that was to become a run's, when it is certain that nothing will become of it.
 const STALE: Duration = Duration::from_secs(60);
 /// A line of a run's file that is read is not longer.
 const LINE_LIMIT: u64 = 64 << 20;
 
-/// A folder of runs.
+/// A folder that keeps runs.
 #[derive(Debug, Clone)]
 pub struct Store {
     folder: PathBuf,
 }
 
-/// A run on the disk.
+/// The state of a run, as its file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// The state of the run; `running` if another process runs it.
+    /// The state of the run. It is `running` while this or another process runs it.
     pub state: RunState,
-    /// The summary of its progress.
+    /// The numbers of tasks that have passed and failed so far.
     pub summary: Summary,
-    /// The reason of the failure.
+    /// The reason why the run failed. `None` if it did not fail.
     pub error: Option<String>,
-    /// The outcome, as in reports. `None` of one that has not ended, or whose process was killed.
+    /// The result of the run, as in reports. `None` if the run has not ended, or its process was
+    /// killed.
     pub result: Option<Ended>,
 }
 
-/// The verdict of a run that has ended.
+/// The result of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended {
-    /// `pass`, `fail`, `rig_error` or `cancelled`.
+    /// The verdict: `pass`, `fail`, `rig_error` or `cancelled`.
     pub verdict: String,
-    /// Why the run did not pass, or which failures its threshold allows.
+    /// The reason why the run did not pass. In a run that passed: the failures that its threshold
+    /// allows.
     pub reason: Option<String>,
 }
 
 impl Store {
-    /// The folder for runs among this user's state: `$XDG_STATE_HOME/rigline/runs` or what the system has instead.
+    /// Returns the default folder for the runs of this user: `$XDG_STATE_HOME/rigline/runs`, or the
+    /// corresponding folder of the system.
     ///
     /// # Errors
-    /// The user has no home.
+    /// The user has no home folder.
     pub fn default_folder() -> io::Result<PathBuf> {
         use etcetera::BaseStrategy as _;
         let strategy = etcetera::choose_base_strategy().map_err(io::Error::other)?;
@@ -71,10 +78,10 @@ impl Store {
         Ok(base.join("rigline").join("runs"))
     }
 
-    /// Opens the folder, and makes it if it is not there. Runs that a process left unfinished become failed.
+    /// Opens a folder of runs. A missing folder is made. Runs whose process has died become failed.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// The folder cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         if folder.exists() && !folder.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
@@ -162,10 +169,10 @@ impl Store {
         }
     }
 
-    /// Returns a run that this process does not run; `None` if it is not known.
+    /// Reads the state of a run from its file. Returns `None` if there is no such run.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists, but cannot be read or is not a run's.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
         let path = self.path(id);
         if !is_run(id) || fs::symlink_metadata(&path).is_err() {
@@ -202,14 +209,14 @@ impl Store {
         Ok(ids.into_iter().filter_map(|id| Some((head_of(&self.path(&id), &id)?, id))).map(|(head, id)| (id, head)))
     }
 
-    /// The lines of a run's file that are whole; none if it is not there.
+    /// Returns the complete lines of a run's file. There are none if the file does not exist.
     pub fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         let path = self.path(id);
         let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
         file.into_iter().flat_map(|file| records_of(file).map_while(Result::ok))
     }
 
-    /// The folder for the files that a run's steps attach.
+    /// Returns the folder for the files that the steps of a run attach.
     pub fn files(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.files"))
     }

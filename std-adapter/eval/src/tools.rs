@@ -1,13 +1,16 @@
-//! Evals as operations of a target: one lists the evals of a folder, one runs an eval. Agents have them as tools.
+//! Evals as operations of a target. One operation lists the evals of a folder, and one runs an
+//! eval. Agents see them as tools.
 //!
 //! # One target, one at a time
-//! A target has one holder. An eval runs while its tool call does, and calls that come in meanwhile wait until it has ended; both are
-//! answered in their order. During the run the relay releases the target, and the run has its own session, as with
-//! `rigline eval run`. What an earlier call left on the hardware is as the end of a session leaves it.
+//! A target has one holder. An eval runs as long as its tool call. Calls that come in meanwhile
+//! wait until it has ended, and are answered in their order. During the run the relay releases the
+//! target, and the run has a session of its own, as with `rigline eval run`. So the run finds the
+//! hardware as the end of a session leaves it.
 //!
 //! # How a run ends early
-//! A caller that cancels the call, the end of input and a signal cancel it: the operation in hand is stopped, and cleanup steps
-//! run. Until they have, no other call begins and the process does not end, for at most [`CLEANUP`].
+//! A run is cancelled when its caller cancels the call, when the input ends, and by a signal. The
+//! current operation is then stopped, and the cleanup steps run. Until they have ended, no other
+//! call begins and the process does not end. That takes at most [`CLEANUP`].
 
 use std::fmt;
 use std::io;
@@ -39,11 +42,11 @@ use rigline_host::by_schema::Schemas;
 use rigline_host::relay::Relay;
 use rigline_std::clock::millis;
 
-/// The tool that lists evals.
+/// The name of the tool that lists evals.
 pub const LIST: &str = "list_evals";
-/// The tool that runs one.
+/// The name of the tool that runs an eval.
 pub const RUN: &str = "run_eval";
-/// How long a cancelled run has for its cleanup steps.
+/// The longest time that the cleanup steps of a cancelled run may take before the process ends.
 pub const CLEANUP: Duration = Duration::from_secs(30);
 
 /// How many logs and reports of progress wait for the handler.
@@ -58,24 +61,25 @@ const LIST_OUTPUTS: &str = r#"{"type":"object","properties":{"evals":{"type":"ar
 
 const RUN_OUTPUTS: &str = r#"{"type":"object","properties":{"eval":{"type":"string"},"runId":{"type":"string","description":"The name of the run's record"},"status":{"enum":["completed","failed","cancelled"]},"verdict":{"enum":["pass","fail","rig_error","cancelled"],"description":"rig_error: the rig could not do its part, and nothing is known of the board under test"},"error":{"type":["string","null"],"description":"Why the run did not complete"},"summary":{"type":"object","properties":{"total":{"type":"integer"},"passed":{"type":"integer"},"failed":{"type":"integer"},"skipped":{"type":"integer"}},"required":["total","passed","failed","skipped"]},"score":{"type":["number","null"]},"metrics":{"type":"array","items":{"type":"object"}},"rig":{"type":["object","null"]},"warnings":{"type":"array","items":{"type":"string"}},"durationMs":{"type":"integer"},"tasks":{"type":"array","description":"The tasks that were done","items":{"type":"object","properties":{"id":{"type":"string"},"name":{"type":"string"},"verdict":{"enum":["pass","fail","rig_error","flaky","skipped","cancelled"]},"error":{"type":["string","null"]},"trials":{"type":"integer"},"trialsPassed":{"type":"integer"},"measurements":{"type":"array","items":{"type":"object"}},"durationMs":{"type":"integer"}},"required":["id","name","verdict","trials","trialsPassed"]}},"tasksLeftOut":{"type":"integer","description":"How many tasks are not named in tasks, since there are too many; those that passed are left out first"}},"required":["eval","runId","status","verdict","summary","tasks"]}"#;
 
-/// The evals that are offered, and the store for their runs.
+/// The settings of the tools: the evals that they offer, and the store of their runs.
 #[derive(Debug)]
 pub struct Settings {
-    /// The folder that they are below.
+    /// The root folder. The tools list and run only evals below it.
     pub root: Root,
     /// The folder for the records of runs.
     pub store: Store,
-    /// The target of all steps.
+    /// The target of all steps, whatever the eval files say.
     pub target: String,
-    /// How the target is connected to.
+    /// The connector that opens sessions with the target.
     pub hosts: Hosts,
-    /// The extension's settings, for evals that bring none.
+    /// The configuration of the extension, for evals that have none of their own.
     pub config: Option<JsonObject>,
-    /// Whether input has ended. The running eval is then cancelled.
+    /// Whether the input of the process has ended. The running eval is then cancelled.
     pub ended: watch::Receiver<bool>,
 }
 
-/// A target's operations, and beside them the tools for evals. See the [module](self).
+/// An extension that has the operations of a target, and in addition the two tools for evals. The
+/// [module](self) describes it.
 pub struct Evals {
     relay: Relay,
     /// The relay's manifest, which may become another one, and what was made of it.
@@ -88,21 +92,21 @@ pub struct Evals {
     runtime: Option<Runtime>,
 }
 
-/// Why there are no tools for evals.
+/// The reason why the tools for evals cannot be offered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalsError {
-    /// The target has a tool of the same name.
+    /// The target already has an operation with the name of a tool.
     #[error(
         "{extension} has the operation `{operation}`, whose tool would have the same name as the tool for evals; run without --evals"
     )]
     Clash {
-        /// The extension.
+        /// The name of the target's extension.
         extension: &'static str,
-        /// The operation of the tool.
+        /// The name of the operation.
         operation: &'static str,
     },
-    /// Threads for the runs cannot be started.
+    /// The threads for the runs cannot be started.
     #[error("no async runtime can be started: {0}")]
     Start(#[from] io::Error),
 }
@@ -115,10 +119,10 @@ fn with_tools(inner: &'static Manifest) -> &'static Manifest {
 }
 
 impl Evals {
-    /// Adds the tools to those of a relay.
+    /// Adds the tools to the operations of a relay.
     ///
     /// # Errors
-    /// There is a tool of one of the names already, or threads cannot be started.
+    /// The target already has an operation with the name of a tool, or threads cannot be started.
     pub fn new(relay: Relay, settings: Settings) -> Result<Self, EvalsError> {
         let Settings { root, store, target, hosts, config, ended } = settings;
         let inner = relay.manifest();
@@ -136,7 +140,7 @@ impl Evals {
         Ok(Self { relay, manifests, schemas, runs, root, ended, runtime: Some(runtime) })
     }
 
-    /// The relay that reaches the target.
+    /// Returns the relay that reaches the target.
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
@@ -358,7 +362,7 @@ fn kind_of(error: &StartError) -> FailureKind {
 /// The data that the handler passes on.
 enum Said {
     Log(Level, String),
-    /// The number of trials that are done, and the result of the last one.
+    /// The number of trials that have ended, and the result of the last one.
     Progress(u32, String),
 }
 

@@ -23,7 +23,7 @@ use rigline_host::by_schema::{Schema, fit};
 use rigline_host::client::Part;
 use rigline_std::sync::lock;
 
-/// The time limit of a cleanup step that sets none.
+/// The time limit of a cleanup step that sets none of its own.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The shared data of a run's trials.

@@ -1,12 +1,12 @@
-//! The verdicts of trials and tasks, for people and for CI: whether the board under test or the rig is at fault.
+//! The verdicts of trials and tasks. They say whether the board under test or the rig is at fault.
 
 use serde_json::{Value, json};
 
 use super::records::TrialRecord;
 pub use super::records::{Cause, Class};
 
-/// The result of a task's trials. A failure of the board takes precedence over an error of the rig, since it is
-/// certain.
+/// Returns the verdict of a task by those of its trials. A failure of the board counts more than an
+/// error of the rig, since it is certain.
 pub fn of_trials(trials: &[TrialRecord]) -> Class {
     let has = |class| trials.iter().any(|trial| trial.class() == class);
     match () {
@@ -19,17 +19,19 @@ pub fn of_trials(trials: &[TrialRecord]) -> Class {
     }
 }
 
-/// How often the trials of a task passed. Trials that the rig spoiled do not count.
+/// The reliability of a task: how many of its trials passed. Trials that the rig spoiled do not
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reliability {
-    /// The trials that were judged.
+    /// The number of trials that were judged.
     pub trials: u32,
-    /// Those that passed in their first attempt that the rig did not spoil.
+    /// The number of trials that passed in their first attempt. Attempts that the rig spoiled do
+    /// not count.
     pub passed: u32,
 }
 
 impl Reliability {
-    /// Of these trials.
+    /// The reliability that these trials show.
     pub fn of(trials: &[TrialRecord]) -> Self {
         let count = |classes: &[Class]| {
             u32::try_from(trials.iter().filter(|trial| classes.contains(&trial.class())).count()).unwrap_or(u32::MAX)
@@ -37,13 +39,15 @@ impl Reliability {
         Self { trials: count(&[Class::Pass, Class::Fail, Class::Flaky]), passed: count(&[Class::Pass]) }
     }
 
-    /// pass@k: the probability that at least one of `k` trials passes, estimated from those there were. `None` where there were fewer.
+    /// Returns pass@k: the estimated probability that at least one of `k` trials passes. Returns
+    /// `None` if fewer than `k` trials were judged.
     pub fn pass_at(self, k: u32) -> Option<f64> {
         let failed = self.trials - self.passed;
         self.has(k).then(|| 1.0 - drawn(failed, self.trials, k))
     }
 
-    /// pass^k: the probability that all of `k` trials pass. `None` where there were fewer.
+    /// Returns pass^k: the estimated probability that all of `k` trials pass. Returns `None` if
+    /// fewer than `k` trials were judged.
     pub fn pass_all(self, k: u32) -> Option<f64> {
         self.has(k).then(|| drawn(self.passed, self.trials, k))
     }
@@ -52,7 +56,8 @@ impl Reliability {
         (1..=self.trials).contains(&k)
     }
 
-    /// As JSON: for one trial, for all of them, and for each number between up to ten.
+    /// Returns the reliability as JSON. The probabilities are given for each `k` from 1 to 10, and
+    /// for the number of all trials.
     pub fn to_json(self) -> Value {
         let ks: Vec<u32> = (1..=self.trials.min(10)).chain((self.trials > 10).then_some(self.trials)).collect();
         let each = |of: fn(Self, u32) -> Option<f64>| {

@@ -1,4 +1,5 @@
-//! Walking through folders: links are followed, each folder and each file is seen once, and there is a bound.
+//! Walking through folders: links are followed, each folder and each file is seen once, and there
+//! is a bound.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -16,16 +17,18 @@ pub(super) const ENTRY_LIMIT: usize = 200_000;
 /// The findings.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Files. A file that several paths lead to is listed by the one without links, if there is one.
+    /// Files. A file that several paths lead to is listed by the one without links, if there is
+    /// one.
     pub(super) files: Vec<PathBuf>,
-    /// Links that lead nowhere, and what is not a regular file: perhaps what was meant, but no reason to stop.
+    /// Links that lead nowhere, and what is not a regular file: perhaps what was meant, but no
+    /// reason to stop.
     pub(super) troubles: Vec<String>,
     /// Files that could not be read, and limits that were reached.
     pub(super) errors: Vec<String>,
 }
 
-/// Looks for files below a folder. `enter` says which folders are walked into, `wanted` which files are listed; both get the path from
-/// `folder`, and its depth, from 1.
+/// Looks for files below a folder. `enter` says which folders are walked into, `wanted` which files
+/// are listed; both get the path from `folder`, and its depth, from 1.
 pub(super) fn walk(
     folder: &Path,
     depth: usize,
@@ -133,7 +136,8 @@ pub(super) fn walk(
     found
 }
 
-/// Whether an entry of a folder is a link, and what it is, or what it leads to. `None` of one that is gone, and of a link out of the root.
+/// Whether an entry of a folder is a link, and what it is, or what it leads to. `None` of one that
+/// is gone, and of a link out of the root.
 fn entry(path: &Path) -> Option<(bool, io::Result<fs::Metadata>)> {
     let about = fs::symlink_metadata(path).ok()?;
     if !about.is_symlink() {
@@ -164,8 +168,8 @@ fn identity(folder: &Path) -> io::Result<PathBuf> {
     folder.canonicalize()
 }
 
-/// The files that a pattern matches, in `folder`: sorted, each once. `*`, `?` and `[…]` match within a name, `**`
-/// matches folders.
+/// The files that a pattern matches, in `folder`: sorted, each once. `*`, `?` and `[…]` match
+/// within a name, `**` matches folders.
 pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
     // The name of a file, with brackets perhaps.
     let literal = folder.join(pattern);
@@ -216,7 +220,8 @@ pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// Whether names match a pattern, in which `None` matches any number of them. The work is at most the product of both.
+/// Whether names match a pattern, in which `None` matches any number of them. The work is at most
+/// the product of both.
 fn matches(patterns: &[Option<Pattern>], names: &[std::borrow::Cow<'_, str>]) -> bool {
     // Whether the first so many patterns take the names up to here.
     let mut taken = vec![false; patterns.len() + 1];
@@ -291,7 +296,8 @@ mod tests {
     fn loops_end_and_each_file_is_seen_once() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        // Two links to the parent folder; and thirty folders of which each has two links to the next: 2^30 paths.
+        // Two links to the parent folder; and thirty folders of which each has two links to the
+        // next: 2^30 paths.
         fs::create_dir_all(root.join("t")).unwrap();
         fs::write(root.join("t/task-1.yaml"), "").unwrap();
         symlink("..", root.join("t/a")).unwrap();

@@ -1,4 +1,5 @@
-//! A queue between one that must not wait and one that may be slow: bounded in entries and bytes, and it counts what it dropped.
+//! A queue between one that must not wait and one that may be slow: bounded in entries and bytes,
+//! and it counts what it dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,10 @@
-//! Arguments with the types of an operation's schema.
+//! Arguments, converted to the types of an operation's schema.
 //!
-//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text means depends on
-//! where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
-//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
+//! What people write on a command line or in YAML, and what an operation returns as an output, is
+//! text. Which JSON value a text means depends on where it goes: `00123` is a string where the
+//! schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
+//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and
+//! `items`), and keeps every digit.
 //!
 //! ```
 //! use rigline_host::by_schema::{Draft, Schema, settle};
@@ -16,8 +18,8 @@
 //! assert!(settled.checked.mismatches.is_empty());
 //! ```
 //!
-//! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
-//! extension is the judge.
+//! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back:
+//! [`Checked::unchecked`] says why, and the extension is the judge.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -42,22 +44,25 @@ pub use names::{nearest, nearest_or_longer, operation_named, spelled};
 pub use place::Place;
 pub use schema::Schema;
 
-/// A value whose type is not decided yet.
+/// A value whose JSON type is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Draft {
-    /// The JSON texts that it may mean. The first is preferred if the schema accepts several.
+    /// A text that may have several meanings. Each is a JSON text. The first that the schema
+    /// accepts is taken.
     Scalar(Vec<String>),
-    /// A list.
+    /// A list of values.
     List(Vec<Draft>),
-    /// A map, in its order.
+    /// The members of an object, in their order.
     Map(Vec<(String, Draft)>),
-    /// A text that stands for a list or a map: the JSON texts that it may mean as a whole, and what is in it.
+    /// A text that stands for a list or an object. It has the JSON texts that it may mean as a
+    /// whole, and its content.
     Opening(Vec<String>, Box<Draft>),
 }
 
 impl Draft {
-    /// A text as it is written on a command line: JSON if it can be read as such (a JSON string apart), or itself. Where the schema takes
-    /// neither, a number in another spelling, such as `+3.30` or `0x1F`, is a number.
+    /// A text from a command line. It means a JSON value if it is valid JSON and not a JSON string;
+    /// otherwise it means itself. If the schema accepts neither, a number in another notation, such
+    /// as `+3.30` or `0x1F`, is a number.
     pub fn written(text: &str) -> Self {
         let string = string(text);
         match read(text) {
@@ -66,23 +71,25 @@ impl Draft {
         }
     }
 
-    /// An output of an extension, which is a string: itself, or JSON, or a number in another spelling, where the schema takes no string.
+    /// A text that an extension returned as an output. It means itself. If the schema accepts no
+    /// string, it means a JSON value or a number in another notation.
     pub fn output(text: &str) -> Self {
         Self::Scalar(std::iter::once(string(text)).chain(read(text).or_else(|| number::json(text.trim()))).collect())
     }
 
-    /// An output that stands for a list or a map, `inner`.
+    /// A text that an extension returned as an output and that stands for the list or object
+    /// `inner`.
     pub fn opening(text: &str, inner: Self) -> Self {
         Self::Opening(std::iter::once(string(text)).chain(read(text)).collect(), Box::new(inner))
     }
 
-    /// A text, and nothing else.
+    /// A text that means itself and nothing else.
     pub fn text(text: &str) -> Self {
         Self::Scalar(vec![string(text)])
     }
 
-    /// The same, with lists and objects that could also be texts as what is in them, where one of these paths leads to them, into them or
-    /// to what they are in.
+    /// The same, with lists and objects that could also be texts as what is in them, where one of
+    /// these paths leads to them, into them or to what they are in.
     fn opened(&self, paths: &[&[String]]) -> Self {
         fn of(json: Json<'_>) -> Draft {
             match json.kind() {
@@ -121,19 +128,19 @@ impl Draft {
         }
     }
 
-    /// A JSON text, which stays as it is.
+    /// A JSON text that means exactly this value.
     pub fn json(text: impl Into<String>) -> Self {
         Self::Scalar(vec![text.into()])
     }
 }
 
-/// Arguments as the schema wants them.
+/// Arguments that were converted to the types of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coerced {
-    /// The value as JSON text.
+    /// The arguments as JSON text.
     pub json: String,
-    /// The result of the check against the schema.
+    /// The result of checking the arguments against the schema.
     pub checked: Checked,
 }
 
@@ -141,9 +148,9 @@ pub struct Coerced {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The values that do not fit.
+    /// The parts of the value that do not fit the schema.
     pub mismatches: Vec<Mismatch>,
-    /// Why the value could not be checked, if it could not.
+    /// The reason why the value could not be checked. `None` if it was checked.
     pub unchecked: Option<String>,
 }
 
@@ -154,15 +161,16 @@ impl Checked {
     }
 }
 
-/// A value that does not fit its schema.
+/// A part of a value that does not fit the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// Where: names and places from the outside in, `days.0`. It is empty for the whole.
+    /// The path of the part, such as `days.0`: names and indexes, from the outside in. Empty for
+    /// the whole value.
     pub path: String,
-    /// The same, one by one: a name may have dots in it.
+    /// The names and indexes of the path one by one, since a name may contain a point.
     pub names: Vec<String>,
-    /// The reason.
+    /// The reason why the part does not fit.
     pub text: String,
     /// The rule that the value breaks.
     pub(crate) breach: Breach,
@@ -171,13 +179,14 @@ pub struct Mismatch {
 /// The rules whose breach is told, or mended, in a way of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Breach {
-    /// Elements of a list are equal that must differ. Read in two ways, they would no longer be.
+    /// The list must have different elements, but some are equal. In another reading they may
+    /// differ.
     EqualElements,
-    /// A member that the schema does not allow.
+    /// The schema does not allow a member of this name.
     UnknownMember,
-    /// The member of this name is missing.
+    /// The member with this name is missing.
     Required(String),
-    /// Any other.
+    /// Any other reason.
     Other,
 }
 
@@ -187,13 +196,15 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Chooses the meaning of each scalar so that the whole fits the schema, if possible.
+/// Chooses the meaning of each text so that the whole value fits the schema. If nothing fits, the
+/// mismatches say why.
 pub fn settle(draft: &Draft, schema: &Schema) -> Coerced {
     let settled = settle_scalars(draft, schema);
     if settled.checked.mismatches.is_empty() {
         return settled;
     }
-    // A list or an object that was written as JSON: what is in it may be what the schema wants in another reading.
+    // A list or an object that was written as JSON: what is in it may be what the schema wants in
+    // another reading.
     let paths: Vec<&[String]> = settled.checked.mismatches.iter().map(|mismatch| mismatch.names.as_slice()).collect();
     let opened = settle_scalars(&draft.opened(&paths), schema);
     if opened.checked.mismatches.len() < settled.checked.mismatches.len() || opened.checked.mismatches.is_empty() {
@@ -213,7 +224,8 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     };
     let mut json = render(&choices);
     let mut checked = schema.check(&json);
-    // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other members are for the validator.
+    // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other
+    // members are for the validator.
     let open: Vec<usize> =
         choices.iter().enumerate().filter(|(_, choice)| choice.others.len() > 1).map(|(place, _)| place).collect();
     for place in open.into_iter().take(REPAIR_LIMIT) {
@@ -239,8 +251,9 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     Coerced { json, checked }
 }
 
-/// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
-/// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
+/// Converts strings to numbers where the schema accepts numbers and no string. All digits stay. The
+/// namel3ss engine writes the decimals of a flow as strings, so its arguments need this. A text
+/// that is not JSON is returned as it is.
 pub fn read_numeric_strings(json: &str, schema: &Schema) -> String {
     match Json::parse(json.as_bytes()) {
         Ok(value) => settle(&with_numeric_strings(value), schema).json,
@@ -262,34 +275,37 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
     }
 }
 
-/// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
+/// The argument schemas of an extension's operations, by the name of the operation. Calls are
+/// checked against them before they are sent.
 pub struct Schemas(BTreeMap<String, Described>);
 
-/// The schema of an operation. It is read when the operation is called for the first time: a validator takes time and memory, and of
-/// thousands of operations few are called.
+/// The schema of an operation. It is read when the operation is called for the first time: a
+/// validator takes time and memory, and of thousands of operations few are called.
 struct Described {
     text: String,
     schema: OnceLock<Schema>,
 }
 
 impl Schemas {
+    /// The argument schemas of these operations.
     pub fn of(operations: &[Operation]) -> Self {
         Self::new(operations.iter().map(|operation| (operation.name.as_str(), operation.params_text.as_str())))
     }
 
-    /// Names, and the texts of their schemas.
+    /// Schemas from pairs of an operation's name and the text of its schema.
     pub fn new<'s>(schemas: impl Iterator<Item = (&'s str, &'s str)>) -> Self {
         let described = |text: &str| Described { text: text.to_owned(), schema: OnceLock::new() };
         Self(schemas.map(|(name, text)| (name.to_owned(), described(text))).collect())
     }
 
-    /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
+    /// Returns the arguments of a call with strings converted to numbers, as
+    /// [`read_numeric_strings`] does.
     pub fn with_numbers(&self, operation: &str, args: &str) -> String {
         self.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
     }
 
-    /// The arguments of a call without the optional members that are `null` where their schema does not accept it. Such a member means that it is
-    /// absent.
+    /// Removes the optional members that are `null` from the arguments of a call, if their schema
+    /// does not accept `null`. Such a member means that the argument is absent.
     pub fn without_nulls(&self, operation: &str, args: String) -> String {
         let Some(schema) = self.get(operation).filter(|_| args.contains("null")) else { return args };
         let Ok(value) = Json::parse(args.as_bytes()) else { return args };
@@ -298,7 +314,8 @@ impl Schemas {
         out
     }
 
-    /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
+    /// Returns the reasons why the arguments break the schema, in one line. Returns `None` if they
+    /// fit, or cannot be checked.
     pub fn refusal(&self, operation: &str, args: &str) -> Option<String> {
         let checked = self.get(operation)?.check(args);
         let faults = checked.mismatches.iter().map(|Mismatch { path, text, .. }| match path.as_str() {
@@ -315,7 +332,8 @@ impl Schemas {
     }
 }
 
-/// Writes a value, as it came where nothing in it is left out, and returns whether something is. `schemas` are those that apply here.
+/// Writes a value, as it came where nothing in it is left out, and returns whether something is.
+/// `schemas` are those that apply here.
 fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) -> bool {
     let begin = out.len();
     let mut is_shorter = false;
@@ -373,7 +391,8 @@ const REFERENCE_LIMIT: usize = 32;
 #[derive(Clone)]
 struct Choice<'d> {
     chosen: String,
-    /// The readings that may be tried instead: those that a schema takes. A number does not become a text so that a bound no longer counts.
+    /// The readings that may be tried instead: those that a schema takes. A number does not become
+    /// a text so that a bound no longer counts.
     others: Vec<&'d String>,
 }
 
@@ -550,7 +569,8 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
     let is_kind = match keywords.get("type") {
         Some(Value::String(kind)) => is(kind),
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_some_and(is)),
-        // What is bounded as numbers are, or as texts are, is meant to be one, though any other value would pass.
+        // What is bounded as numbers are, or as texts are, is meant to be one, though any other
+        // value would pass.
         _ if has(schema::OF_NUMBERS) => is("number"),
         _ if has(&["pattern", "minLength", "maxLength"]) => is("string"),
         _ => true,
@@ -588,8 +608,8 @@ fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
     flat.iter().any(|schema| is(schema, "integer")) && !flat.iter().any(|schema| is(schema, "number"))
 }
 
-/// Whether two JSON texts have the same value. Numbers are compared exactly, and members may be in
-/// any order.
+/// Returns whether two JSON texts have the same value. Numbers are compared by all their digits.
+/// The order of members does not matter.
 pub fn same(a: &str, b: &str) -> bool {
     match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
         (Ok(a), Ok(b)) => a.kind() == b.kind() && Exact::of(a).canonical() == Exact::of(b).canonical(),
@@ -601,7 +621,7 @@ fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// A text as JSON, if it is JSON and no string: each digit as it is.
+/// Returns a text as JSON if it is valid JSON and not a JSON string. Each digit stays.
 pub fn read(text: &str) -> Option<String> {
     let json = Json::parse(text.as_bytes()).ok()?;
     (json.kind() != Kind::String).then(|| json.as_str().to_owned())

@@ -1,10 +1,12 @@
-//! How a target is asked: the one decision, for all commands.
+//! The choice of the protocol by which a target is asked. All commands use it.
 //!
-//! A protocol that the caller names is used. Over HTTP the route decides. Any other target is asked once, over the connection that is then used:
-//! the answer to the first request tells gevals and MCP apart. What answers neither is asked for its description by Amplifier's protocol.
+//! If the caller names a protocol, it is used. For a URL, the path decides. Any other target is
+//! asked once, over the connection that is then used: the answer to the first request tells gevals
+//! and MCP apart. A target that answers neither is asked for its description by Amplifier's
+//! protocol.
 //!
-//! A server may answer several of them. Which is preferred, the [need](Need) says. What the chosen protocol carries, its entry in the registry
-//! says: [`Part`].
+//! A target may answer several protocols. The [need](Need) of the caller says which is preferred.
+//! The registry says which parts of a call the chosen protocol can transport: [`Part`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,28 +28,31 @@ use crate::target::Target;
 /// How long a target has to describe itself that has answered neither of the first protocols.
 const DESCRIBE: Duration = Duration::from_secs(3);
 
-/// A caller's need, by which one of several protocols is chosen.
+/// The feature that a caller needs most. It decides between several protocols that a target speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
-    /// A configuration, a phase, time limits that the other end keeps: gevals, MCP, Amplifier.
+    /// The context of a call: a configuration, a phase, and time limits that the target keeps. The
+    /// order of preference is gevals, MCP, Amplifier.
     #[default]
     Context,
-    /// Results with types, descriptions and annotations, progress: MCP, gevals, Amplifier.
+    /// Typed results, descriptions, annotations and progress. The order of preference is MCP,
+    /// gevals, Amplifier.
     Types,
-    /// Sessions of calls and events: Amplifier, MCP, gevals.
+    /// Events and an identifier of the session. The order of preference is Amplifier, MCP, gevals.
     Session,
 }
 
-/// A client, and what it asks by.
+/// A connected client, and the protocol that was chosen for it.
 pub struct Chosen {
-    /// The client.
+    /// The connected client.
     pub client: Box<dyn Client>,
-    /// The protocol of the target.
+    /// The chosen protocol.
     pub protocol: &'static Protocol,
 }
 
 impl Chosen {
-    /// Whether calls and sessions carry this: known once the target has been described.
+    /// Returns whether calls and sessions can transport this part. It is known once the target has
+    /// been described.
     pub fn carries(&self, part: Part) -> bool {
         (self.protocol.carries(part) || self.client.carries_more().contains(&part))
             && !self.client.carries_less().contains(&part)
@@ -60,7 +65,8 @@ impl std::fmt::Debug for Chosen {
     }
 }
 
-/// Connects to a target, by `wanted` if the caller has named a protocol.
+/// Connects to a target. `wanted` is the protocol that the caller named. If it is `None`, the
+/// protocol is chosen by `need`.
 pub async fn connect(
     target: &Target,
     options: ClientOptions,
@@ -133,7 +139,7 @@ async fn over_http(url: &str, target: &Target, options: ClientOptions) -> Result
     }
 }
 
-/// Asks over what `dialer` opens. `target` is what it leads to.
+/// Connects over a connection that `dialer` opens. `target` is the target that it leads to.
 pub async fn over(
     dialer: Box<dyn Connect>,
     target: &Target,
@@ -198,7 +204,8 @@ enum Answered {
 }
 
 enum Unknown {
-    /// It speaks, and neither of the first protocols; with what the first request was answered.
+    /// The target speaks another protocol than the first ones tried. The error is its answer to the
+    /// first request, if it was one.
     Other(Option<HostError>),
     Error(HostError),
 }

@@ -1,6 +1,8 @@
-//! A connection to an extension by any of the protocols, for callers that need not know by which.
+//! The client of an extension. It is the same for all protocols, so that a caller need not know
+//! which one is spoken.
 //!
-//! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`ClientFactory`]).
+//! Each protocol implements [`Client`] in its own folder. Its entry in the registry has the
+//! function that makes the client ([`ClientFactory`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -24,139 +26,151 @@ use crate::record::Recorder;
 use crate::target::Target;
 use rigline_std::sync::lock;
 
-/// Makes a client for a target.
+/// A function that makes a client for a target.
 pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
 
-/// A future, which may move to another thread.
+/// A boxed future that may move to another thread.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A connection to an extension.
+/// A connection to an extension, by any of the protocols.
 pub trait Client: Send {
-    /// Asks the extension for its description, within `limit`. `about` names an operation, for protocols that describe one at a time.
+    /// Asks the extension for its description. The time limit is `limit`. If the protocol describes
+    /// one operation at a time, `about` names it.
     fn describe<'a>(
         &'a mut self,
         about: Option<&'a str>,
         limit: Duration,
     ) -> Pending<'a, Result<Description, ClientError>>;
 
-    /// Runs an operation. The operation's own failure is in the [`CallOutcome`].
+    /// Calls an operation. If the operation fails, the [`CallOutcome`] has the failure; an error
+    /// means that there was no usable answer.
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<CallOutcome, ClientError>>;
 
-    /// Parts that the other end carries in addition to its protocol. They are known once it has been described.
+    /// Returns the parts that the extension supports beyond its protocol. They are known once it
+    /// has been described.
     fn carries_more(&self) -> &'static [Part] {
         &[]
     }
 
-    /// Parts that the protocol carries, and that do not get through over the connection that there is.
+    /// Returns the parts that the protocol has, but that do not pass over the present connection.
     fn carries_less(&self) -> &'static [Part] {
         &[]
     }
 
-    /// Why the record of the call that the caller asked for is not whole, if it is not.
+    /// Returns the reason why the record of the call, which the caller asked for, is incomplete.
+    /// Returns `None` if it is complete.
     fn record_fault(&mut self) -> Option<String> {
         None
     }
 
-    /// Whether the connection that was open has ended, as far as is known without asking. Then the next call opens another one.
+    /// Returns whether the open connection is known to have ended. The next call then opens a new
+    /// one.
     fn is_lost(&self) -> bool {
         false
     }
 
-    /// Whether the other end has said that its operations are others since this was last asked.
+    /// Returns whether the extension has reported a change of its operations since the last call of
+    /// this function.
     fn has_changed(&mut self) -> bool {
         false
     }
 
-    /// Cancels a call that was dropped. The next call connects again.
+    /// Cancels a call whose future was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
 
-    /// Whether a call can be cancelled without the end of the session.
+    /// Returns whether a call can be cancelled without ending the session.
     fn cancels_calls(&self) -> bool {
         true
     }
 
-    /// Leaves a call that was dropped to itself: its answer is dropped when it comes. Returns whether that can be.
+    /// Abandons a call whose future was dropped: it runs on, and its answer is ignored. Returns
+    /// `false` if the protocol does not allow that.
     fn leave(&mut self) -> bool {
         false
     }
 
-    /// Cancels a call that was dropped, for a caller that ends, too. A program gets time for its safe state.
+    /// Cancels a call whose future was dropped, for a caller that ends too. A program gets time to
+    /// bring about its safe state.
     fn interrupt(&mut self) -> Pending<'_, ()> {
         self.cancel()
     }
 
-    /// Ends the session as a loss does, so that the extension brings about its safe state, and the connection.
+    /// Ends the session and the connection without a farewell, as a loss does. The extension then
+    /// brings about its safe state.
     fn abandon(self: Box<Self>) -> Pending<'static, ()> {
         let closing = self.close();
         Box::pin(async move { drop(closing.await) })
     }
 
-    /// Ends the session and the connection. Returns what was wrong about the end, in words.
+    /// Ends the session and the connection. Returns a description of the irregularity if the end
+    /// was not regular, and `None` otherwise.
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>>;
 }
 
-/// How a client is made.
+/// The options with which a client is made.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The connection's options.
+    /// The options of the connection.
     pub host: Options,
-    /// Options of the protocol's own.
+    /// The values of the protocol's own options.
     pub own: OptionValues,
 }
 
 impl ClientOptions {
-    /// With these options of the connection.
+    /// Options of the connection, without options of a protocol.
     pub fn new(host: Options) -> Self {
         Self { host, ..Self::default() }
     }
 }
 
-/// A call.
+/// The parameters of a call.
 #[derive(Debug, Clone, Default)]
 pub struct CallRequest {
-    /// The operation.
+    /// The name of the operation.
     pub operation: String,
-    /// The JSON text of its arguments, an object.
+    /// The arguments, as the text of a JSON object.
     pub args: String,
-    /// The time limit of the call. Zero means no limit, and `None` the protocol's default.
+    /// The time limit of the call. Zero means no limit, and `None` means the default of the
+    /// protocol.
     pub timeout: Option<Duration>,
-    /// The session that the call belongs to, in protocols that have such.
+    /// The id of the session that the call belongs to. Protocols without such sessions ignore it.
     pub session_id: Option<String>,
-    /// The part of a task that the call is, in protocols that have such. Its own time limit does not count.
+    /// The context of the call, such as its phase. Protocols without contexts ignore it, and the
+    /// time limit in it is not used.
     pub context: Option<Box<CallContext>>,
 }
 
-/// A part of a call or a result that only some protocols carry.
+/// A part of a call or a result that only some protocols can transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// Settings of the extension's own, with which a session begins.
+    /// The configuration of the extension, which it gets at the beginning of a session.
     Config,
-    /// The part of a task that a call is, the task's directory, and the agent's prompt and answer.
+    /// The phase of the task, the working folder, and the prompt and answer of the agent.
     Context,
-    /// Environment variables of a task.
+    /// The environment variables of a task.
     Env,
-    /// The time limit of a call, which the extension keeps.
+    /// The time limit of a call, enforced by the extension.
     TimeLimit,
-    /// The session that a call belongs to.
+    /// The id of the session that a call belongs to.
     Session,
-    /// Outputs of any type. Else each is a string.
+    /// The JSON types of outputs. Without this part each output is a string.
     Types,
-    /// Images, sounds and resources.
+    /// Content blocks in results, such as images, sounds and resources.
     Blocks,
-    /// Logs while a call runs.
+    /// The logs that an extension sends during a call.
     Logs,
-    /// The kind of the failure.
+    /// The kind of a failure.
     FailureKinds,
-    /// Failure codes of an operation's own.
+    /// The failure codes that an operation has defined itself.
     OwnCodes,
-    /// That a call that runs is given up.
+    /// The cancellation of a running call.
     Cancel,
 }
 
 impl Part {
-    /// All parts of calls and results.
+    /// All parts.
     pub const ALL: [Self; 11] = [
         Self::Config,
         Self::Context,
@@ -171,7 +185,7 @@ impl Part {
         Self::Cancel,
     ];
 
-    /// The words for it.
+    /// Returns the part in words, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Config => "the extension's configuration",
@@ -189,76 +203,79 @@ impl Part {
     }
 }
 
-/// The description of an extension.
+/// The answer of an extension to a request for its description.
 #[derive(Debug)]
 pub enum Description {
-    /// The manifest of the extension.
+    /// A manifest, with its operations.
     Manifest(Box<Described>),
-    /// Something else, to be shown as it is.
+    /// A text and data that are shown as they are, for protocols without a manifest.
     Page(Page),
 }
 
-/// A manifest, and the form in which it came.
+/// A manifest, and the form in which the extension sent it.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// The JSON text that the protocol has for it; numbers have all their digits.
+    /// The description as JSON text, in the form of the protocol. Numbers keep all their digits.
     pub text: String,
-    /// The manifest, in the form of a gevals manifest.
+    /// The description, converted to a gevals manifest.
     pub manifest: Manifest,
-    /// The kind of module, if the protocol has one.
+    /// The kind of module. `None` if the protocol has no kinds.
     pub kind: Option<ModuleKind>,
-    /// Whether results have the types that the manifest's `outputs` declare, where other protocols have strings.
+    /// Whether results have the types that `outputs` of the manifest declare. If not, all outputs
+    /// are strings.
     pub has_typed_outputs: bool,
 }
 
-/// A description for people and for programs.
+/// A description, once for people and once for programs.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// For programs: JSON text.
+    /// The description for programs, as JSON text.
     pub json: String,
-    /// For people: lines of text.
+    /// The description for people, as lines of text.
     pub text: String,
-    /// A table below it: its heads.
+    /// The column heads of a table that follows the text.
     pub heads: &'static [&'static str],
-    /// The rows of the page.
+    /// The rows of the table.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The outcome of a call: the same in every protocol, as far as the protocol has it.
+/// The outcome of a call. Its form is the same in all protocols.
 #[derive(Debug, Clone, Default)]
 pub struct CallOutcome {
-    /// The summary, if there is one.
+    /// The message of the operation. `None` if it sent none.
     pub message: Option<String>,
-    /// The JSON text of the outputs: an object, or, in protocols whose results may be any value, any value. Numbers have the digits
-    /// that the extension wrote. In protocols without types each output is a string.
+    /// The outputs as JSON text. It is an object, or any value in protocols that allow it. Numbers
+    /// keep all their digits. In protocols without types each output is a string.
     pub outputs: String,
-    /// Whether [`message`](Self::message) is a member of the outputs too.
+    /// Whether [`message`](Self::message) is also a member of the outputs.
     pub is_message_output: bool,
-    /// The blocks of the result's content, in their order and as they came: JSON texts of objects, each on one line. Protocols without such have
-    /// none. Texts among them are also in [`message`](Self::message), or in the failure's message. A text that repeats the outputs is left out.
+    /// The content blocks of the result, in their order. Each is the text of a JSON object on one
+    /// line. Texts among them are also in [`message`](Self::message) or in the message of the
+    /// failure. A text block that repeats the outputs is left out. Empty in protocols without
+    /// content blocks.
     pub content: Vec<String>,
-    /// Why the call failed, if it did.
+    /// The failure of the call. `None` if it succeeded.
     pub failure: Option<CallFailure>,
-    /// The end of the standard error of a process that ran only for this call.
+    /// The last lines of standard error, if a process ran only for this call.
     pub stderr: String,
 }
 
 impl CallOutcome {
-    /// Returns the outcome of a call that has succeeded. `result` is the JSON text of any value. If it has a member `message` that is a text, this is
-    /// also the message. `stderr` is as in [`stderr`](Self::stderr).
+    /// The outcome of a successful call. `result` is the JSON text of any value. If it has a text
+    /// member `message`, that is also the message.
     pub fn of_result(result: String, stderr: String) -> Self {
         let json = Json::parse(result.as_bytes()).ok();
         let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));
         Self { message, outputs: result, is_message_output: true, stderr, ..Self::default() }
     }
 
-    /// Tells whether the call succeeded.
+    /// Returns whether the call succeeded.
     pub fn is_success(&self) -> bool {
         self.failure.is_none()
     }
 
-    /// The outputs, each with its JSON text. Of several with one name the last one counts. A result that is not an object is the output
-    /// `value`.
+    /// Returns the outputs by name, with the JSON text of each. If a name occurs twice, the last
+    /// one counts. A result that is not an object becomes the output `value`.
     pub fn members(&self) -> Vec<(String, String)> {
         let json = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
         match json.kind() {
@@ -282,7 +299,7 @@ impl CallOutcome {
         }
     }
 
-    /// The content that is not text, such as images: JSON texts.
+    /// Returns the content blocks that are not text, such as images, as JSON texts.
     pub fn blocks(&self) -> impl Iterator<Item = &str> {
         let is_text = |block: &str| {
             let kind = Json::parse(block.as_bytes()).ok().and_then(|block| block.get("type")?.text());
@@ -291,7 +308,8 @@ impl CallOutcome {
         self.content.iter().map(String::as_str).filter(move |block| !is_text(block))
     }
 
-    /// The outputs with the content that is not text as a further one, `content`, for programs that know outputs only.
+    /// Returns the outputs as JSON text. The content blocks that are not text are added as a
+    /// further member, `content`.
     pub fn outputs_and_blocks(&self) -> String {
         let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
         let blocks = self.blocks().collect::<Vec<_>>().join(",");
@@ -308,13 +326,13 @@ impl CallOutcome {
 /// The failure of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailure {
-    /// The kind of the failure.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The protocol's own code: a number or a string.
+    /// The error code of the protocol: a number or a string. `None` if it sent none.
     pub code: Option<Value>,
-    /// A code that the operation has chosen itself.
+    /// The failure code that the operation has defined itself.
     pub custom_code: Option<String>,
-    /// The error.
+    /// The description of the failure, for people.
     pub message: String,
 }
 
@@ -348,54 +366,54 @@ impl fmt::Display for CallFailure {
     }
 }
 
-/// Why there is no client or no usable answer.
+/// The reason why there is no client, or no usable answer to a call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The host failed.
+    /// The connection or the session failed.
     Host(HostError),
-    /// Another reason, of a protocol's own.
+    /// Another reason, which is particular to a protocol.
     Other {
-        /// The cause.
+        /// The kind of reason.
         cause: Cause,
-        /// The reason.
+        /// The reason itself.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// The cause of a [`ClientError`].
+/// The kind of reason in a [`ClientError`]. The command chooses its exit code by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something impossible, such as an option that the protocol lacks.
     Usage,
-    /// The other end was not reached, or its answer cannot be used.
+    /// The target was not reached, or its answer cannot be used.
     NoAnswer,
-    /// There was no answer in time.
+    /// The target did not answer within the time limit.
     Timeout,
-    /// The other end refused.
+    /// The target refused the request.
     Refused,
-    /// A process between this one and the other end failed, with this exit code.
+    /// A process between the caller and the target failed. The number is its exit code.
     Bridge(u8),
 }
 
 impl ClientError {
-    /// An error of a protocol's own.
+    /// An error that is particular to a protocol.
     pub fn new(cause: Cause, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Other { cause, source: source.into() }
     }
 
-    /// The caller asked for something that cannot be.
+    /// An error of kind [`Cause::Usage`], with this text.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(Cause::Usage, text.into())
     }
 
-    /// Transcripts cannot be written.
+    /// The error for a transcript that cannot be written.
     pub fn transcripts(error: io::Error) -> Self {
         Self::usage(format!("--transcripts {error}"))
     }
 
-    /// Whether there was no answer in time.
+    /// Returns whether the target did not answer within the time limit.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Host(error) => error.is_timeout(),
@@ -428,8 +446,9 @@ impl From<HostError> for ClientError {
     }
 }
 
-/// Adds the identity of an extension to a recording: its name and version, and the outputs of its operation `identify`, if it has one that
-/// needs no arguments. It has 2 s to answer that.
+/// Adds the identity of an extension to a recording: its name, its version, and the outputs of its
+/// operation `identify`. That operation is called only if it needs no arguments, with a time limit
+/// of 2 s.
 pub async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
     let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
     if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
@@ -452,8 +471,8 @@ pub async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &M
     recorder.rig(rig);
 }
 
-/// A file to which the record of a call is appended. An error of the file is reported later, and does not replace the
-/// result of the call.
+/// A file that the record of a call is appended to. If writing fails, [`fault`](Self::fault)
+/// reports it, and the call goes on.
 #[derive(Debug, Clone)]
 pub struct Record {
     option: &'static str,
@@ -462,13 +481,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// Opens the file that an option names.
+    /// Opens the file that the option `option` names, for appending.
     pub fn append(option: &'static str, path: &str) -> Result<Self, ClientError> {
         let file = files::append_json_lines(path.as_ref()).map_err(|error| ClientError::usage(error.to_string()))?;
         Ok(Self { option, file: Arc::new(file), fault: Arc::default() })
     }
 
-    /// Why not everything was written, if it was not.
+    /// Returns the error of the first failed write, once. Returns `None` if everything was written.
     pub fn fault(&self) -> Option<String> {
         let fault = lock(&self.fault).take();
         fault.map(|error| format!("--{}: cannot be written: {error}", self.option))
@@ -488,35 +507,35 @@ impl Write for Record {
     }
 }
 
-/// An option that only one protocol has. The command offers it under this name.
+/// A command-line option that only one protocol has.
 #[derive(Debug)]
 pub struct ProtocolOption {
-    /// The name, such as `session` for `--session`.
+    /// The name of the option, such as `session` for `--session`.
     pub name: &'static str,
-    /// The commands that have it.
+    /// The commands that have the option.
     pub commands: &'static [Command],
-    /// The placeholder for its value in help; a flag has none.
+    /// The placeholder for the value in the help. `None` for a flag.
     pub value: Option<&'static str>,
-    /// The description for the help.
+    /// The description of the option in the help.
     pub help: &'static str,
-    /// How the value is given.
+    /// The way in which the value is given.
     pub form: Form,
-    /// Another option that it requires.
+    /// The name of another option that this one requires.
     pub requires: Option<&'static str>,
 }
 
 impl ProtocolOption {
-    /// An option of `call`, whose value help calls `value`.
+    /// An option of the command `call`. In the help its value is called `value`.
     pub const fn new(name: &'static str, form: Form, value: &'static str, help: &'static str) -> Self {
         Self { name, commands: &[Command::Call], value: Some(value), help, form, requires: None }
     }
 
-    /// A flag of `call`.
+    /// A flag of the command `call`.
     pub const fn flag(name: &'static str, help: &'static str) -> Self {
         Self { value: None, ..Self::new(name, Form::Flag, "", help) }
     }
 
-    /// The same, of other commands.
+    /// Moves the option to other commands.
     #[must_use]
     pub const fn of(self, commands: &'static [Command]) -> Self {
         Self { commands, ..self }
@@ -527,56 +546,57 @@ impl ProtocolOption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
-    /// `call`
+    /// The command `rigline call`.
     Call,
-    /// `describe`
+    /// The command `rigline describe`.
     Describe,
-    /// `check`
+    /// The command `rigline check`.
     Check,
 }
 
-/// How the value of a [`ProtocolOption`] is given.
+/// The way in which the value of a [`ProtocolOption`] is given.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Form {
-    /// There is none.
+    /// The option is a flag, and has no value.
     Flag,
-    /// Once.
+    /// The option is given at most once.
     Once,
-    /// As often as the caller likes.
+    /// The option may be given several times.
     Repeated,
-    /// Once, or as `@FILE`.
+    /// The option is given at most once. Its value is the text itself, or `@FILE` for the text of a
+    /// file.
     TextOrFile,
-    /// One of these, the first of which is the default.
+    /// The value is one of these texts. The first is the default.
     OneOf(&'static [&'static str]),
 }
 
-/// The values of a protocol's own options, by their names.
+/// The values of a protocol's own options, by the names of the options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptionValues(BTreeMap<String, Vec<String>>);
 
 impl OptionValues {
-    /// Sets a flag, or adds a value.
+    /// Adds a value to an option. For a flag, `value` is `None`.
     pub fn add(&mut self, name: impl Into<String>, value: Option<String>) {
         self.0.entry(name.into()).or_default().extend(value);
     }
 
-    /// Whether the option is given.
+    /// Returns whether the option was given.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// The value of an option, the last one.
+    /// Returns the last value of an option.
     pub fn one(&self, name: &str) -> Option<&str> {
         self.all(name).last().map(String::as_str)
     }
 
-    /// The values of an option.
+    /// Returns all values of an option.
     pub fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The names of the options that are given.
+    /// Returns the names of the options that were given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -1,13 +1,14 @@
 //! Files: reading without waiting, and writing that never leaves half a file.
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
-//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
-//!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
-//!   When the write fails, the file that was there before stays.
-//! - `write_private` does the same for what may hold a secret: only this user can read it. `write_like` makes a copy as private as the
-//!   original.
-//! - [`first_line`] finds out what a file is before it is replaced or added to.
-//! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
+//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file
+//!   beside it, and rename that. A link is replaced, and its target stays as it is. The system's
+//!   own links to streams and devices, such as `/dev/stderr`, are refused. If the write fails, the
+//!   old file stays.
+//! - `write_private` does the same for a file that may hold a secret: only this user can read it.
+//!   `write_like` makes a copy that is as private as the original.
+//! - [`first_line`] tells what a file is, before it is replaced or appended to.
+//! - [`ensure_writable`] checks in advance whether [`write()`] can begin.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -24,15 +25,15 @@ const SUFFIX: &str = ".tmp";
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// It cannot be opened, or is not a regular file.
+/// The file cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path)
 }
 
-/// Opens a regular file that is there already, as `options` say.
+/// Opens an existing regular file with `options`.
 ///
 /// # Errors
-/// It cannot be opened, or is not a regular file.
+/// The file cannot be opened, or is not a regular file.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Before it is opened: to open a device may do something already.
     regular(&fs::metadata(path)?)?;
@@ -51,7 +52,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// It cannot be read, is not a regular file, or has more bytes.
+/// The file cannot be read, is not a regular file, or is larger than `limit`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open(path)?, limit)
 }
@@ -67,24 +68,25 @@ fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// As `read`, for UTF-8.
+/// Reads a regular UTF-8 file of at most `limit` bytes.
 ///
 /// # Errors
-/// As `read`, or it is not UTF-8.
+/// As [`read`], or the content is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     read_open_text(&open(path)?, limit)
 }
 
-/// As [`read_text`], of a file that was opened.
+/// Reads an open UTF-8 file of at most `limit` bytes, as [`read_text`] does.
 pub fn read_open_text(file: &File, limit: u64) -> io::Result<String> {
     String::from_utf8(read_open(file, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
-/// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is
-/// replaced and a reader never sees half of it. The new file gets the permissions of the one that was there.
+/// Writes a whole file. Missing folders are made. The content goes to a new file beside `path`,
+/// which is then renamed; so a reader never sees half a file, and a link is replaced. The new file
+/// gets the permissions of the old one.
 ///
 /// # Errors
-/// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
+/// The file cannot be written, or is a folder, a device or a FIFO. The old file is then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, None, fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).as_ref())
 }
@@ -105,7 +107,7 @@ pub(crate) fn write_like(path: &Path, bytes: &[u8], original: &Path) -> io::Resu
     write_as(path, bytes, None, Some(&fs::symlink_metadata(original)?))
 }
 
-/// The options to make a new file that only this user can read, or to open it where it is.
+/// Changes `options` so that a file that they create can be read only by this user.
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, PRIVATE);
@@ -132,7 +134,7 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
     name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)).is_some_and(|middle| !middle.is_empty())
 }
 
-/// As [`write()`], a file that can be executed by everybody who can read it.
+/// Writes a whole file as [`write()`] does, and makes it executable for everybody who can read it.
 ///
 /// # Errors
 /// As [`write()`].
@@ -140,11 +142,11 @@ pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(0o777), None)
 }
 
-/// Opens a log of JSON lines to append lines to it. Its folder is made. A link is not followed, and a file that is not such a log
-/// stays as it is.
+/// Opens a log of JSON lines for appending. Its folder is made if it is missing. A link is refused,
+/// and a file that is not a log of JSON lines stays as it is.
 ///
 /// # Errors
-/// The file cannot be opened, or is not such a log. The text names the file.
+/// The file cannot be opened, or is not a log of JSON lines. The text names the file.
 pub fn append_json_lines(path: &Path) -> io::Result<File> {
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match first_line(path)? {
@@ -158,7 +160,8 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().append(true), path).map_err(with_path)
 }
 
-/// The first line of a file, if there is a file with one. A link is refused: its target may belong to another user.
+/// Returns the first line of a file, or `None` if there is no file or no line. A link is refused,
+/// since it may lead to a file of another user.
 ///
 /// # Errors
 /// The file cannot be read, or is a link. The text names the file.
@@ -179,10 +182,10 @@ pub fn first_line(path: &Path) -> io::Result<Option<String>> {
     Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
 }
 
-/// Makes the folders that `path` needs, and finds out whether a file can be written there.
+/// Makes the folders that `path` needs, and checks whether a file can be written there.
 ///
 /// # Errors
-/// It could not be written.
+/// A file cannot be written there.
 pub fn ensure_writable(path: &Path) -> io::Result<()> {
     beside(path, None).map(drop)
 }

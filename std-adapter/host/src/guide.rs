@@ -1,4 +1,5 @@
-//! The guide's chapters on reaching extensions. The chapters on writing one are in `rigline_std::guide`.
+//! The guide's chapters on reaching extensions. The chapters on writing one are in
+//! `rigline_std::guide`.
 //!
 //! | chapter | contents |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! A small HTTP/1.1 client over hyper: one `POST` of JSON, one connection, bounds on time and size.
+//! A small HTTP/1.1 client over hyper. It sends one `POST` of JSON over one connection, with limits
+//! on time and size.
 //!
-//! hyper parses and writes HTTP. A client such as reqwest is not used, since what it adds must not happen here: it follows redirects
-//! with the token, uses proxies of the environment, keeps connections for later calls, and brings a TLS library.
+//! hyper parses and writes HTTP. A client such as reqwest is not used, since it does things that
+//! must not happen here: it follows redirects with the token, uses proxies of the environment,
+//! keeps connections for later calls, and brings a TLS library.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,68 +22,68 @@ use tokio::time::timeout;
 /// How much of an error's body is shown.
 const SHOWN: usize = 512;
 
-/// Why an HTTP request has no usable answer.
+/// The reason why an HTTP request has no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The URL is not an address of the form `http://HOST[:PORT]/PATH`.
     #[error("{url} is not an address of the form http://HOST:PORT/PATH")]
     Address {
-        /// The given URL.
+        /// The URL, as it was given.
         url: String,
     },
     /// TLS is not supported. A proxy on this machine can add it.
     #[error("{url}: https is not supported; use http, through a proxy if necessary")]
     Https {
-        /// The given URL.
+        /// The URL, as it was given.
         url: String,
     },
-    /// No connection.
+    /// The connection to the server could not be opened.
     #[error("cannot connect to {address}: {reason}")]
     Connect {
-        /// Host and port.
+        /// The host and the port.
         address: String,
-        /// The system's error.
+        /// The error of the operating system.
         reason: String,
     },
-    /// No whole answer in time.
+    /// The server did not answer completely within the time limit.
     #[error("no answer within {limit:?}")]
     Timeout {
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
-    /// The server sends us elsewhere, which is not followed.
+    /// The server redirects to another address, which is not followed.
     #[error("status {status}: the server sends us to {location:?}, which is not followed")]
     Redirect {
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// The address that the server names.
+        /// The address that the server redirects to.
         location: String,
     },
-    /// A status other than success.
+    /// The HTTP status is not a success.
     #[error("status {status}: {body}")]
     Status {
-        /// The status.
+        /// The HTTP status.
         status: u16,
         /// The beginning of the body.
         body: String,
     },
-    /// Success without a body.
+    /// The HTTP status is a success, but there is no body.
     #[error("status {status} without a body")]
     Empty {
-        /// The status.
+        /// The HTTP status.
         status: u16,
     },
-    /// The body is longer than the limit.
+    /// The body is longer than the host accepts.
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// The longest accepted body, in bytes.
         limit: usize,
     },
     /// The answer is not HTTP, or ended early.
     #[error("the answer broke off: {reason}")]
     Broken {
-        /// The fault.
+        /// The fault of the answer.
         reason: String,
     },
 }
@@ -105,23 +107,23 @@ pub(crate) async fn post(
     timeout(bounds.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
 }
 
-/// Secrets that are sent to one server with each request, and to no other server.
+/// Secret headers that each request to one server carries. No other server gets them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     headers: Vec<(String, String)>,
 }
 
 impl Credentials {
-    /// With a bearer token.
+    /// Adds a bearer token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         self.with("authorization".to_owned(), format!("Bearer {token}"))
     }
 
-    /// With a header, `NAME: VALUE`. It replaces one of the same name.
+    /// Adds a header, written as `NAME: VALUE`. It replaces a header of the same name.
     ///
     /// # Errors
-    /// It is not a header, or one that the connection or the protocol sets.
+    /// The text is not a header, or the connection or the protocol sets this header itself.
     pub fn with_header(self, text: &str) -> Result<Self, String> {
         let (name, value) = header(text)?;
         Ok(self.with(name.to_ascii_lowercase(), value))
@@ -133,7 +135,7 @@ impl Credentials {
         self
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no secret headers.
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty()
     }

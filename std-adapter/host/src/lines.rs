@@ -1,4 +1,4 @@
-//! The common parts of servers of JSON-RPC lines: their input, who may ask, and how a line is answered.
+//! The common parts of servers of JSON-RPC lines: reading lines, admitting clients, and answering.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -24,8 +24,8 @@ pub use serve::{End, serve, serve_tcp};
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;
 
-/// The time limit for a client to send its token, to send the next part of a long line, and to read the next part of
-/// what is sent.
+/// The longest time in which a client must send its token, the next part of a long line, or read
+/// the next part of a reply.
 pub const STALLED: Duration = Duration::from_secs(10);
 
 /// An incomplete line with fewer bytes than this has no time limit, since it occupies little memory.
@@ -38,7 +38,7 @@ const USUAL_REPLY: usize = 8 << 10;
 const NO_HTTP: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\
     \"message\":\"this is not an HTTP server, and nothing was run; send one JSON-RPC request per line\"}}\n";
 
-/// The code of what a client may not do.
+/// The JSON-RPC error code for a client that may not ask, or may not name this file: -32000.
 pub const NOT_ALLOWED: i32 = -32000;
 
 /// The answer to a client without the token.
@@ -48,7 +48,7 @@ const TOKEN_REQUIRED: &str =
 /// Method of the line by which a client sends its token: `{"token":TOKEN}`.
 const AUTHENTICATE: &str = "authenticate";
 
-/// A client's lines.
+/// The lines that a client sends.
 pub struct Input {
     framer: HeapFramer,
     /// Checks that only matter for clients on a socket, such as whether they send HTTP.
@@ -62,7 +62,7 @@ pub struct Input {
     since: Instant,
 }
 
-/// Waits until this time; forever, if there is none.
+/// Waits until `deadline`. If there is none, it waits forever.
 pub async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -70,21 +70,21 @@ pub async fn at(deadline: Option<Instant>) {
     }
 }
 
-/// An event of the input.
+/// The next thing that a server has to do for a client.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A line that asks for something.
+    /// A line with a request. The server must handle it.
     Line(&'a [u8]),
-    /// This is the answer, and there is nothing else to do.
+    /// These bytes must be sent to the client. Nothing else is to be done.
     Answer(Vec<u8>),
-    /// There is nothing to be done or said.
+    /// Nothing is to be done, and nothing is to be sent.
     Nothing,
-    /// This is to be said, and the connection closed.
+    /// These bytes must be sent, and then the connection must be closed.
     Refusal(Vec<u8>),
 }
 
 impl Input {
-    /// The lines of standard input, of up to `limit` bytes.
+    /// The lines of standard input. A line may have `limit` bytes.
     pub fn of_process(limit: usize) -> Self {
         Self {
             framer: HeapFramer::new(limit),
@@ -99,22 +99,24 @@ impl Input {
         }
     }
 
-    /// The lines of a socket. The first must have the token, if there is one.
+    /// The lines of a socket. A line may have `limit` bytes. If there is a token, the first line
+    /// must send it.
     pub fn of_socket(limit: usize, token: Option<Token>) -> Self {
         Self { is_socket: true, token, ..Self::of_process(limit) }
     }
 
-    /// Leaves out telnet's negotiation before lines.
+    /// Skips the negotiation that telnet sends before lines.
     #[must_use]
     pub fn with_telnet(self) -> Self {
         Self { has_telnet: true, ..self }
     }
 
+    /// Returns free memory that the next bytes of the client can be read into.
     pub fn space(&mut self) -> &mut [u8] {
         self.framer.space()
     }
 
-    /// So many bytes were read into [`space`](Self::space).
+    /// Takes the first `count` bytes of [`space`](Self::space) as received.
     pub fn commit(&mut self, count: usize) {
         self.received = self.received.saturating_add(count);
         if self.is_socket && self.refused.is_none() {
@@ -126,16 +128,18 @@ impl Input {
         self.framer.commit(count);
     }
 
+    /// Records the end of the input. A last line without a newline is then complete.
     pub fn finish(&mut self) {
         self.framer.finish();
     }
 
-    /// Whether nothing is left of what came.
+    /// Returns whether everything that was received has been handled.
     pub fn is_empty(&self) -> bool {
         self.framer.buffered() == 0 && self.refused.is_none()
     }
 
-    /// Until when more must come, if it must: a client that takes longer is [refused](Self::stalled).
+    /// Returns the time by which more bytes must come. A client that takes longer is
+    /// [refused](Self::stalled). Returns `None` if there is no such time.
     pub fn deadline(&self) -> Option<Instant> {
         match (&self.token, self.is_socket) {
             (Some(_), true) => Some(self.since + STALLED),
@@ -144,7 +148,7 @@ impl Input {
         }
     }
 
-    /// The answer to a client that took too long.
+    /// Returns the answer to a client that exceeded the deadline.
     pub fn stalled(&self) -> Vec<u8> {
         if self.token.is_some() {
             return no_token();
@@ -152,7 +156,7 @@ impl Input {
         error_line(rpc::INVALID_REQUEST, &format!("the rest of a line did not come within {STALLED:?}"))
     }
 
-    /// The next event, if a whole one has come.
+    /// Returns the next event. Returns `None` if no complete line has come.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         if let Some(refusal) = self.refused.take() {
             return Some(Event::Refusal(refusal));
@@ -222,7 +226,7 @@ fn is_answer(line: &[u8]) -> bool {
         && ["jsonrpc", "method", "op", "protocol_version"].iter().all(|name| json.get(name).is_none())
 }
 
-/// The text after a reply's id.
+/// Returns the part of an error reply that follows the id.
 pub fn refusal_body(code: i32, message: &str) -> String {
     format!(",\"error\":{}}}", serde_json::json!({ "code": code, "message": message }))
 }
@@ -231,13 +235,15 @@ fn no_token() -> Vec<u8> {
     error_line(NOT_ALLOWED, TOKEN_REQUIRED)
 }
 
-/// An error that names no request, as a line.
+/// Returns an error reply without an id, as a line.
 pub fn error_line(code: i32, message: &str) -> Vec<u8> {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":null{}\n", refusal_body(code, message)).into_bytes()
 }
 
-/// Answers a line, a batch too, with the bodies that `serve` returns: what follows a reply's id, `,"result":…}` or
-/// `,"error":…}`. The reply has up to `limit` bytes; in place of a longer one goes -32603 with the size that it needs.
+/// Answers a line, which may be a batch. `serve` returns the part of each reply that follows the
+/// id: `,"result":…}` or `,"error":…}`.
+///
+/// A reply of more than `limit` bytes is replaced by the error -32603, which names the needed size.
 pub fn answer(line: &[u8], limit: usize, serve: &mut dyn FnMut(rpc::Incoming<'_>) -> Vec<u8>) -> Option<Vec<u8>> {
     let mut bodies: Vec<Vec<u8>> = Vec::new();
     let mut memory = vec![0; limit.min(room_around(line).saturating_add(USUAL_REPLY)).saturating_add(1)];
@@ -267,7 +273,7 @@ fn assemble(line: &[u8], limit: usize, bodies: Vec<Vec<u8>>) -> Option<Vec<u8>> 
     Some(memory)
 }
 
-/// JSON text without the line breaks that it has between tokens.
+/// Replaces the line breaks between the tokens of a JSON text by spaces.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) {
         text.replace(['\r', '\n'], " ").into()

@@ -1,8 +1,8 @@
-//! Detects HTTP on a port for lines of JSON. A web page can make a browser send HTTP with our requests in its body. The connection is
-//! refused before anything is executed.
+//! Detects HTTP on a port for lines of JSON. A web page can make a browser send HTTP with our
+//! requests in its body. The connection is refused before anything is executed.
 //!
-//! This is not a parser of HTTP, for which httparse would be used: a request that a parser refuses must be detected, too, and the first
-//! line decides before the rest has come.
+//! This is not a parser of HTTP, for which httparse would be used: a request that a parser refuses
+//! must be detected, too, and the first line decides before the rest has come.
 
 /// Whether a line begins an HTTP request (RFC 9112 §3): `POST /invoke HTTP/1.1`.
 pub(crate) fn is_http(line: &[u8]) -> bool {
@@ -13,7 +13,8 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
     is_token(method) && (names_version || is_request(method, target))
 }
 
-/// The beginning of a connection, by which HTTP is detected before its first line is whole. A first line that is too long to be kept is detected, too.
+/// The beginning of a connection, by which HTTP is detected before its first line is whole. A first
+/// line that is too long to be kept is detected, too.
 #[derive(Default)]
 pub(crate) struct Opening {
     bytes: Vec<u8>,

@@ -4,15 +4,18 @@ use std::str::FromStr as _;
 
 use bigdecimal::BigDecimal;
 
-/// The longest number that is compared as one, in bytes.
+/// The longest number that is compared by value, in bytes.
 pub const DIGIT_LIMIT: usize = 10_000;
 
-/// The most digits that the exponent of a compared number has.
+/// The largest number of digits in the exponent of a number that is compared by value.
 pub const EXPONENT_DIGITS: usize = 17;
 
-/// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`, with JSON's white space at its ends. Returns `None` for what is not a
-/// number, and for one that has over [`DIGIT_LIMIT`] bytes or an exponent of more than [`EXPONENT_DIGITS`]. The clients in Python, JavaScript and
-/// Go read the same texts as numbers: `tests/vectors/numbers.json`.
+/// Reads a decimal number: a number of JSON, or one such as `+1`, `.5`, `5.` and `007`. White space
+/// of JSON at the ends is ignored.
+///
+/// Returns `None` if the text is not a number, is longer than [`DIGIT_LIMIT`], or has an exponent
+/// of more than [`EXPONENT_DIGITS`] digits. The clients in Python, JavaScript and Go read the same
+/// texts as numbers: `tests/vectors/numbers.json`.
 pub fn decimal(text: &str) -> Option<BigDecimal> {
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
     if text.len() > DIGIT_LIMIT {
@@ -39,7 +42,8 @@ pub fn decimal(text: &str) -> Option<BigDecimal> {
     BigDecimal::from_str(&format!("{sign}{whole}{point}{fraction}{exponent}")).ok().map(|number| number.normalized())
 }
 
-/// A number, as YAML 1.2 and instruments write it, as JSON, digit by digit: without the plus sign and leading zeros, in tens instead of `0x` and `0o`.
+/// Converts a number as YAML 1.2 and instruments write it to JSON. All digits stay. A plus sign and
+/// leading zeros are removed, and `0x` and `0o` become decimal.
 pub fn json(written: &str) -> Option<String> {
     let (sign, unsigned) = match written.strip_prefix(['+', '-']) {
         Some(rest) => (if written.starts_with('-') { "-" } else { "" }, rest),
@@ -70,7 +74,8 @@ pub fn json(written: &str) -> Option<String> {
     Some(format!("{sign}{whole}{fraction}{exponent}"))
 }
 
-/// A whole number without its exponent and fraction, `1e3` as `1000`, if it has at most 40 digits then.
+/// Returns a whole number without exponent and fraction, such as `1000` for `1e3`. Returns `None`
+/// if the value is not whole, or needs more than 40 digits.
 pub fn whole(text: &str) -> Option<String> {
     let number = decimal(text)?;
     let (digits, scale) = number.as_bigint_and_exponent();

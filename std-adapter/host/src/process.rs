@@ -22,20 +22,21 @@ pub use running::{Pipes, Running};
 
 use crate::target::Exec;
 
-/// The command that has the built-in rig.
+/// The name of the command that contains the built-in rig.
 pub const SIM_COMMAND: &str = "rigline";
 
 static SIM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says that this very program has the built-in rig: the target `sim` is started as this program with the argument `rig`, also
-/// after its file was replaced. The command `rigline` begins with it. Other programs have `rigline` from `PATH` for that.
+/// Declares that this program is the command `rigline`. The target `sim` then starts this program
+/// with the argument `rig`, even if its file was replaced since. In other programs the target `sim`
+/// starts `rigline` from `PATH`.
 pub fn is_rigline() {
     if let Ok(this) = this() {
         let _ = SIM.set(this);
     }
 }
 
-/// The program that is started with the argument `rig` for the target `sim`.
+/// Returns the program that the target `sim` starts with the argument `rig`.
 pub fn sim_program() -> Result<PathBuf, String> {
     if let Some(program) = SIM.get() {
         return Ok(program.clone());
@@ -53,19 +54,20 @@ pub fn sim_program() -> Result<PathBuf, String> {
     Ok(found)
 }
 
-/// This very program, as something that can be started: also after its file was replaced, where the system has a name for that.
+/// Returns a path by which this program can be started again, even if its file was replaced since.
 ///
 /// # Errors
-/// The system cannot say it.
+/// The system does not tell the path.
 pub fn this() -> io::Result<PathBuf> {
     let itself = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && itself.exists() { Ok(itself.into()) } else { std::env::current_exe() }
 }
 
-/// The path of this very program, to be written into a file: after an upgrade that of the new one.
+/// Returns the path of this program's file. It is for texts that outlive the process; after an
+/// upgrade the path leads to the new program.
 ///
 /// # Errors
-/// The system cannot say it.
+/// The system does not tell the path.
 pub fn this_path() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     // What Linux says of a file that was replaced (proc(5), `exe`).
@@ -76,10 +78,10 @@ pub fn this_path() -> io::Result<PathBuf> {
 /// The variable with the targets that a program was started within, one per line.
 const WITHIN: &str = "RIGLINE_WITHIN";
 
-/// The variable for a target that is to be started from here.
+/// Returns the environment variable that marks the processes started for `exec`.
 ///
 /// # Errors
-/// It is one that this process was started within: it would start itself without end.
+/// This process was itself started for `exec`, so it would start itself without end.
 pub fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let this = Exec {
@@ -95,8 +97,8 @@ pub fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), St
     Ok((WITHIN.to_owned(), format!("{outer}{this}\n")))
 }
 
-/// A program to be started as the leader of its own process group, with the limits that this process was started with.
-/// A relative path of a program is resolved in `folder`.
+/// Prepares the start of a program. It becomes the leader of its own process group, and gets the
+/// limits that this process was started with. A relative path of the program begins at `folder`.
 pub fn command(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -129,7 +131,8 @@ fn located(program: &OsStr, folder: Option<&Path>) -> OsString {
     }
 }
 
-/// Whether there is a program of this name: a file if it is a path, which may be relative to the folder, and otherwise a file in `PATH`.
+/// Returns whether the program exists. A path may be relative to `folder`; a name without a
+/// separator is searched in `PATH`.
 pub fn is_found(program: impl AsRef<OsStr>, folder: Option<&Path>) -> bool {
     let program = program.as_ref();
     if is_path(program) { Path::new(&located(program, folder)).exists() } else { which::which(program).is_ok() }
@@ -140,8 +143,8 @@ fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().iter().any(|byte| *byte == b'/' || (cfg!(windows) && *byte == b'\\'))
 }
 
-/// Has the system answer a write beyond the limit on file sizes (`ulimit -f`) with an error, which is reported, instead of ending
-/// this process by SIGXFSZ. Programs that are started later have the signal's default action again.
+/// Makes writes beyond the limit on file sizes (`ulimit -f`) fail with an error, instead of ending
+/// this process by SIGXFSZ. Programs that are started later have the default action of that signal.
 pub fn write_errors_instead_of_signals() {
     #[cfg(unix)]
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
@@ -151,7 +154,7 @@ pub fn write_errors_instead_of_signals() {
     }
 }
 
-/// The end of a program's standard error, as errors show it.
+/// Returns the end of a program's standard error in the form in which errors show it.
 pub fn last_words(stderr: &str) -> String {
     let stderr = stderr.trim_end();
     if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
@@ -162,10 +165,10 @@ mod limits {
     use std::ffi::OsStr;
     use std::process::Command;
 
-    /// There is no such limit here.
+    /// Does nothing, since this system has no such limit.
     pub fn raise_open_files(_: u64) {}
 
-    /// There is no such limit here.
+    /// Does nothing, since this system has no such limit.
     ///
     /// # Errors
     /// None.

@@ -8,40 +8,43 @@ use crate::client::{ClientFactory, Part, ProtocolOption};
 use crate::traffic::Reading;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
-/// A protocol. The values are constants in the protocols' own folders.
+/// The properties of a protocol that the host side uses. Each value is a constant in the folder of
+/// its protocol.
 #[non_exhaustive]
 pub struct Protocol {
-    /// The name, as `--protocol` has it.
+    /// The name of the protocol, as `--protocol` has it.
     pub name: &'static str,
-    /// The name as people write it.
+    /// The name of the protocol, for people.
     pub title: &'static str,
-    /// How extensions speak it; none where only other programs do.
+    /// The implementation that extensions speak over lines. `None` if they do not speak this
+    /// protocol.
     pub lines: Option<&'static rigline::protocol::Protocol>,
-    /// Whether all of standard input is one request, on however many lines.
+    /// Whether all of standard input is one request, whatever its number of lines.
     pub is_single_document: bool,
-    /// The parts that it carries beside an operation's name, its arguments and its result.
+    /// The parts that calls transport besides the operation's name, its arguments and its result.
     pub carries: &'static [Part],
-    /// Makes the request that begins a session with settings of the extension's own, from their JSON text. The request is a line without its line
-    /// end. Protocols that do not have such a request have no function.
+    /// Makes the request that begins a session with a configuration, from the JSON text of that
+    /// configuration. The result is a line without its newline. `None` if the protocol has no such
+    /// request.
     pub configuration: Option<fn(&str) -> String>,
-    /// The session that a call belongs to, in protocols in which calls name one.
+    /// Returns the id of the session that a call names. `None` if calls of this protocol name none.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
-    /// Whether an extension says which operations it has, and with which arguments.
+    /// Whether an extension describes its operations and their arguments.
     pub has_manifest: bool,
-    /// Connects to an extension.
+    /// The function that connects to an extension. `None` if there is no client of this protocol.
     pub client: Option<ClientFactory>,
-    /// How its lines are described to people.
+    /// The functions that explain lines of this protocol to people.
     pub reading: Option<&'static Reading>,
-    /// How the protocol is spoken over HTTP.
+    /// The HTTP routes of the protocol. `None` if it is not spoken over HTTP.
     pub http: Option<&'static rigline_std::http::Routes>,
-    /// The conformance cases.
+    /// The conformance cases of the protocol.
     pub check: Option<&'static crate::check::Suite>,
-    /// Options that only this protocol has.
+    /// The command-line options that only this protocol has.
     pub options: &'static [ProtocolOption],
 }
 
 impl Protocol {
-    /// A protocol of that name that has nothing yet.
+    /// A protocol with these names and no other properties.
     pub const fn new(name: &'static str, title: &'static str) -> Self {
         Self {
             name,
@@ -60,7 +63,7 @@ impl Protocol {
         }
     }
 
-    /// Tells whether the protocol carries a part.
+    /// Returns whether calls of this protocol can transport `part`.
     pub fn carries(&self, part: Part) -> bool {
         self.carries.contains(&part)
     }

@@ -1,11 +1,12 @@
-//! The registry of protocols: the one list that the command, the relay and the servers read.
+//! The registry of protocols. The command, the relay and the servers read this one list.
 //!
-//! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line in [`ALL`].
+//! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line
+//! in [`ALL`].
 
 pub(crate) use crate::gevals::passing;
 use crate::protocol::Protocol;
 
-/// All protocols, the default one first.
+/// All protocols. The default protocol is the first.
 pub const ALL: &[&Protocol] = &[
     &crate::gevals::PROTOCOL,
     &crate::amplifier::PROTOCOL,
@@ -14,12 +15,13 @@ pub const ALL: &[&Protocol] = &[
     &crate::mcp::PROTOCOL,
 ];
 
-/// The protocol in which an extension tells most of itself: the types of its results, and what its operations change.
+/// Returns the protocol in which an extension tells agents the most: the types of its results, and
+/// the effects of its operations. It is MCP.
 pub fn of_agents() -> Option<&'static Protocol> {
     named("mcp")
 }
 
-/// The protocol of that name.
+/// Returns the protocol with this name.
 pub fn named(name: &str) -> Option<&'static Protocol> {
     ALL.iter().find(|protocol| protocol.name == name).copied()
 }

@@ -1,24 +1,29 @@
 //! A remote extension as a local one, so that any protocol and any transport can serve it.
 //!
-//! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a device, a server. The other
-//! end is asked as [`choose`] has it: for a server of MCP by MCP if it answers that, else by Amplifier's protocol if it answers that, as rigline's
-//! own extensions do: then results keep their types, and failures their codes. Else it is asked by gevals, whose outputs are strings.
+//! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a
+//! device or a server. The module [`choose`] decides by which protocol the target is asked. A
+//! server of MCP prefers MCP. Otherwise Amplifier's protocol is used if the target answers it, as
+//! rigline's own extensions do: results then keep their types, and failures their codes. If it does
+//! not, gevals is used, whose outputs are strings.
 //!
-//! Arguments that break an operation's schema are refused here, and not sent. A decimal that namel3ss writes as a string is sent as a
-//! number where the schema wants one.
+//! Arguments that break the schema of an operation are refused by the relay, and not sent. A
+//! decimal that namel3ss writes as a string is sent as a number where the schema wants a number.
 //!
-//! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
-//! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). A configuration and the
-//! context of a gevals call reach another end that is asked by gevals, or is a server of rigline's own. Logs go to
-//! the [listener](Options::listener).
+//! Parts of a call that only one of the two protocols has are lost. The members `entry`, `trace_id`
+//! and `project` of namel3ss do not reach the target. A relay keeps no
+//! [guarantees](rigline::manifest::Guarantee), since nothing is known about the work of the target.
+//! A configuration and the context of a gevals call reach a target that is asked by gevals, and a
+//! server of rigline's own. Logs go to the [listener](Options::listener).
 //!
-//! A relay that is made by [`Relay::at`] reaches the other end when something is first asked for, and again after its session has ended. A request that is
-//! longer than the other end's limit goes without `context.agent`, and then without `context.env`, if that makes it fit; a log says so.
+//! A relay that [`Relay::at`] makes connects to the target when it is first needed, and again after
+//! its session has ended. If a request is longer than the target accepts, it is sent without
+//! `context.agent`, and then without `context.env`; a log says so.
 //!
-//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
-//! end and started again for the next call, a connection is opened again. When its own session is lost, as that of an MCP client always is in
-//! the end, so is that at the other end, which then brings about its safe state. When a relay is dropped it ends its session properly,
-//! and waits for that.
+//! A call is given up when its time is over or its caller is gone. It is then cancelled at the
+//! target too: a program is ended and started again for the next call, and a connection is opened
+//! again. When the session of the relay's own client is lost, the session with the target is also
+//! ended as a loss, so that the target brings about its safe state. A session of an MCP client
+//! always ends like that. A relay that is dropped ends its session regularly, and waits for that.
 //!
 //! ```no_run
 //! use rigline_host::Options;
@@ -81,7 +86,7 @@ const REASON: usize = 2000;
 /// code of their kind.
 const CODES: usize = 64;
 
-/// An extension that is somewhere else. See the [module](self).
+/// An extension whose calls are passed on to a target. The [module](self) describes it.
 pub struct Relay {
     known: Arc<Mutex<Known>>,
     jobs: Option<mpsc::Sender<Job>>,
@@ -95,20 +100,20 @@ pub struct Relay {
     is_calling: Arc<AtomicBool>,
 }
 
-/// Why there is no relay.
+/// The reason why a relay could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
-    /// The other end does not answer.
+    /// The target does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// No thread or runtime can be started.
+    /// A thread or a runtime cannot be started.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
 }
 
 impl RelayError {
-    /// Whether there was no answer in time.
+    /// Returns whether the target did not answer within the time limit.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Client(error) => error.is_timeout(),
@@ -153,21 +158,21 @@ enum Job {
         request: CallRequest,
         answer: oneshot::Sender<Answer>,
     },
-    /// To have a session with the other end. What takes long is told.
+    /// Open a session with the target. Events that take long are reported.
     Reach {
         told: mpsc::UnboundedSender<String>,
         answer: oneshot::Sender<Result<(), Absence>>,
     },
-    /// The same, with this configuration.
+    /// Open a session with the target, with this configuration.
     Configure {
         config: JsonObject,
         answer: oneshot::Sender<Result<(), Absence>>,
     },
-    /// To end the connection, until there is a call again.
+    /// End the connection. The next call opens it again.
     Release(oneshot::Sender<()>),
-    /// The same, as a loss does, so that the other end brings about its safe state.
+    /// End the connection as a loss does, so that the target brings about its safe state.
     Abandon(oneshot::Sender<()>),
-    /// The same, if a call that nobody waits for any more goes on there.
+    /// End the connection if a call that nobody waits for is still running there.
     Settle(oneshot::Sender<()>),
 }
 
@@ -199,16 +204,16 @@ struct Known {
     is_open: bool,
 }
 
-/// News about the other end, for [`Relay::watch`].
+/// News about the target, for [`Relay::watch`].
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// The target is there, and this is its description.
+    /// The target is present, and this is its description.
     Present(Box<Described>),
-    /// The target is not there, for this reason.
+    /// The target is absent, for this reason.
     Absent(String),
 }
 
-/// Gets what a relay learns.
+/// A function that gets news about the target.
 pub type OnSeen = Arc<dyn Fn(&Seen) + Send + Sync>;
 
 /// The only operation where the other end has never been there.
@@ -219,7 +224,7 @@ static NOTHING_KNOWN: Manifest =
         .description("Looks for the board, which is not there. Its tools are listed once it is found.")
         .effects(Effects::READ_ONLY)]);
 
-/// Opens connections to the other end, for those who know how.
+/// A function that makes the dialer for each session with the target.
 pub type Dialer = Arc<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
 
 /// How the other end is reached and asked.
@@ -242,7 +247,7 @@ struct Manner {
     last: Option<Described>,
 }
 
-/// The other end of a [`Relay`], for the server before it.
+/// A handle on the target of a [`Relay`], for the server before the relay.
 #[derive(Clone)]
 pub struct Remote {
     jobs: mpsc::WeakSender<Job>,
@@ -250,12 +255,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Ends the session and the connection once no call is under way, so that another program may have the target. The next call opens it again.
+    /// Ends the session and the connection as soon as no call runs, so that another program can use
+    /// the target. The next call opens them again.
     pub async fn release(&self) {
         self.end(Job::Release).await;
     }
 
-    /// Ends the session as a loss does, so that the other end brings about its safe state.
+    /// Ends the session as a loss does, so that the target brings about its safe state.
     pub async fn abandon(&self) {
         self.end(Job::Abandon).await;
     }
@@ -265,10 +271,10 @@ impl Remote {
         self.end(Job::Settle).await;
     }
 
-    /// Opens the connection, and learns what the other end has.
+    /// Opens the connection, and learns the operations of the target.
     ///
     /// # Errors
-    /// It is not there, in words.
+    /// The target is absent. The text says why.
     pub async fn find(&self) -> Result<(), String> {
         let request = CallRequest { operation: FIND.to_owned(), args: "{}".to_owned(), ..CallRequest::default() };
         let jobs = self.jobs.upgrade();
@@ -323,15 +329,17 @@ fn ended() -> Absence {
 }
 
 impl Relay {
-    /// A relay that reaches the target when something is first asked for, and asks it by what has this `need`. Logs and progress go to the caller.
+    /// A relay that connects to the target when it is first needed. The protocol is chosen by
+    /// `need`. Logs and progress go to the caller.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// A thread cannot be started.
     pub fn at(target: Target, options: Options, need: Need) -> Result<Self, RelayError> {
         Self::over(target, None, options, need)
     }
 
-    /// As [`at`](Self::at), over connections that `dialer` opens; it is asked once for each session.
+    /// A relay as [`at`](Self::at) makes it, over connections that `dialer` opens. The dialer is
+    /// called once for each session.
     ///
     /// # Errors
     /// As [`at`](Self::at).
@@ -342,25 +350,26 @@ impl Relay {
         Self::start(Way { target, dialer, options, need }, manner)
     }
 
-    /// The other end, for the server before the relay.
+    /// Returns a handle on the target, for the server before the relay.
     pub fn remote(&self) -> Remote {
         let jobs = self.jobs.as_ref().map(mpsc::Sender::downgrade);
         Remote { jobs: jobs.unwrap_or_else(|| mpsc::channel(1).0.downgrade()), known: Arc::clone(&self.known) }
     }
 
-    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
-    /// the connection, so it must not be called in an async context.
+    /// Makes a relay, connects to the target, and asks for its description. It blocks until that is
+    /// known, so it must not be called in an async context.
     ///
-    /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
+    /// With a [`config`](Options::config), the target is asked by gevals, since only gevals has a
+    /// configuration.
     ///
     /// # Errors
-    /// The other end cannot be reached, or answers neither protocol.
+    /// The target cannot be reached, or answers no known protocol.
     pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
         Self::connect_by(target, options, None)
     }
 
-    /// As [`connect`](Self::connect). If the other end answers `first`, it is asked by that protocol. Its logs and its progress go to the caller,
-    /// not to the listener.
+    /// Makes a relay as [`connect`](Self::connect) does, and uses the protocol `first` if the
+    /// target answers it. Logs and progress then go to the caller and not to the listener.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -374,15 +383,18 @@ impl Relay {
         Self::start(Way::to(target, options, first), manner)
     }
 
-    /// As [`connect_by`](Self::connect_by), for another end that comes and goes, and whose operations may be others when it comes again. If it
-    /// is not there, the relay has the operations of `last`, marked as absent; each call looks for it, and says why it was not found.
-    /// `told` learns when it comes, goes, or has other operations, and the relay's manifest is another one then.
+    /// Makes a relay as [`connect_by`](Self::connect_by) does, for a target that comes and goes,
+    /// and whose operations may change meanwhile. While the target is absent, the relay has the
+    /// operations of `last`, marked as absent. Each call looks for the target, and fails with the
+    /// reason if it is not found. `told` gets the news when the target comes, goes or has other
+    /// operations; the manifest of the relay has then changed.
     ///
-    /// A rig of the lab, which others wait for, is not held while no call needs it: if `last` is known, it is not even asked; otherwise it is
-    /// given back once it has described itself. After a call it is kept until [`Remote::release`].
+    /// A rig of the lab is not held while no call needs it, since others may wait for it. If `last`
+    /// is known, the rig is not asked; otherwise it is given back after it has described itself.
+    /// After a call the rig is kept until [`Remote::release`].
     ///
     /// # Errors
-    /// No thread can be started, or the target is a program that cannot be started.
+    /// A thread cannot be started, or the target is a program that cannot be started.
     pub fn watch(
         target: &Target,
         options: Options,
@@ -461,12 +473,14 @@ impl Relay {
         })
     }
 
-    /// Why the other end is not there, if it is not: only of a relay that [watches](Self::watch).
+    /// Returns the reason why the target is absent. Returns `None` if it is present, or if the
+    /// relay does not [watch](Self::watch) it.
     pub fn absence(&self) -> Option<String> {
         lock(&self.known).absence.clone()
     }
 
-    /// Ends the connection, so that another program may have the target. The next call opens it again.
+    /// Ends the connection, so that another program can use the target. The next call opens it
+    /// again.
     #[doc(hidden)]
     pub async fn release(&self) {
         self.remote().release().await;

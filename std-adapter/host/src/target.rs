@@ -32,47 +32,47 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The place of an extension.
+/// The place of an extension, as commands take it for `TARGET`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// A program, started as a child.
+    /// A program, which is started as a child process.
     Exec(Exec),
     /// A device on a serial port.
     Serial(Serial),
     /// A TCP server.
     Tcp(Tcp),
-    /// An HTTP server's address.
+    /// An HTTP server, by its address.
     Http(String),
-    /// A recording of a session.
+    /// A recording of a session, which is replayed.
     Replay(Replay),
-    /// A rig of the lab: its name, or its tags.
+    /// A rig of the lab, by its name or its tags.
     Rig(String),
-    /// The built-in rig.
+    /// The built-in rig, which is simulated.
     Sim,
 }
 
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
-    /// The program: a path, or a name to be found in `PATH`.
+    /// The path of the program, or a name that is searched in `PATH`.
     pub program: String,
     /// The arguments of the program.
     pub args: Vec<String>,
 }
 
-/// A device on a serial port.
+/// A device on a serial port, with the settings of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serial {
-    /// The port.
+    /// The choice of the port.
     pub port: Port,
     /// The speed in baud. USB devices ignore it.
     pub baud: u32,
-    /// The DTR line [default: asserted, since many boards only send while it is].
+    /// Whether the DTR line is asserted [default: yes, since many boards only send while it is].
     pub dtr: Option<bool>,
-    /// The RTS line [default: left to the driver].
+    /// Whether the RTS line is asserted [default: as the driver leaves it].
     pub rts: Option<bool>,
-    /// How messages are put on the wire.
+    /// The form of messages on the wire.
     pub link: Link,
 }
 
@@ -80,7 +80,7 @@ pub struct Serial {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Port {
-    /// The port of that name.
+    /// The port with this path.
     Path(PathBuf),
     /// The port of the only rigline device that is plugged in.
     Auto,
@@ -90,47 +90,48 @@ pub enum Port {
     Usb(String),
 }
 
-/// A TCP server.
+/// The address of a TCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tcp {
-    /// A name or an address.
+    /// The name or the address of the host.
     pub host: String,
-    /// The port.
+    /// The port of the server.
     pub port: u16,
-    /// How messages are put on the wire.
+    /// The form of messages on the wire.
     pub link: Link,
-    /// The file with the server's token, if it asks for one.
+    /// The file with the token that the server asks for. `None` if it asks for none.
     pub token_file: Option<PathBuf>,
 }
 
-/// A recording of a session, which replaces an extension.
+/// A recording of a session, in place of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// The folder of the recording, or a transcript.
     pub path: PathBuf,
-    /// Whether replies take as long as they did.
+    /// Whether replies take as long as in the recording. Otherwise they come at once.
     pub keeps_pace: bool,
 }
 
-/// How messages are put on the wire.
+/// The form of messages on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Link {
-    /// One JSON text a line.
+    /// Each message is one line of JSON.
     #[default]
     Lines,
-    /// Checked binary frames (COBS), for wires that lose bits.
+    /// Each message is a binary frame with a checksum (COBS). It is for wires that lose or damage
+    /// bits.
     Cobs,
 }
 
-/// Why a text is not a target.
+/// The reason why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// The text is empty.
     #[error("the target is empty; try `sim`")]
     Empty,
-    /// The part before the colon is not a known kind, and there is no such file.
+    /// The part before the colon is no known kind of target, and no file has this name.
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(
@@ -141,55 +142,55 @@ pub enum TargetError {
     UnknownKind {
         /// The part before the colon.
         kind: String,
-        /// A suggestion.
+        /// A similar kind that exists.
         meant: Option<String>,
     },
-    /// No program after `exec:`.
+    /// No program follows `exec:`.
     #[error("exec: names no program; write exec:PROGRAM [ARGS]")]
     NoProgram,
-    /// A quote that is not closed.
+    /// A quote is not closed.
     #[error("`{0}`: unclosed quote")]
     Words(String),
-    /// No port after `serial:`, or an empty serial number or USB path.
+    /// No port follows `serial:`, or the serial number or the USB path is empty.
     #[error("`{0}` names no port; write serial:/dev/ttyACM0, serial:auto, serial:auto/SERIAL or serial:usb/PATH")]
     NoPort(String),
-    /// A device file where a program should be.
+    /// The text is the path of a device file, where a program is expected.
     #[error("`{0}` is a device, not a program; write serial:{0}")]
     Device(String),
-    /// The address is not HOST:PORT.
+    /// The address does not have the form HOST:PORT.
     #[error("`{0}` is not an address; write tcp:HOST:PORT with a port from 1 to 65535, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
-    /// No folder after `replay:`.
+    /// No folder follows `replay:`.
     #[error("replay: names no recording; write replay:DIR")]
     NoRecording,
-    /// No name and no tags after `rig:`.
+    /// No name and no tags follow `rig:`.
     #[error("rig: names no rig; write rig:NAME or rig:KEY=VALUE")]
     NoRig,
-    /// Options of the built-in rig, which has none.
+    /// The text has options, but the built-in rig has none.
     #[error("`{0}`: the target sim has no options")]
     NoOptions(String),
-    /// An option that the kind of target does not have.
+    /// The kind of target does not have this option.
     #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
         /// The name of the option.
         name: String,
-        /// The known options.
+        /// The names of the options that the kind of target has.
         known: &'static str,
     },
-    /// An option with a value it cannot have.
+    /// The option does not accept this value.
     #[error("option {name}: `{value}` is not {expected}")]
     OptionValue {
         /// The name of the option.
         name: String,
         /// The value of the option.
         value: String,
-        /// The expected form.
+        /// The form that the value must have.
         expected: &'static str,
     },
 }
 
 impl Serial {
-    /// A port with the usual settings: 115,200 baud, DTR asserted, lines.
+    /// A device on `port`, with the usual settings: 115,200 baud, DTR asserted, messages as lines.
     pub fn new(port: Port) -> Self {
         Self { port, baud: 115_200, dtr: None, rts: None, link: Link::Lines }
     }

@@ -1,16 +1,21 @@
-//! An extension behind a TCP port: one JSON text a line, as on standard input and output, in any protocol. A line's own protocol is
-//! detected, as on a board.
+//! An extension behind a TCP port. As on standard input and output, each message is a line of JSON,
+//! in any protocol. The protocol of each line is detected.
 //!
-//! Several clients may be connected at once. Their calls take turns: those of a client in their order, and those of several clients one from
-//! each. What needs no extension, such as a manifest or MCP's `tools/list`, is answered at once, whatever runs. A time limit counts from a call's
-//! arrival, and a call whose time is up before its turn gets an answer that says who holds the extension. Logs go to the client that
-//! called. A client's `shutdown` ends only that client's session. A client that brings a configuration is refused while another one has a
-//! session with a different one. When the last session is lost, the extension is brought into its safe state.
+//! Several clients may be connected at once. Their calls take turns: the calls of one client run in
+//! their order, and the clients are served in turn. A request that does not need the extension,
+//! such as MCP's `tools/list`, is answered at once, whatever runs. The time limit of a call begins
+//! when it arrives. If it ends before the call's turn comes, the answer says who holds the
+//! extension.
+//!
+//! Logs go to the client that called. `shutdown` ends only the session of its client. A client with
+//! a configuration is refused while another client has a session with a different one. When the
+//! last session is lost, the extension is brought into its safe state.
 //!
 //! # Who may ask
-//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system reports to which user
-//! a connection belongs (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
-//! their first line. HTTP, which a web page could send, is refused.
+//! A client can call every operation. Where the system reports the user of a connection (as Linux
+//! does), [`serve`] answers only programs of its own user and of root. If a [token](Server::token)
+//! is set, clients must also send it as their first line. HTTP is refused, since a web page could
+//! send it.
 
 use std::future::Future;
 use std::io;
@@ -98,7 +103,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on all addresses that `address` means; with port 0, on a free port.
+    /// Listens on all addresses that `address` means. Port 0 means a free port.
     ///
     /// # Errors
     /// The port is in use, or this machine does not have the address.
@@ -112,30 +117,33 @@ impl Server {
         })
     }
 
-    /// Clients must send this token as their first line:
+    /// Requires that each client sends this token as its first line:
     /// `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`.
     pub fn token(mut self, token: Token) -> Self {
         self.access.token = Some(token);
         self
     }
 
-    /// Programs of other users of this machine are answered too.
+    /// Admits programs of other users of this machine.
     pub fn any_user(mut self) -> Self {
         self.access.any_user = true;
         self
     }
 
-    /// How many clients are served at once: 64 by default. Others are told so, and refused.
+    /// Sets the largest number of clients at a time [default: 64]. Further clients are told so, and
+    /// refused.
     pub fn clients(self, clients: usize) -> Self {
         Self { clients, ..self }
     }
 
-    /// The configuration that the extension has before the first client, a JSON object.
+    /// Sets the configuration that the extension has before the first client, as the text of a JSON
+    /// object.
     pub fn config(self, config: impl Into<String>) -> Self {
         Self { config: Some(config.into()), ..self }
     }
 
-    /// The extension is a relay to what is there, which has its configuration already and is reached when a client needs it.
+    /// Declares that the extension is a relay to `origin`. The target behind it has its
+    /// configuration already, and is reached when a client needs it.
     #[doc(hidden)]
     pub fn origin(self, origin: Arc<dyn Origin>) -> Self {
         Self { origin: Some(origin), ..self }
@@ -144,15 +152,16 @@ impl Server {
     /// Returns the addresses that the server listens on.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell an address.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C), in its own runtime.
+    /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C). The function makes its own
+    /// tokio runtime.
     ///
     /// # Errors
-    /// No runtime can be started.
+    /// The runtime cannot be started.
     pub fn run<E: Extension>(self, extension: E) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let result = runtime.block_on(async {
@@ -166,16 +175,18 @@ impl Server {
         result
     }
 
-    /// Serves `extension` until `stop` is ready, in a tokio runtime. Handlers run on the thread that polls this, one at a time.
-    /// A client that still has a session then loses it: hardware goes into its safe state.
+    /// Serves `extension` in a tokio runtime, until `stop` is ready. Handlers run one at a time, on
+    /// the thread that polls the future. When it ends, open sessions are lost, so that hardware
+    /// goes into its safe state.
     ///
     /// # Errors
-    /// The runtime takes no listeners.
+    /// The runtime cannot use the listeners.
     pub async fn run_until<E: Extension>(self, extension: E, stop: impl Future<Output = ()>) -> io::Result<()> {
         self.run_with(TokioClock::new(), protocol::ALL.to_vec(), extension, stop).await
     }
 
-    /// As [`run_until`](Self::run_until), with the clock that the extension uses, for clients of these protocols.
+    /// Serves `extension` as [`run_until`](Self::run_until) does, with the given clock and for
+    /// clients of the given protocols.
     #[doc(hidden)]
     pub async fn run_with<E: Extension>(
         self,

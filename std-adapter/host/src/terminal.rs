@@ -1,24 +1,28 @@
-//! Text from others, made safe for a terminal.
+//! Makes text of others safe to show on a terminal.
 //!
-//! What an extension, a file or a peer says may hold characters that drive a terminal: escape sequences that set its title or
-//! move the cursor, and marks that reorder what is shown. Everything that the command `rigline` shows passes through here.
+//! The text of an extension, a file or a peer may contain characters that control a terminal:
+//! escape sequences that set its title or move the cursor, and marks that change the order of
+//! characters. Everything that the command `rigline` shows passes through this module.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal obeys this character instead of showing it: a control character (C0, DEL, C1), a line or paragraph
-/// separator, or one that changes the direction of text (Unicode's `Bidi_Control`, and the deprecated format characters).
+/// Returns whether a terminal obeys the character instead of showing it. Such characters are
+/// control characters (C0, DEL, C1), line and paragraph separators, and characters that change the
+/// direction of text (Unicode's `Bidi_Control`, and deprecated format characters).
 pub fn is_control(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{206F}' | '\u{FFF9}'..='\u{FFFB}')
 }
 
-/// The text with U+FFFD in the place of every character that drives a terminal. Newlines (CR LF is one) and tabs stay.
+/// Replaces every character that controls a terminal by U+FFFD. Newlines (CR LF counts as one) and
+/// tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     replaced(text, |char| char != '\n' && char != '\t')
 }
 
-/// As [`printable`], on one line: line breaks and tabs are spaces. For names, and for what stands within a sentence.
+/// Replaces characters as [`printable`] does, and line breaks and tabs by spaces. The result is one
+/// line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     match replaced(text, |char| char != '\n' && char != '\t') {
         text if text.contains(['\n', '\t']) => Cow::Owned(text.replace(['\n', '\t'], " ")),
@@ -26,7 +30,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text, cut after so many characters, with an ellipsis in the place of the rest.
+/// Cuts a text after `most` characters. An ellipsis stands for the rest.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -34,7 +38,7 @@ pub fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// As [`cut`], and says how long the text is.
+/// Cuts a text as [`cut`] does, and adds its length in bytes if it was cut.
 pub fn cut_and_counted(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some(_) => format!("{} ({} bytes)", cut(text, most), text.len()),
@@ -42,8 +46,8 @@ pub fn cut_and_counted(text: &str, most: usize) -> String {
     }
 }
 
-/// A JSON text, with escapes (`\u202e`) in the place of every character that drives a terminal: the same JSON value. Such
-/// characters can stand only in strings of a valid text; line breaks and tabs between its tokens stay.
+/// Replaces the characters of a JSON text that control a terminal by escapes such as `\u202e`. The
+/// JSON value stays the same. Line breaks and tabs between tokens stay.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_bad = |char: char| is_control(char) && !matches!(char, '\n' | '\t' | '\r');
     if !text.contains(is_bad) {

@@ -1,5 +1,5 @@
-//! The kind of a line, and its fault. Each line is of the protocol whose members it has, as servers read it. A line that has
-//! none is of the protocol of the last line.
+//! Explanations of recorded lines: the kind of each line, and its fault. A line belongs to the
+//! protocol whose members it has. If it has none, it belongs to the protocol of the line before.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,29 +17,33 @@ const REMEMBERED_IDS: usize = 65_536;
 /// The longest id that is remembered, and how much of what was asked, in bytes.
 const LONGEST_ID: usize = 256;
 
-/// How the lines of a protocol are read. It is part of the protocol's entry in the registry.
+/// The functions that explain the lines of one protocol. They are part of the protocol's entry in
+/// the registry.
 #[derive(Debug)]
 pub struct Reading {
-    /// Whether a line is of this protocol.
+    /// Returns whether a line belongs to this protocol.
     pub claims: fn(Json<'_>) -> bool,
-    /// Says what an object is.
+    /// Describes an object in words. It may record a fault.
     pub describe: fn(&mut Requests, Line<'_>, &mut Fault) -> String,
-    /// Whether it is JSON-RPC, which has batches, and whose hosts read lines of a bounded length and no blank ones.
+    /// Whether the protocol is JSON-RPC. It then has batches, and its hosts accept no blank lines
+    /// and only lines of a limited length.
     pub is_json_rpc: bool,
 }
 
-/// An object that was sent or received.
+/// A line that was sent or received, as an object.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
+    /// The object as JSON.
     pub json: Json<'a>,
+    /// Whether the line went from the extension to the host.
     pub is_received: bool,
 }
 
-/// JSON-RPC 2.0, for all protocols that are built on it.
+/// The explanations of JSON-RPC 2.0, which several protocols share.
 pub const JSON_RPC: Reading =
     Reading { claims: |json| json.get("jsonrpc").is_some(), describe: json_rpc, is_json_rpc: true };
 
-/// Describes the lines of both directions, in their order.
+/// A decoder, which explains the lines of both directions in their order.
 #[derive(Debug)]
 pub struct Decoder {
     readings: Vec<&'static Reading>,
@@ -68,30 +72,32 @@ struct Asked {
     form: &'static str,
 }
 
-/// The first fault of a line, if there is one.
+/// The first fault of a line, if it has one.
 #[derive(Default)]
 pub struct Fault(Option<String>);
 
 impl Fault {
+    /// Records a fault of the line, unless it has one already.
     pub fn is(&mut self, text: impl Into<String>) {
         self.0.get_or_insert_with(|| text.into());
     }
 }
 
 impl Decoder {
-    /// For lines of these protocols.
+    /// A decoder of lines of these protocols.
     pub fn new(readings: impl IntoIterator<Item = &'static Reading>) -> Self {
         let readings: Vec<_> = readings.into_iter().collect();
         let current = readings.first().copied().unwrap_or(&JSON_RPC);
         Self { readings, current, requests: Requests::new() }
     }
 
-    /// The next lines passed so long after the beginning, in a recording. Without this they pass now.
+    /// Sets the time of the next lines, as the duration since the beginning of the recording.
+    /// Without this call the lines count as of now.
     pub fn go_to(&mut self, at: Duration) {
         self.requests.at = Some(at);
     }
 
-    /// The kind of a line, and its fault.
+    /// Returns the kind of a line in words, and its fault if it has one.
     pub fn decode(&mut self, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
         let mut fault = Fault::default();
         let what = self.line(direction, bytes, &mut fault);
@@ -167,7 +173,8 @@ impl Requests {
         self.by_id.insert(id.to_owned(), asked).is_none()
     }
 
-    /// A request without an id. `form` is that of the reply.
+    /// Records a request that has no id, and returns its description. `form` is the form that its
+    /// reply must have.
     pub fn asked_in_order(&mut self, what: String, form: &'static str) -> String {
         let said = format!("request: {what}");
         if self.in_order.len() >= REMEMBERED {
@@ -178,7 +185,8 @@ impl Requests {
         said
     }
 
-    /// The request that a reply without an id answers, the form of the reply, and how long it took.
+    /// Finds the request that a reply without an id answers. Returns its description, the form of
+    /// the reply, and the time that the reply took.
     pub fn answered(&mut self, fault: &mut Fault) -> (String, Option<&'static str>, String) {
         match self.in_order.pop_front() {
             Some(asked) => {
@@ -247,7 +255,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
     }
 }
 
-/// The error of a reply that has `ok:false`.
+/// Returns the description of the error in a reply whose `ok` is false.
 pub fn error(json: Json<'_>, kind: &str, fault: &mut Fault) -> String {
     let error = json.get("error").unwrap_or(Json::NULL);
     let member = |name: &str| error.get(name).and_then(|value| value.text()).map(|text| text.to_string());
@@ -265,7 +273,8 @@ mod tests {
     use super::*;
     use crate::protocols;
 
-    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong with it.
+    /// Lines of a session, each with its direction, what it is, and the beginning of what is wrong
+    /// with it.
     fn session(lines: &[(char, &str, &str, &str)]) {
         let mut decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
         for (arrow, line, what, wrong) in lines {

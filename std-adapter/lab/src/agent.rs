@@ -1,7 +1,8 @@
-//! The agent: one process a user and host that grants leases, and through which the holders reach their rigs.
+//! The agent: the process that grants leases, and through which the holders reach their rigs. There
+//! is one for each user and host, or one for a group of users.
 //!
-//! It is started by the first command that needs it, and ends when nobody has needed it for a while. It speaks lines of JSON-RPC on a
-//! Unix socket; what it does is in [`crate::book`].
+//! The first command that needs the agent starts it. It ends when nobody has needed it for a while.
+//! It speaks JSON-RPC lines on a Unix socket. Its rules are in [`crate::book`].
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions, TryLockError};
@@ -40,7 +41,7 @@ use crate::store;
 use crate::users;
 use crate::wire::{self, Wire};
 
-/// The version of the agent's protocol.
+/// The version of the protocol between the agent and its clients. Both must have the same.
 pub const PROTOCOL: u32 = 3;
 
 /// The longest line.
@@ -49,22 +50,23 @@ pub(crate) const LINE_LIMIT: usize = 4 << 20;
 /// How many lines may wait for a client to read them. One that reads none of them is disconnected.
 const UNREAD: usize = 256;
 
-/// How an agent behaves.
+/// The options of an agent.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long it stays when nobody needs it; for ever if none.
+    /// The time for which the agent stays although nobody needs it. `None` means for ever.
     pub idle: Option<Duration>,
-    /// Whom it serves beside its own user, if it serves others.
+    /// The users that the agent serves besides its own. `None` means that it serves only its own
+    /// user.
     pub system: Option<System>,
 }
 
-/// Whom an agent serves that serves several users.
+/// The users that a system-wide agent serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct System {
-    /// The group whose members may use the rigs.
+    /// The id of the group whose members may use the rigs.
     pub group: u32,
-    /// The group whose members may end the leases of others; nobody but root if none.
+    /// The id of the group whose members may end the leases of others. `None` allows only root.
     pub admins: Option<u32>,
 }
 
@@ -112,10 +114,11 @@ struct Listed {
     fault: Option<String>,
 }
 
-/// Runs the agent until it is not needed any more, or gets a signal to end. Returns whether it ran: not, if another one does.
+/// Runs the agent until nobody needs it any more, or until it gets a signal to end. Returns `false`
+/// without running if another agent runs already.
 ///
 /// # Errors
-/// It cannot run, in words.
+/// The agent cannot run. The text says why.
 pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     let had_folder = folders.make().map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
-//! The holders of rigs, the queue, and the next step: all rules of the agent, without input and output.
+//! The rules of the agent: who holds which rig, who waits, and what follows. This module does no
+//! input and output.
 //!
-//! Every function gets the time. What is to be done by others is in [`Lab::effects`]; what must be on the disk before anybody is told
-//! of it is written to the [`Books`] before the function returns.
+//! Each function gets the time. Work for other modules is added to [`Lab::effects`]. A change that
+//! somebody is told of is written to the [`Books`] before the function returns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,11 +13,11 @@ use crate::processes::Process;
 use crate::records::{Books, Change, Entry, FLAPPING, Health, Holder, Kept, Lease};
 use crate::rigs::{Selector, Spec};
 
-/// How long an offer stands.
+/// The time in which a waiting client must confirm an offer, in milliseconds.
 pub const CONFIRM: u64 = 2_000;
 /// How many offers a client may leave without an answer.
 const OFFERS: u32 = 3;
-/// How long a lease lasts after its holder was heard last.
+/// The time after which a lease ends if its holder gives no sign of life, in milliseconds.
 pub const SILENCE: u64 = 30_000;
 /// How long after the start the holders of leases that the books do not have may tell them, and those who waited take their places again.
 const RETURN: u64 = 1_000;
@@ -34,27 +35,27 @@ const QUEUE: usize = 1000;
 /// How many ended leases are remembered, to tell a late holder why.
 const ENDED: usize = 256;
 
-/// A lease that has ended.
+/// The record of a lease that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The person who ended the lease.
+    /// The name of the person, or `the agent`, who ended the lease.
     pub by: String,
-    /// The reason.
+    /// The reason why the lease ended.
     pub why: String,
-    /// When, for people.
+    /// The time at which the lease ended, in seconds since 1970 (UTC).
     pub at: u64,
 }
 
 /// The state of a rig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Nobody has the rig.
+    /// No lease has the rig.
     Idle,
-    /// The rig is offered to the request.
+    /// The rig is offered to the request with this name, which must confirm.
     Offered(String),
-    /// A holder has the rig.
+    /// The lease with this id has the rig.
     Leased(String),
-    /// The rig is brought to its safe state and asked for its manifest.
+    /// The rig is being brought to its safe state and asked for its manifest.
     Checked,
 }
 
@@ -65,26 +66,28 @@ struct Rig {
     health: Health,
 }
 
-/// A client's request.
+/// A client's request for a lease.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The client's own name of this request.
+    /// The name of the request, which the client has chosen. A repeated request gets the same
+    /// lease.
     pub request: String,
-    /// The wanted rigs.
+    /// The selectors of the wanted rigs.
     pub selectors: Vec<Selector>,
-    /// How many of them.
+    /// The number of rigs that the request wants of those that the selectors match.
     pub count: usize,
-    /// How long it waits at most; not at all if none.
+    /// The longest time in the queue, in milliseconds. `None` means not to wait.
     pub wait: Option<u64>,
-    /// When the holder first asked, which is its place: it may ask again after a crash of the agent.
+    /// The time of the first request, which decides the place in the queue. A client that asks
+    /// again after a crash of the agent keeps its place.
     pub since: BootTime,
-    /// The longest time of the lease.
+    /// The longest duration of the lease, in milliseconds.
     pub ttl: u64,
-    /// As [`Lease::idle`].
+    /// The time without use after which the lease ends, as in [`Lease::idle`].
     pub idle: u64,
-    /// As [`Lease::is_raw`].
+    /// Whether other programs than the agent open the ports, as in [`Lease::is_raw`].
     pub is_raw: bool,
-    /// The holder.
+    /// The person and process that want the lease.
     pub holder: Holder,
 }
 
@@ -99,25 +102,26 @@ struct Waiting {
     told: Option<Value>,
 }
 
-/// The code of an offer that is over, which no command ends with.
+/// The exit code of a [`Refusal`] that says that an offer has expired. No command ends with it,
+/// since the client waits again.
 pub const LATE: u8 = 255;
 
-/// The reason of a refusal.
+/// A refusal of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The exit code of a command that gets it.
+    /// The exit code of the command that is refused.
     pub code: u8,
-    /// The reason in words.
+    /// The reason, for people.
     pub why: String,
 }
 
 impl Refusal {
-    /// A wrong request.
+    /// The refusal of a request that is wrong in itself, with exit code 2.
     pub fn usage(why: impl Into<String>) -> Self {
         Self { code: 2, why: why.into() }
     }
 
-    /// A right request that cannot be fulfilled.
+    /// The refusal of a correct request that cannot be fulfilled, with exit code 3.
     pub fn refused(why: impl Into<String>) -> Self {
         Self { code: 3, why: why.into() }
     }
@@ -133,48 +137,51 @@ impl Refusal {
     }
 }
 
-/// A task for the other modules.
+/// A piece of work that other modules must do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// To send a notification.
+    /// Send a notification to a client.
     Tell {
-        /// To which connection.
+        /// The number of the connection.
         conn: u64,
-        /// The method of the message.
+        /// The method of the notification.
         method: &'static str,
-        /// The parameters of the message.
+        /// The parameters of the notification.
         params: Value,
     },
-    /// To close what the lease has open.
+    /// Close all connections to the rigs of a lease.
     Close {
-        /// The lease.
+        /// The id of the lease.
         lease: String,
-        /// The reason.
+        /// The reason, for the holder.
         why: String,
     },
-    /// To end the lease's processes, to bring the rig to its safe state, to ask for its manifest, and to tell [`Lab::checked`].
+    /// Check a rig after a lease: end the processes of the lease, bring the rig to its safe state,
+    /// ask for its manifest, and report the result to [`Lab::checked`].
     Check {
-        /// The rig.
+        /// The name of the rig.
         rig: String,
         /// The target of the rig.
         target: String,
-        /// Whether it is asked for its manifest.
+        /// Whether the rig is asked for its manifest.
         asks: bool,
-        /// The program that is run first to bring it back; none if empty.
+        /// The program, with its arguments, that recovers the rig and runs first. Empty if there is
+        /// none.
         recover: Vec<String>,
-        /// Which board it was, if that is known and its target does not say it.
+        /// The identity of the board that was last seen at the target, if the target itself does
+        /// not name it.
         board: Option<String>,
-        /// The lease that it had.
+        /// The lease that had the rig. `None` if the check follows no lease.
         lease: Option<Box<Lease>>,
     },
 }
 
-/// The reason why a check failed.
+/// The reason why a check of a rig failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The rig is used by a process that has nothing to do with the lab.
+    /// A process that does not belong to the lab uses the rig. The text names it.
     Busy(String),
-    /// Anything else.
+    /// Any other reason.
     Bad(String),
 }
 
@@ -186,16 +193,16 @@ impl Fault {
     }
 }
 
-/// The granted lease.
+/// The answer to a request for a lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
-    /// The lease that this request got before.
+    /// The request has this lease already.
     Granted(Box<Lease>),
-    /// The request waits, or has an offer.
+    /// The request waits in the queue, or has an offer to confirm.
     Waits,
 }
 
-/// All rigs, leases, and who waits.
+/// The state of the lab: all rigs, all leases, and the queue.
 pub struct Lab {
     books: Box<dyn Books>,
     boot: String,
@@ -207,7 +214,7 @@ pub struct Lab {
     holds: BootTime,
     has_lost_books: bool,
     asks: u64,
-    /// The tasks that follow. The caller of a function does them.
+    /// The work that other modules must do. The caller of a function takes it from here.
     pub effects: Vec<Effect>,
 }
 
@@ -221,10 +228,11 @@ struct Held {
 }
 
 impl Lab {
-    /// Continues with the state that an earlier agent has `kept` in the books. Leases whose holders live go on, and the others end.
+    /// Restores the state that an earlier agent has `kept` in the books. Leases whose holders live
+    /// go on, and the others end.
     ///
-    /// If nothing was kept although the folder for the books was there (`had_folder`), the books were lost. `boot` is the id of the system's
-    /// start, and `now` the time since that.
+    /// The books were lost if nothing was kept although their folder existed (`had_folder`). `boot`
+    /// is the id of the machine's start, and `now` the time since that start.
     pub fn new(books: Box<dyn Books>, kept: Option<Kept>, had_folder: bool, boot: &str, now: BootTime) -> Self {
         let has_lost_books = kept.is_none() && had_folder;
         let mut lab = Self {
@@ -271,7 +279,8 @@ impl Lab {
         }
     }
 
-    /// Takes the list of rigs as it is now. A rig that is no longer in it stays until nobody has it.
+    /// Takes over the present list of rigs. A rig that is no longer in the list stays until no
+    /// lease has it.
     pub fn list(&mut self, specs: Vec<Spec>, now: BootTime) {
         let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         for spec in specs {
@@ -296,12 +305,12 @@ impl Lab {
         self.schedule(now);
     }
 
-    /// The rigs that there are, listed or not, with their targets.
+    /// Returns the rigs that are in the list or in use.
     pub fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.rigs.values().filter(|rig| rig.is_listed || rig.is_in_use()).map(|rig| &rig.spec)
     }
 
-    /// Whether a target means a rig of the list.
+    /// Returns whether a target is a rig of the list.
     pub fn is_listed(&self, spec: &Spec) -> bool {
         let is_it = |rig: &&Rig| {
             rig.spec.target == spec.target || rig.spec.boards.iter().any(|board| spec.boards.contains(board))
@@ -309,7 +318,8 @@ impl Lab {
         self.rigs.values().filter(|rig| rig.is_listed).any(|rig| is_it(&rig))
     }
 
-    /// The name of the rig that a target means: one of the list, if it is that board, and otherwise one of its own.
+    /// Returns the name of the rig that a target means. If the board is in the list, it is the name
+    /// there. Otherwise the target becomes a rig of its own.
     pub fn name_of(&mut self, spec: Spec) -> String {
         let is_it =
             |rig: &&Rig| rig.spec.name == spec.name || rig.spec.boards.iter().any(|board| spec.boards.contains(board));
@@ -321,10 +331,10 @@ impl Lab {
         })
     }
 
-    /// Asks for a lease.
+    /// Asks for a lease on behalf of the connection `conn`.
     ///
     /// # Errors
-    /// It is refused at once.
+    /// The request is refused without waiting.
     pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<Asked, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == ask.request) {
             if held.lease.holder.uid != ask.holder.uid {
@@ -371,10 +381,10 @@ impl Lab {
         Ok(Asked::Waits)
     }
 
-    /// Confirms an offer: the lease is in the books when this returns.
+    /// Confirms an offer. When the function returns, the lease is in the books.
     ///
     /// # Errors
-    /// There is no such offer any more, or the books cannot be written.
+    /// The offer has expired, or the books cannot be written.
     pub fn confirm(&mut self, conn: u64, request: &str, uid: u32, now: BootTime) -> Result<Lease, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == request) {
             if held.lease.holder.uid != uid {
@@ -433,7 +443,7 @@ impl Lab {
         Ok(lease)
     }
 
-    /// The request is given up. Another user's is not.
+    /// Withdraws a request. A request of another user stays.
     pub fn cancel(&mut self, request: &str, uid: u32, now: BootTime) {
         if self.queue.iter().any(|waiting| waiting.ask.request == request && waiting.ask.holder.uid != uid) {
             return;
@@ -443,10 +453,11 @@ impl Lab {
         self.schedule(now);
     }
 
-    /// Another process of the same user keeps the lease from now on. If the books were lost, it tells what was in them.
+    /// Makes another process of the same user the keeper of a lease. If the books were lost, `told`
+    /// is the lease as that process knows it.
     ///
     /// # Errors
-    /// There is no such lease any more.
+    /// The lease has ended.
     pub fn attach(
         &mut self,
         conn: u64,
@@ -489,10 +500,10 @@ impl Lab {
         Ok(held.lease.clone())
     }
 
-    /// The lease, if it is one that this user may use now, with one of these rigs.
+    /// Returns a lease if the user `uid` may use it now.
     ///
     /// # Errors
-    /// It is not.
+    /// The lease has ended, or is another user's.
     pub fn usable(&self, id: &str, uid: u32, now: BootTime) -> Result<&Lease, Refusal> {
         match self.leases.get(id) {
             Some(held) if held.lease.holder.uid != uid => {
@@ -503,8 +514,8 @@ impl Lab {
         }
     }
 
-    /// Notes that the holder of the lease `id` was alive at the time `now`, and returns the time at which the lease ends at the latest. `uid` is
-    /// the user who reports this.
+    /// Records that the holder of the lease `id` was alive at the time `now`. Returns the latest
+    /// time at which the lease ends. `uid` is the user who reports this.
     ///
     /// # Errors
     /// The lease has ended, or is another user's.
@@ -521,7 +532,7 @@ impl Lab {
         }
     }
 
-    /// Its rigs are used.
+    /// Records that the rigs of a lease are being used, so that the lease is not idle.
     pub fn used(&mut self, id: &str, now: BootTime) {
         if let Some(held) = self.leases.get_mut(id) {
             held.used = now;
@@ -538,7 +549,8 @@ impl Lab {
         }
     }
 
-    /// Ends a lease: its rigs are made safe, and then given to the next.
+    /// Ends a lease. Its rigs are brought to their safe state, and then given to the next in the
+    /// queue.
     pub fn end(&mut self, id: &str, why: &str, by: &str, now: BootTime) {
         let Some(Held { lease, conns, .. }) = self.leases.remove(id) else { return };
         let ended = Ended { by: by.to_owned(), why: why.to_owned(), at: wall() };
@@ -573,11 +585,11 @@ impl Lab {
         format!("the lease was ended by {} at {}: {}", ended.by, time_of_day(ended.at), ended.why)
     }
 
-    /// Ends the lease of a rig because a person asks for that: `by` is their name, and `reason` is told to the holder. With `uid`, only a lease
-    /// of this user is ended.
+    /// Ends the lease of a rig because a person asks for it. `by` is the name of the person, and
+    /// `reason` is told to the holder. If `uid` is given, only a lease of this user is ended.
     ///
     /// # Errors
-    /// The rig is not known, nobody has it, or a user other than `uid` has it.
+    /// The rig is not known, no lease has it, or another user's lease has it.
     pub fn break_lease(
         &mut self,
         name: &str,
@@ -603,7 +615,8 @@ impl Lab {
         }
     }
 
-    /// A connection has ended: those who waited on it lose their places, and the leases of a process that has ended end too.
+    /// Records that a connection has ended. Requests that waited on it are withdrawn. Leases of
+    /// processes that have ended end too.
     pub fn disconnected(&mut self, conn: u64, now: BootTime) {
         let gone: Vec<String> = self
             .queue
@@ -645,7 +658,7 @@ impl Lab {
         }
     }
 
-    /// The rig was brought to its safe state and has said what it is, or not.
+    /// Records the result of a check: the manifest of the rig, or the reason why the check failed.
     pub fn checked(&mut self, name: &str, found: Result<Option<String>, Fault>, now: BootTime) {
         let boot = self.boot.clone();
         let Some(rig) = self.rigs.get_mut(name) else { return };
@@ -711,12 +724,14 @@ impl Lab {
         self.schedule(now);
     }
 
-    /// Which board a rig is, if that is known and its target does not say it.
+    /// Returns the identity of the board that was last seen as this rig. Returns `None` if it is
+    /// not known, or if the target names the board itself.
     pub fn board(&self, name: &str) -> Option<String> {
         self.rigs.get(name)?.health.board.clone()
     }
 
-    /// A rig has answered at a port whose name may be given to another board: from now on it is this board.
+    /// Records the identity of the board that answered as this rig. It matters for a port whose
+    /// name another board may get.
     pub fn identified(&mut self, name: &str, board: String) {
         let Some(rig) = self.rigs.get_mut(name).filter(|rig| rig.health.board.is_none()) else { return };
         rig.health.board = Some(board);
@@ -730,10 +745,11 @@ impl Lab {
         }
     }
 
-    /// Puts a rig into quarantine, by a person; its lease goes on. Without a reason it is taken out.
+    /// Puts a rig into quarantine because a person asks for it. The lease of the rig goes on.
+    /// Without a `reason`, the rig is taken out of quarantine.
     ///
     /// # Errors
-    /// There is no such rig.
+    /// The rig is not known.
     pub fn quarantine(&mut self, name: &str, reason: Option<&str>, by: &str, now: BootTime) -> Result<(), Refusal> {
         self.rig(name)?;
         let Some(rig) = self.rigs.get_mut(name) else { return Ok(()) };
@@ -764,10 +780,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Checks a rig, or all, that nobody has.
+    /// Begins a check of one rig, or of all rigs. Rigs that a lease has are left out.
     ///
     /// # Errors
-    /// There is no such rig.
+    /// The rig is not known.
     pub fn check_now(&mut self, name: Option<&str>) -> Result<(), Refusal> {
         let names: Vec<String> = match name {
             Some(name) => vec![self.rig(name).map(|rig| rig.spec.name.clone())?],
@@ -781,7 +797,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Does what is due at this time.
+    /// Does everything that is due at the time `now`: leases end, requests expire, and quarantined
+    /// rigs are tried again.
     pub fn tick(&mut self, now: BootTime) {
         if now >= self.holds {
             self.holds = 0;
@@ -815,7 +832,8 @@ impl Lab {
         self.schedule(now);
     }
 
-    /// When [`tick`](Self::tick) is to be called again.
+    /// Returns the time at which [`tick`](Self::tick) must be called next. Returns `None` if
+    /// nothing is due.
     pub fn due(&self) -> Option<BootTime> {
         let leases = self.leases.values().map(|held| {
             let idle = if held.lease.idle == 0 { u64::MAX } else { held.used.saturating_add(held.lease.idle) };
@@ -835,12 +853,13 @@ impl Lab {
         due.filter(|due| *due < u64::MAX)
     }
 
-    /// Whether nobody has or wants anything: then the agent may end.
+    /// Returns whether there are no leases, no requests and no checks, so that the agent may end.
     pub fn is_idle(&self) -> bool {
         self.leases.is_empty() && self.queue.is_empty() && self.rigs.values().all(|rig| rig.state == State::Idle)
     }
 
-    /// Faults in its own state, of which there should be none: each rig is free or has one lease whose holder lives.
+    /// Returns inconsistencies of the state. There should be none: each rig is free, or has one
+    /// lease whose holder lives.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut holders: HashMap<&str, &str> = HashMap::new();
@@ -871,7 +890,8 @@ impl Lab {
         faults
     }
 
-    /// All that people ask for, as JSON.
+    /// Returns the state of the rigs and the queue as JSON, for `rigline lab status`. If `name` is
+    /// given, only of that rig.
     pub fn status(&self, name: Option<&str>, now: BootTime) -> Result<Value, Refusal> {
         if let Some(name) = name {
             self.rig(name)?;
@@ -933,10 +953,10 @@ impl Lab {
         })
     }
 
-    /// The last lines of the log.
+    /// Returns the last 200 entries of the log. If `name` is given, only those about that rig.
     ///
     /// # Errors
-    /// They cannot be read, or there is no such rig.
+    /// The log cannot be read.
     pub fn log(&self, name: Option<&str>) -> Result<Value, Refusal> {
         let entries = self.books.log(usize::MAX).map_err(|error| Refusal::refused(error.to_string()))?;
         let is_meant = |entry: &Entry| name.is_none_or(|name| entry.rigs.iter().any(|rig| rig == name));
@@ -1236,7 +1256,7 @@ impl Held {
     }
 }
 
-/// A time in words.
+/// Returns a time in milliseconds in words, such as `5 min`.
 pub fn seconds(millis: u64) -> String {
     match millis.div_ceil(1000) {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -1245,7 +1265,7 @@ pub fn seconds(millis: u64) -> String {
     }
 }
 
-/// The time of day in UTC.
+/// Returns the time of day (UTC) of a time in seconds since 1970, such as `17:05:00Z`.
 pub fn time_of_day(wall: u64) -> String {
     format!("{:02}:{:02}:{:02}Z", wall / 3600 % 24, wall / 60 % 60, wall % 60)
 }

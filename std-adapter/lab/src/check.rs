@@ -1,4 +1,5 @@
-//! The work between two leases: the processes of the last one are ended, the rig is brought to its safe state, and says what it is.
+//! The check of a rig between two leases: processes of the last lease are ended, the rig is brought
+//! to its safe state, and is asked for its manifest.
 
 use std::io;
 use std::process::Stdio;

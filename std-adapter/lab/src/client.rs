@@ -1,4 +1,4 @@
-//! The other end of the agent's socket, or of a session with the agent of another host.
+//! The client of the agent.
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -35,15 +35,15 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// How soon another host that did not answer is asked again.
 const AWAY: Duration = Duration::from_millis(250);
 
-/// The arguments of an agent that other commands start.
+/// The arguments of the command `rigline` that start an agent on demand.
 pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
 
-/// Where the agent is, and how it is started.
+/// The place of the agent, and the program that starts it.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The folders of the lab on this host.
     pub folders: Folders,
-    /// The command `rigline`, which is the agent with the arguments `lab agent`.
+    /// The command `rigline`. With the arguments `lab agent` it is the agent.
     pub program: PathBuf,
     /// The other host that the agent is on, if it is not on this one.
     pub remote: Option<Arc<Remote>>,
@@ -86,10 +86,10 @@ pub(crate) struct Far {
 pub(crate) type Reading = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Why there is no answer.
+/// The reason why the agent gave no answer that can be used.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The agent refuses it.
+    /// The agent refuses the request.
     Refused(Refusal),
     /// The agent does not answer.
     Lost(io::Error),
@@ -112,15 +112,15 @@ pub struct Connection {
     events: VecDeque<(String, Value)>,
     next: u64,
     there: There,
-    /// The agent's process.
+    /// The process id of the agent.
     pub agent: u32,
 }
 
 impl Connection {
-    /// Connects to the agent that runs; there is none if none does.
+    /// Connects to the running agent. Returns `None` if no agent runs.
     ///
     /// # Errors
-    /// It is of another version, or does not answer.
+    /// The agent has another version, or does not answer.
     pub async fn to_running(folders: &Folders) -> Result<Option<Self>, Trouble> {
         let hello = json!({ "protocol": PROTOCOL });
         Ok(Self::greet(folders, hello).await?.map(|(connection, _)| connection))
@@ -161,10 +161,10 @@ impl Connection {
         (self.reader, self.writer)
     }
 
-    /// Connects to the agent, and starts it if it does not run.
+    /// Connects to the agent. If it does not run, it is started.
     ///
     /// # Errors
-    /// It cannot be started, is of another version, or does not answer.
+    /// The agent cannot be started, has another version, or does not answer.
     pub async fn open(place: &Place) -> Result<Self, Trouble> {
         if let Some(remote) = &place.remote {
             let session = remote.session().await?;
@@ -208,10 +208,10 @@ impl Connection {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for its answer.
     ///
     /// # Errors
-    /// It is refused, or there is no answer.
+    /// The agent refuses the request, or does not answer.
     pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
         self.next += 1;
         let id = self.next;
@@ -252,7 +252,8 @@ impl Connection {
         Ok((self.reader, self.writer, self.there))
     }
 
-    /// The next notification. What was read is kept if this is dropped.
+    /// Waits for the next notification. Returns its method and its parameters. If the future is
+    /// dropped, no bytes are lost.
     ///
     /// # Errors
     /// The connection has ended.
@@ -313,31 +314,31 @@ fn last_message(folders: &Folders) -> String {
     }
 }
 
-/// A request for a rig.
+/// The parameters of a request for rigs.
 #[derive(Debug, Clone)]
 pub struct Want {
-    /// Which rigs: `rig:NAME`, `rig:KEY=VALUE`, or a target.
+    /// The selectors of the wanted rigs: `rig:NAME`, `rig:KEY=VALUE`, or a target.
     pub rigs: Vec<String>,
-    /// How many of them, all or none.
+    /// The number of rigs. All of them are granted together, or none is.
     pub count: usize,
-    /// How long to wait; not at all if none.
+    /// The longest time in the queue. `None` means not to wait.
     pub wait: Option<Duration>,
-    /// The longest time of the lease.
+    /// The longest duration of the lease.
     pub ttl: Duration,
-    /// After which time without use it ends; never, if none.
+    /// The time after which the lease ends if nothing is sent to its rigs. `None` means never.
     pub idle: Option<Duration>,
-    /// Whether the ports are opened by others than the agent.
+    /// Whether other programs than the agent open the ports.
     pub is_raw: bool,
-    /// The purpose.
+    /// The purpose of the lease, for people.
     pub purpose: String,
 }
 
 /// A lease that was granted, with the targets of its rigs.
 #[derive(Debug, Clone)]
 pub struct Granted {
-    /// The lease.
+    /// The granted lease.
     pub lease: Lease,
-    /// The names of its rigs and their targets.
+    /// The rigs of the lease, as pairs of name and target.
     pub targets: Vec<(String, String)>,
 }
 
@@ -351,12 +352,13 @@ impl Granted {
     }
 }
 
-/// Gets a lease. `tell` gets the place in the queue and why it is not granted yet, whenever that changes.
+/// Gets a lease, and waits in the queue for it if need be. When its place changes, `tell` gets the
+/// place in the queue, and the reason why the lease is not granted yet.
 ///
-/// If this is dropped, the place in the queue is gone.
+/// If the future is dropped, the place in the queue is lost.
 ///
 /// # Errors
-/// It is refused, the wait is over, or the agent does not answer.
+/// The request is refused, the longest time in the queue is over, or the agent does not answer.
 pub async fn acquire(
     place: &Place,
     want: &Want,
@@ -454,10 +456,11 @@ async fn wait_for(
     }
 }
 
-/// Takes a lease that this user has: as its keeper, with whose end it ends, or beside the one that has it.
+/// Takes over or joins a lease of this user. If `keeps` is set, this process becomes its keeper,
+/// and the lease ends with it. Otherwise the present keeper stays.
 ///
 /// # Errors
-/// It has ended, or the agent does not answer.
+/// The lease has ended, or the agent does not answer.
 pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
     let given_up = Instant::now() + Duration::from_millis(SILENCE);
     let (connection, answer) = loop {
@@ -477,7 +480,8 @@ pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connecti
     Ok((connection, granted))
 }
 
-/// Keeps a lease. This returns when it is lost, with the reason.
+/// Keeps a lease alive by regular signs of life. It returns when the lease is lost, with the
+/// reason.
 pub async fn keep(place: &Place, connection: Connection, lease: &Lease, keeps: bool) -> Refusal {
     let mut connection = Some(connection);
     let mut heard = clock::now();
@@ -538,7 +542,7 @@ async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
 /// Gives a lease back.
 ///
 /// # Errors
-/// It has ended already, or the agent does not answer.
+/// The lease has ended already, or the agent does not answer.
 pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {
     let given_up = Instant::now() + Duration::from_millis(SILENCE);
     let mut was_lost = false;

@@ -1,6 +1,8 @@
-//! Time since the machine was started, which also passes while it sleeps (clock_gettime(2), `CLOCK_BOOTTIME`).
+//! The time since the machine was started, which also passes while the machine sleeps
+//! (clock_gettime(2), `CLOCK_BOOTTIME`).
 //!
-//! Limits of leases are held against this clock and never against the time of day, which people and servers set.
+//! The limits of leases are compared with this clock and never with the time of day, which people
+//! and servers set.
 
 use std::fs;
 use std::io;
@@ -9,10 +11,10 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tokio::io::unix::AsyncFd;
 
-/// Milliseconds since the machine was started.
+/// A time in milliseconds since the machine was started.
 pub type BootTime = u64;
 
-/// The time since the machine was started.
+/// The current time, in milliseconds since the machine was started.
 pub fn now() -> BootTime {
     let now = rustix::time::clock_gettime(ClockId::Boottime);
     let (seconds, nanos) =
@@ -20,29 +22,31 @@ pub fn now() -> BootTime {
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
-/// A name of the time since the last start of the machine: another one after each start.
+/// The id of the machine's current start. It is different after each start.
 ///
 /// # Errors
-/// The system does not tell it.
+/// The system does not provide the id.
 pub fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// The time of day, in seconds since 1970. It is shown to people and decides nothing but what *a day* is.
+/// The time of day, in seconds since 1970. It is shown to people, and used only to decide what
+/// belongs to one day.
 pub fn wall() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A duration in milliseconds.
+/// Converts a duration to whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Wakes up at a time of the boot clock: after the machine has slept, too, where tokio's timers are late by that sleep.
+/// A timer on the clock of [`now`]. It also counts the time for which the machine has slept, where
+/// tokio's timers are late.
 pub struct Alarm(AsyncFd<rustix::fd::OwnedFd>);
 
 impl Alarm {
-    /// For use in the tokio runtime that this is called in.
+    /// Makes a timer, in the current tokio runtime.
     ///
     /// # Errors
     /// The system has no such timer.
@@ -56,7 +60,7 @@ impl Alarm {
         AsyncFd::new(timer).map(Self)
     }
 
-    /// Waits until this time; forever, if there is none.
+    /// Waits until the time `due`. With none it waits forever.
     pub async fn at(&self, due: Option<BootTime>) {
         let Some(due) = due else { return std::future::pending().await };
         if due <= now() {

@@ -31,7 +31,7 @@ const FRESH: u64 = 5_000;
 /// How long a lease that is being given back is waited for.
 const GIVEN_BACK: Duration = Duration::from_secs(10);
 
-/// Dials a rig of the lab.
+/// A dialer of a rig of the lab. It gets a lease, and connects to the rig through the agent.
 pub struct RigDialer {
     hosts: Hosts,
     selector: String,
@@ -41,7 +41,8 @@ pub struct RigDialer {
 
 enum State {
     Unknown,
-    /// The connection waits for its lease, also while nobody waits for the connection: so it keeps its place.
+    /// The request for the lease is in progress. It goes on while nobody waits for the connection,
+    /// so that it keeps its place in the queue.
     Asking(JoinHandle<Result<Held, Refusal>>),
     Held(Held),
 }
@@ -98,8 +99,9 @@ pub(crate) async fn join(hosts: &Hosts, selector: &str) -> Result<Option<(Place,
 /// After which time without a call the leases of this process's targets end.
 static IDLE: Mutex<Option<Duration>> = Mutex::new(None);
 
-/// Has the leases that targets of this process take from now on end when nothing was sent to their rigs for so long: of a process that
-/// lives on when it needs its rig no more.
+/// Limits the idle time of leases that targets of this process get from now on. A lease ends when
+/// nothing was sent to its rigs for the time `after`. It is for processes that live on when they no
+/// longer need their rig.
 pub fn end_idle_leases(after: Duration) {
     *lock(&IDLE) = Some(after);
 }
@@ -107,8 +109,8 @@ pub fn end_idle_leases(after: Duration) {
 /// The lease that a target of this process has of its own, with its rig.
 static LATEST: LazyLock<Mutex<Option<(String, String)>>> = LazyLock::new(Mutex::default);
 
-/// The lease, and the rig, that a target of this process has of its own: the latest, if there are several. Both have the host in front, if that is
-/// another one.
+/// Returns the id of the lease, and the name of the rig, that a target of this process holds. If
+/// there are several, it is the latest.
 pub fn current() -> Option<(String, String)> {
     lock(&LATEST).clone()
 }
@@ -144,10 +146,10 @@ impl Drop for GivingBack {
     }
 }
 
-/// Returns the dialler of `rig:SELECTOR`.
+/// Returns the dialer of the target `rig:SELECTOR`.
 ///
 /// # Errors
-/// It is no selector.
+/// The text is not a selector.
 pub fn dialer(hosts: &Hosts, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     let selector = format!("rig:{selector}");
     split(&selector).1.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;

@@ -1,4 +1,4 @@
-//! Where the agent has its socket and its books, and where the list of rigs is.
+//! The paths of the agent's socket, its database and the list of rigs.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The longest name of a socket (unix(7), `sun_path`, without its zero).
 const SOCKET_LIMIT: usize = 107;
 
-/// The folders of one agent.
+/// The folders and files of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folders {
     state: PathBuf,
@@ -19,11 +19,14 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Those of the agent that serves this user: the folder that the variable `RIGLINE_LAB_DIR` names; or those of the [system's
-    /// agent](Self::of_system), where there is one; or this user's own, `$XDG_STATE_HOME/rigline/lab` and `$XDG_CONFIG_HOME/rigline/rigs.toml`.
+    /// The folders of the agent that serves this user.
+    ///
+    /// If the variable `RIGLINE_LAB_DIR` names a folder, all files are there. Otherwise, if the
+    /// [system-wide agent](Self::of_system) exists, they are its folders. Otherwise they are
+    /// `$XDG_STATE_HOME/rigline/lab` and `$XDG_CONFIG_HOME/rigline/rigs.toml`.
     ///
     /// # Errors
-    /// The user has no home.
+    /// The user has no home folder.
     pub fn of_user() -> io::Result<Self> {
         use etcetera::BaseStrategy as _;
         if let Some(folder) = std::env::var_os("RIGLINE_LAB_DIR").filter(|folder| !folder.is_empty()) {
@@ -42,8 +45,9 @@ impl Folders {
         Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), hosts, ..Self::in_one(state) })
     }
 
-    /// Those of the agent that serves all users of a group: `/var/lib/rigline/lab`, `/etc/rigline/rigs.toml` and `/run/rigline/agent.sock`; or all in the
-    /// folder that the variable `RIGLINE_LAB_SYSTEM_DIR` names.
+    /// The folders of the system-wide agent, which serves the users of a group:
+    /// `/var/lib/rigline/lab`, `/etc/rigline/rigs.toml` and `/run/rigline/agent.sock`. If the
+    /// variable `RIGLINE_LAB_SYSTEM_DIR` names a folder, all files are there.
     pub fn of_system() -> Self {
         let (state, rigs, socket) = match std::env::var_os("RIGLINE_LAB_SYSTEM_DIR").filter(|folder| !folder.is_empty())
         {
@@ -56,7 +60,7 @@ impl Folders {
         Self { hosts: rigs.with_file_name("lab.toml"), state, rigs, socket, is_system: true }
     }
 
-    /// Puts all files into one folder.
+    /// Folders of an agent that has all its files in `folder`.
     pub fn in_one(folder: PathBuf) -> Self {
         Self {
             rigs: folder.join("rigs.toml"),
@@ -67,15 +71,16 @@ impl Folders {
         }
     }
 
-    /// Whether its agent serves several users.
+    /// Returns whether this is the system-wide agent.
     pub fn is_system(&self) -> bool {
         self.is_system
     }
 
-    /// Makes the folder for the state, for this user alone; and the one for the socket. Returns whether the state was there already.
+    /// Makes the folder for the state, for this user alone, and the folder for the socket. Returns
+    /// whether the folder for the state existed.
     ///
     /// # Errors
-    /// It cannot be made, is another user's, or its name is too long for a socket in it.
+    /// The folder cannot be made or belongs to another user, or the path of the socket is too long.
     pub fn make(&self) -> io::Result<bool> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let length = self.socket.as_os_str().len();
@@ -97,27 +102,27 @@ impl Folders {
         Ok(was_there)
     }
 
-    /// The agent's socket.
+    /// Returns the path of the agent's socket.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone()
     }
 
-    /// The file that a living agent has locked.
+    /// Returns the path of the file that a running agent keeps locked.
     pub fn lock(&self) -> PathBuf {
         self.state.join("agent.lock")
     }
 
-    /// The agent's books.
+    /// Returns the path of the agent's books: the database of leases, health and log.
     pub fn books(&self) -> PathBuf {
         self.state.join("books.redb")
     }
 
-    /// The messages of an agent that was started on demand.
+    /// Returns the path of the file for messages of an agent that was started on demand.
     pub fn messages(&self) -> PathBuf {
         self.state.join("agent.log")
     }
 
-    /// The list of rigs.
+    /// Returns the path of the list of rigs, `rigs.toml`.
     pub fn rigs(&self) -> PathBuf {
         self.rigs.clone()
     }
@@ -127,7 +132,7 @@ impl Folders {
         self.hosts.clone()
     }
 
-    /// The folder for the state.
+    /// Returns the path of the folder for the state.
     pub fn state(&self) -> PathBuf {
         self.state.clone()
     }

@@ -20,13 +20,13 @@ pub(crate) const HEAD_BACK: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Bytes for the rig.
+    /// Bytes that go to the rig.
     Bytes,
-    /// The DTR line: one byte, 0 or 1.
+    /// The new state of the DTR line, as one byte: 0 or 1.
     Dtr,
-    /// To drop what is queued in the port.
+    /// A request to drop the bytes that are queued in the port.
     Discard,
-    /// The end of what is sent.
+    /// The end of the holder's bytes.
     End,
 }
 
@@ -34,13 +34,13 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Back {
-    /// The port is open; its traits, as JSON.
+    /// The port is open. The data has the properties of the connection, as JSON.
     Opened,
-    /// Bytes of the rig.
+    /// Bytes that the rig has sent.
     Bytes,
-    /// Bytes of the rig's standard error, if it is a program.
+    /// Bytes that the rig has written to standard error, if it is a program.
     Errors,
-    /// The port is closed; the exit code and the reason, as JSON.
+    /// The port is closed. The data has the exit code and the reason, as JSON.
     Closed,
 }
 

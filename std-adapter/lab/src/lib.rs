@@ -1,17 +1,18 @@
 //! Rigs that several people, their CI and their agents share, on one host or on many.
 //!
-//! An agent of the user grants *leases*: one holder a rig at a time, in the order in which they asked. A lease ends when its holder does, however
-//! that ends; then the rig is brought to its safe state and checked, and the next holder gets it. The agent is started by the first
-//! command that needs it, and ends when nobody does.
+//! An agent of the user grants *leases*. A rig has one holder at a time, and holders get it in the
+//! order in which they asked. A lease ends when its holder ends in any way. The rig is then brought
+//! to its safe state and checked, and the next holder gets it. The first command that needs the
+//! agent starts it, and it ends when nobody needs it.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`rigs`] | the list of rigs, and the selectors that name them |
 //! | [`scan`] | the boards that are plugged in, as rigs of the list |
-//! | [`book`] | the rules: leases, the queue, health; without input and output |
-//! | [`records`], [`store`] | what is on the disk before anybody is told of it |
+//! | [`book`] | the rules of leases, the queue and the health of rigs, without input and output |
+//! | [`records`], [`store`] | the records that are on the disk before anybody is told of them |
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
-//! | [`lock`] | a command that runs as long as its lease does |
+//! | [`lock`] | a command that runs as long as its lease lasts |
 //! | [`dial`] | targets `rig:…` of all commands |
 //! | [`hosts`] | the hosts of the lab, and what is asked of several of them |
 //! | [`ssh`], [`nats`] | how the agent of another host is reached |
@@ -64,7 +65,7 @@ pub mod users;
 #[cfg(target_os = "linux")]
 mod wire;
 
-/// Why there is no lab on this system, if it is none that has what a lab needs.
+/// The reason why this system cannot have a lab; none on Linux.
 pub const MISSING: Option<&str> = if cfg!(target_os = "linux") {
     None
 } else {

@@ -1,9 +1,13 @@
-//! `rigline lock TARGET -- COMMAND`: a command that runs as long as its lease does, and no longer.
+//! `rigline lock TARGET -- COMMAND`: a command that runs as long as its lease lasts, and no longer.
 //!
-//! Two processes stand between the user and the command. The one that was called waits in the queue and passes signals on. The keeper has
-//! the lease and is the command's parent, in a process group of its own, and all descendants of the command that lose their parent become its
-//! children. When the command ends, the first process ends, or the lease is lost, the keeper ends what is left of the command, and
-//! then gives the lease back. Should the keeper be killed itself, the agent does that.
+//! Two processes stand between the user and the command. The first one was called by the user. It
+//! waits in the queue and passes signals on. The second one, the keeper, has the lease and is the
+//! command's parent, in a process group of its own. Descendants of the command that lose their
+//! parent become children of the keeper.
+//!
+//! The keeper acts when the command ends, the first process ends, or the lease is lost. It ends
+//! what is left of the command, and then gives the lease back. If the keeper itself is killed, the
+//! agent does that.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -23,7 +27,7 @@ use crate::dial;
 use crate::hosts::{self, Hosts};
 use crate::processes::{self, LEASE};
 
-/// The variable with the names of the lease's rigs, for the command.
+/// The environment variable with the names of the lease's rigs, which the command gets.
 pub const RIGS: &str = "RIGLINE_RIGS";
 
 /// How long a command has after SIGTERM, if the user has ended it.
@@ -31,7 +35,7 @@ const POLITE: Duration = Duration::from_secs(5);
 /// The same, if its lease is over or nobody waits for it any more.
 const SOON: Duration = Duration::from_millis(400);
 
-/// How it is locked.
+/// The parameters of `rigline lock`.
 #[derive(Debug, Clone)]
 pub struct Lock {
     /// The lab's hosts.
@@ -40,14 +44,15 @@ pub struct Lock {
     pub option: Option<String>,
     /// The request.
     pub want: Want,
-    /// The command with its arguments.
+    /// The command, followed by its arguments.
     pub command: Vec<OsString>,
 }
 
-/// Gets a lease, and runs the command. Returns the command's exit code.
+/// Gets a lease, and runs the command. `tell` gets the place in the queue and the reason of the
+/// wait. Returns the command's exit code.
 ///
 /// # Errors
-/// There is no lease, with the exit code for that.
+/// There is no lease, or the command cannot be started. The refusal has the exit code.
 pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
     if let Some(rig) = joined(lock).await? {
@@ -127,18 +132,18 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The data that the keeper gets from the process that starts it.
+/// The parameters of the keeper, from the process that starts it.
 #[derive(Debug, Clone)]
 pub struct Keeper {
     /// The lab's hosts.
     pub hosts: Hosts,
     /// The lease, with its host in front if that is another one.
     pub lease: String,
-    /// The process that has started it.
+    /// The id of the process that has started the keeper.
     pub parent: u32,
-    /// Whether the terminal is given to it.
+    /// Whether the keeper's process group gets the terminal.
     pub has_terminal: bool,
-    /// The command with its arguments.
+    /// The command, followed by its arguments.
     pub command: Vec<OsString>,
 }
 
@@ -149,10 +154,10 @@ enum Over {
     Lost(Refusal),
 }
 
-/// Keeps a lease for a command, and runs it.
+/// Keeps the lease and runs the command, as the keeper. Returns the command's exit code.
 ///
 /// # Errors
-/// The lease is over or lost, or the command cannot be run.
+/// The lease has ended or was lost, or the command cannot be started.
 pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
     let (place, id) = keeper.hosts.of_lease(&keeper.lease).await?;

@@ -1,4 +1,5 @@
-//! Processes by their number and the time of their start: a number alone is given to another process after a while.
+//! Processes, identified by their id and the time of their start. The id alone may later belong to
+//! another process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,26 +10,28 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-/// The variable by which the processes of a lease are known, and by which commands inside of it join it.
+/// The environment variable with the id of a lease. It marks the processes of the lease, and
+/// commands that are run within join that lease.
 pub const LEASE: &str = "RIGLINE_LEASE";
 
-/// A process.
+/// A process, identified so that no other process can be taken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// The number of the process.
+    /// The process id.
     pub pid: u32,
-    /// When the process was started, in ticks since the start of the machine (proc(5), `starttime`).
+    /// The time at which the process was started, in clock ticks since the start of the machine
+    /// (proc(5), `starttime`).
     pub started: u64,
 }
 
 impl Process {
-    /// The process of this number, if it lives.
+    /// Returns the living process with this id. Returns `None` if there is none.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = Stat::of(pid)?;
         (!stat.is_dead).then_some(Self { pid, started: stat.started })
     }
 
-    /// This process.
+    /// Returns this process.
     pub fn this() -> Self {
         let pid = std::process::id();
         Self::of(pid).unwrap_or(Self { pid, started: 0 })
@@ -44,12 +47,13 @@ impl Process {
         self.started == u64::MAX
     }
 
-    /// Whether it lives, as far as is known. One that has ended and whose parent has not looked yet does not.
+    /// Returns whether the process is alive, as far as is known. A zombie, which has ended but was not
+    /// waited for, is not alive.
     pub fn is_alive(self) -> bool {
         self.is_elsewhere() || Self::of(self.pid) == Some(self)
     }
 
-    /// The user of it, if it lives.
+    /// Returns the id of the user who runs the process. Returns `None` if the process has ended.
     pub fn uid(self) -> Option<u32> {
         if self.is_elsewhere() {
             return None;
@@ -58,7 +62,7 @@ impl Process {
         self.is_alive().then_some(uid)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process. Nothing happens if it has ended.
     pub fn signal(self, signal: Signal) {
         if !self.is_elsewhere()
             && self.is_alive()
@@ -68,7 +72,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end for so long. Returns whether it has ended.
+    /// Waits at most `within` for the end of the process. Returns whether it has ended.
     pub async fn ended(self, within: Duration) -> bool {
         let until = Instant::now() + within;
         while self.is_alive() {
@@ -114,8 +118,8 @@ fn owner(pid: u32) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
-/// Closes what this process has inherited beside its three standard streams: whoever started it may have left something open. Nothing of
-/// this process's own may be open yet.
+/// Closes all descriptors that this process has inherited, except the three standard streams. It
+/// must be called before the process opens anything.
 pub fn close_inherited() {
     let names = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     // Of the list itself, which is closed by now, nothing is left when they are.
@@ -125,7 +129,8 @@ pub fn close_inherited() {
     }
 }
 
-/// The living processes of a user that have this lease in the environment with which they were started.
+/// Returns the living processes of a user that were started within this lease: their environment
+/// has the variable [`LEASE`].
 pub fn of_lease(lease: &str, uid: u32) -> Vec<Process> {
     let mark = format!("{LEASE}={lease}");
     let is_marked = |pid: &u32| {
@@ -136,7 +141,8 @@ pub fn of_lease(lease: &str, uid: u32) -> Vec<Process> {
     all().filter(is_own).filter(is_marked).filter_map(Process::of).collect()
 }
 
-/// The living descendants of a process, without those in the family of `except`.
+/// Returns the living descendants of the process `of`, without the process `except` and its
+/// descendants.
 pub fn descendants(of: u32, except: Option<u32>) -> Vec<Process> {
     let parents: Vec<(u32, Stat)> = all().filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
     let mut family = BTreeSet::from([of]);
@@ -161,8 +167,9 @@ pub fn descendants(of: u32, except: Option<u32>) -> Vec<Process> {
         .collect()
 }
 
-/// Ends processes: asks them to, and kills what is left after `grace`. `find` is asked again until there are none, since they may start
-/// others meanwhile. Returns those that could not be ended within a second after that.
+/// Ends processes. They are asked to end, and killed after `grace`. `find` is called again and
+/// again until it returns none, since the processes may start others meanwhile. Returns the
+/// processes that were still alive a second after `grace`.
 pub async fn end(find: impl Fn() -> Vec<Process> + Send + Sync + 'static, grace: Duration) -> Vec<Process> {
     let find = Arc::new(find);
     let polite = Instant::now() + grace;

@@ -1,4 +1,4 @@
-//! The records in the agent's books.
+//! The records that the agent keeps in its books.
 
 use std::fmt;
 use std::io;
@@ -11,16 +11,16 @@ use crate::processes::Process;
 /// How many quarantines a day are not *flapping* yet.
 pub(crate) const FLAPPING: usize = 3;
 
-/// The holder of a lease, or somebody who waits for one.
+/// The person and process that hold a lease, or wait for one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The user's name.
+    /// The name of the user.
     pub user: String,
-    /// The user's number, as the system tells it of the other end of the socket.
+    /// The user's id, as the system reports it for the other end of the socket.
     pub uid: u32,
-    /// The process.
+    /// The process that has the lease or waits for it.
     pub process: Process,
-    /// The purpose; empty if none was given.
+    /// The purpose of the lease, as a text for people; empty if none was given.
     #[serde(default)]
     pub purpose: String,
 }
@@ -35,137 +35,140 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A lease.
+/// A lease: the right of one holder to use one or more rigs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The id of the lease, which is public.
+    /// The id of the lease. It is no secret.
     pub id: String,
-    /// The request that it was granted for: the same one gets the same lease.
+    /// The name of the request that the lease was granted for. The same request gets the same
+    /// lease.
     pub request: String,
-    /// The rigs.
+    /// The names of the rigs.
     pub rigs: Vec<String>,
-    /// The person who asked for it.
+    /// The person and the process that asked for the lease.
     pub holder: Holder,
-    /// The process that keeps it, if that is another than the one that asked.
+    /// The process that keeps the lease, if it is not the one that asked.
     pub keeper: Option<Process>,
-    /// When the lease was granted, for people.
+    /// The time of day of the grant, in seconds since 1970, for people.
     pub since: u64,
-    /// The start of the machine that its times count from.
+    /// The id of the machine's start that `deadline` counts from.
     pub boot: String,
-    /// When the lease ends at the latest.
+    /// The time at which the lease ends at the latest.
     pub deadline: BootTime,
-    /// How long nothing may be sent to its rigs; no limit if zero.
+    /// The time without use after which the lease ends, in milliseconds. Zero means no limit.
     pub idle: u64,
-    /// Whether its rigs' ports are opened by others than the agent.
+    /// Whether others than the agent open the rigs' ports.
     pub is_raw: bool,
 }
 
 impl Lease {
-    /// The process with whose end it ends.
+    /// The process whose end ends the lease: the keeper, or the one that asked.
     pub fn process(&self) -> Process {
         self.keeper.unwrap_or(self.holder.process)
     }
 }
 
-/// Knowledge of a rig's health. It is in the books, since an idle agent ends.
+/// The health of a rig. It is kept in the books, since an idle agent ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Whether it has ever answered.
+    /// Whether the rig has ever answered.
     #[serde(default)]
     pub has_answered: bool,
-    /// The description that the rig gives of itself.
+    /// The manifest that the rig has last answered with.
     #[serde(default)]
     pub manifest: Option<String>,
-    /// Which board it is, by its serial number or its place, if it is at a port whose name may be given to another board.
+    /// The board of the rig, by its serial number or its place, if the rig is at a port whose name
+    /// may be given to another board.
     #[serde(default)]
     pub board: Option<String>,
-    /// Why the rig is in quarantine, if it is.
+    /// The reason of the quarantine; none if the rig is not in quarantine.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The person who has put it there, if one has.
+    /// The person who has put the rig into quarantine; none if the agent has.
     #[serde(default)]
     pub by: Option<String>,
-    /// When the rig is tried again.
+    /// The time at which the rig in quarantine is tried again.
     #[serde(default)]
     pub due: BootTime,
-    /// The start of the machine that `due` counts from.
+    /// The id of the machine's start that `due` counts from.
     #[serde(default)]
     pub boot: String,
-    /// How often it was tried.
+    /// The number of times that the rig was tried in this quarantine.
     #[serde(default)]
     pub tries: usize,
-    /// How often it has answered since.
+    /// The number of good answers in a row since then.
     #[serde(default)]
     pub goods: u32,
-    /// The times of day of its last quarantines.
+    /// The times of day of the rig's last quarantines, in seconds since 1970.
     #[serde(default)]
     pub times: Vec<u64>,
 }
 
 impl Health {
-    /// Whether it was in quarantine so often that a person must decide.
+    /// Whether the rig was in quarantine so often in a day that a person must take it out.
     pub fn is_flapping(&self) -> bool {
         self.times.len() > FLAPPING
     }
 
-    /// Whether it comes back by itself.
+    /// Whether the rig is taken out of quarantine when it answers again. If a person has put it
+    /// there or it is flapping, it is not.
     pub fn returns(&self) -> bool {
         self.by.is_none() && !self.is_flapping()
     }
 }
 
-/// A line of the log.
+/// An entry of the lab's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The time of day, in seconds since 1970, for people.
+    /// The time of the event, in seconds since 1970 (UTC).
     pub at: u64,
-    /// The event: `granted`, `ended`, `quarantined`, `free`.
+    /// The event, such as `granted`, `ended`, `quarantined` or `free`.
     pub what: String,
-    /// The rigs.
+    /// The names of the rigs that the event concerns.
     pub rigs: Vec<String>,
-    /// The lease, if it was about one.
+    /// The id of the lease, if the event concerns one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<String>,
-    /// The person.
+    /// The person or the part of the lab that has caused the event.
     pub who: String,
-    /// Why; empty where it needs no reason.
+    /// The reason; empty if the event needs none.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
 }
 
-/// Changes that belong together.
+/// A change of the books.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A lease was granted or has another process.
+    /// A lease was granted, or has got another keeper.
     Lease(Lease),
-    /// A lease has ended.
+    /// The lease with this id has ended.
     End(String),
-    /// Knowledge of a rig.
+    /// The rig of this name has this health now.
     Rig(String, Health),
-    /// Something for people.
+    /// An event for people.
     Log(Entry),
 }
 
-/// The place that changes are written to.
+/// The storage of the agent's records.
 pub trait Books: Send {
-    /// Writes all of them or none. They are on the disk when it returns.
+    /// Writes all of these changes or none. They are on the disk when it returns.
     ///
     /// # Errors
     /// The disk is full, or does not work.
     fn write(&mut self, changes: &[Change]) -> io::Result<()>;
 
-    /// The last lines of the log, the oldest first.
+    /// The last `most` entries of the log, the oldest first.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The log cannot be read.
     fn log(&self, most: usize) -> io::Result<Vec<Entry>>;
 }
 
-/// The content of the books.
+/// The content of the books when an agent starts.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The leases that were not ended.
+    /// The leases that have not ended.
     pub leases: Vec<Lease>,
-    /// Knowledge of the rigs.
+    /// The rigs by their names, with their health.
     pub rigs: Vec<(String, Health)>,
 }

@@ -30,30 +30,32 @@ use serde::Deserialize;
 /// The most rigs of one list.
 const MOST: usize = 1000;
 
-/// A rig as the list has it.
+/// A rig in the list `rigs.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// The name of the eval.
+    /// The name of the rig.
     pub name: String,
     /// The target of the rig.
     pub target: String,
-    /// The kind.
+    /// The tags of the rig, such as `board = "pico"`. Selectors `rig:KEY=VALUE` use them.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Parts that it shares with other rigs, so that one at a time can be used.
+    /// The parts that the rig shares with others. Of the rigs that share a part, only one can be
+    /// used at a time.
     #[serde(default)]
     pub shares: Vec<String>,
-    /// Whether it is asked for its manifest between two users.
+    /// Whether the rig is asked for its manifest between two holders.
     #[serde(default = "yes")]
     pub check: bool,
-    /// The program that brings it back when it does not answer: a program with its arguments, which touches nothing of other rigs.
+    /// The program that recovers the rig when it does not answer, with its arguments; empty if
+    /// there is none. It must not affect other rigs.
     #[serde(default)]
     pub recover: Vec<String>,
-    /// The longest time of a lease, as `2h` or `90m`.
+    /// The longest time of a lease, such as `2h` or `90m`.
     #[serde(default)]
     pub longest: Option<String>,
-    /// Names of the board itself, by which two targets are known to be one.
+    /// The names of the board itself, by which two targets are recognised as one board.
     #[serde(skip)]
     pub boards: Vec<String>,
 }
@@ -63,7 +65,7 @@ fn yes() -> bool {
 }
 
 impl Spec {
-    /// A rig that is in no list: a target.
+    /// A rig that is in no list. Its name is its target.
     pub fn unlisted(target: &str) -> Self {
         Self {
             name: target.to_owned(),
@@ -77,18 +79,19 @@ impl Spec {
         }
     }
 
-    /// The parts that only one user at a time can have: what it shares, and the board itself.
+    /// The parts that only one user at a time can have: the shared parts, and the board itself.
     pub fn parts(&self) -> impl Iterator<Item = &String> {
         self.shares.iter().chain(&self.boards)
     }
 
-    /// The longest time of a lease, in milliseconds.
+    /// The longest time of a lease, in milliseconds; `u64::MAX` if there is no limit.
     pub fn longest(&self) -> u64 {
         let longest = self.longest.as_deref().and_then(|text| duration(text).ok());
         longest.map_or(u64::MAX, crate::clock::millis)
     }
 
-    /// Finds out which board it is. This may wait for the name of a host to be resolved.
+    /// Finds the names of the board, and stores them in `boards`. This may wait until a host name
+    /// is resolved.
     pub fn find_board(&mut self, roots: &Roots) {
         if let Ok(target) = self.target.parse() {
             self.boards = rigline_host::rig_names(&target, roots);
@@ -96,10 +99,10 @@ impl Spec {
     }
 }
 
-/// Reads the list. There is none at first, which is an empty one.
+/// Reads the list of rigs. A file that does not exist is an empty list.
 ///
 /// # Errors
-/// It cannot be read, or is wrong; with the file's name and the place.
+/// The file cannot be read, or is wrong. The error names the file and the place in it.
 pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -156,14 +159,14 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char))
 }
 
-/// The meaning of a `TARGET`: rigs of the list, or a target as it is.
+/// A `TARGET` of a command: rigs of the list, or any other target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// The rig of this name.
+    /// The rig of this name: `rig:NAME`.
     Name(String),
-    /// Rigs with all these tags.
+    /// Rigs with all these tags: `rig:KEY=VALUE`.
     Tags(Vec<(String, String)>),
-    /// A target that may be in no list.
+    /// The rig with this target, which need not be in the list.
     Target(String),
 }
 
@@ -218,7 +221,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Whether it means this rig of the list.
+    /// Whether the selector selects this rig of the list.
     pub fn fits(&self, rig: &Spec) -> bool {
         match self {
             Self::Name(name) => rig.name == *name,
@@ -227,7 +230,8 @@ impl Selector {
         }
     }
 
-    /// Why it means none of these rigs, with what it may have meant.
+    /// The error for a selector that selects none of these rigs. It names rigs or tags that may
+    /// have been meant.
     pub fn nothing<'r>(&self, rigs: impl Iterator<Item = &'r Spec>) -> String {
         let rigs: Vec<&Spec> = rigs.collect();
         if rigs.is_empty() {

@@ -1,4 +1,4 @@
-//! The boards that are plugged in, as rigs of the list.
+//! The search for boards that are plugged in, to make them rigs of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -11,42 +11,42 @@ use serde::Serialize;
 
 use crate::rigs;
 
-/// The findings.
+/// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Scan {
-    /// Boards that are rigs of the list now.
+    /// The boards that were added to the list as rigs.
     pub added: Vec<Found>,
-    /// Boards that were so before.
+    /// The boards that were rigs of the list before.
     pub known: Vec<Found>,
-    /// Boards that have one serial number together: which is which cannot be known, and none is added.
+    /// The boards that share a serial number. They cannot be told apart, and none of them is added.
     pub ambiguous: Vec<Ambiguous>,
 }
 
-/// A board.
+/// A board that is a rig of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// The rig's name.
+    /// The name of the rig.
     pub name: String,
-    /// The target of the board.
+    /// The target of the rig.
     pub target: String,
-    /// Where the board is plugged in at the moment.
+    /// The port at which the board is plugged in now.
     pub port: String,
 }
 
-/// Boards with one serial number.
+/// Several boards with the same serial number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ambiguous {
-    /// The serial number.
+    /// The serial number that the boards share.
     pub serial_number: String,
-    /// Their places in the USB tree.
+    /// The places of the boards in the USB tree.
     pub places: Vec<String>,
 }
 
-/// Adds the boards that are plugged in and in no rig's entry to the end of the list. What is in the file stays as it is, byte by byte. No byte
-/// is written to a board.
+/// Adds the boards that are plugged in and not yet listed to the end of the list. The rest of the
+/// file does not change. Nothing is written to a board.
 ///
 /// # Errors
-/// The list is wrong, or cannot be read or written.
+/// The list has a fault, or cannot be read or written.
 pub fn scan(list: &Path, roots: &Roots) -> io::Result<Scan> {
     let mut specs = rigs::read(list)?;
     specs.iter_mut().for_each(|spec| spec.find_board(roots));

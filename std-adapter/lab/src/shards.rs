@@ -1,4 +1,4 @@
-//! Several rigs for one command: all or none of them, for as long as it runs.
+//! Several rigs for one command. It gets all of them or none, for as long as it runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::dial;
 use crate::hosts::{HERE, Hosts, split};
 use crate::rigs::Selector;
 
-/// The longest time of a lease for one command.
+/// The longest duration of a lease for one command: 24 hours.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The request.
+/// A request for several rigs.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Which rigs: a name or tags, with or without `rig:`.
+    /// The selector of the rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
     /// The number of rigs. All of them are granted together, or none is.
     pub count: usize,
-    /// How long they are waited for; zero is not at all.
+    /// The longest time to wait for the rigs. Zero means not to wait.
     pub wait: Duration,
-    /// The longest time of the lease.
+    /// The longest duration of the lease.
     pub ttl: Duration,
-    /// The purpose.
+    /// The purpose of the lease, for people.
     pub purpose: &'a str,
 }
 
-/// Rigs that this process has, and whose leases its targets `rig:NAME` join.
+/// Rigs that this process has. Its targets `rig:NAME` join their lease.
 pub struct Shards {
     targets: Vec<String>,
     own: Vec<Own>,
@@ -108,7 +108,7 @@ impl Shards {
         self.own.push(Own { place, lease, lost, keeping });
     }
 
-    /// Their targets.
+    /// The targets of the rigs.
     pub fn targets(&self) -> &[String] {
         &self.targets
     }
@@ -118,12 +118,12 @@ impl Shards {
         self.own.first().map(|own| own.place.named(&own.lease))
     }
 
-    /// Why some were lost, if they were.
+    /// The reason why rigs were lost; none if this process still has all of them.
     pub fn lost(&self) -> Option<String> {
         self.own.iter().find_map(|own| lock(&own.lost).clone())
     }
 
-    /// Gives them back. Returns why some were lost, if they were.
+    /// Gives the rigs back. Returns the reason why they were lost before, if they were.
     pub async fn give_back(self) -> Option<String> {
         if self.own.is_empty() {
             return None;

@@ -21,15 +21,16 @@ const LOG_LIMIT: u64 = 10_000;
 /// The memory for pages of the file.
 const CACHE: usize = 1 << 20;
 
-/// Books in a file.
+/// The agent's books in a database file.
 pub struct File(Database);
 
 impl File {
-    /// Opens the file, and makes it if there is none. Damaged books are put aside, and begun again: those who hold leases tell them.
-    /// Returns what was in them; nothing, if they are new.
+    /// Opens the database file, and makes it if it is missing. A damaged file is renamed, and a new
+    /// one begun; the holders then tell their leases. Returns the content of the books, or `None`
+    /// if they are new.
     ///
     /// # Errors
-    /// It cannot be opened or made.
+    /// The file cannot be opened or made.
     pub fn open(path: &Path) -> io::Result<(Self, Option<Kept>)> {
         let is_new = !path.exists();
         let opened = Self::try_open(path);

@@ -1,4 +1,4 @@
-//! Users and groups by their names.
+//! The names of users and groups.
 
 use std::fs;
 
@@ -6,13 +6,13 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::processes::Process;
 
-/// The name of a user; `uid N` of one that has none.
+/// The name of a user; `uid N` if the user has none.
 pub fn name(uid: u32) -> String {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
-/// The number of a group, which is given by its name or its number.
+/// The id of a group, from its name or its id as text.
 ///
 /// # Errors
 /// There is no such group.
@@ -27,13 +27,14 @@ pub fn group(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The name of a group; `gid N` of one that has none.
+/// The name of a group; `gid N` if the group has none.
 pub fn group_name(gid: u32) -> String {
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
     group.map_or_else(|| format!("gid {gid}"), |group| group.name)
 }
 
-/// Whether a living process is of a group: by its effective one, or by its supplementary ones (proc(5), `status`).
+/// Whether a living process belongs to a group, by its effective group or by its supplementary
+/// groups (proc(5), `status`).
 pub fn is_of_group(process: Process, gid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
     let numbers = |name: &str| {

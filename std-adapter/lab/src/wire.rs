@@ -1,7 +1,9 @@
-//! A rig's port in the agent's hands: what a holder sends is written while its lease lasts, and what the rig says goes back.
+//! The open port of a rig, in the agent. Bytes of the holder are written to the rig while its lease
+//! lasts, and bytes of the rig go back to the holder.
 //!
-//! Each piece has a number and a time on the clock since the machine's start. One that comes late, out of order, or behind the end of the
-//! lease is not written: whatever it was stuck in, the rig hears nothing of it.
+//! Each piece of bytes has a number and a time on the clock since the machine's start. A piece that
+//! comes late, out of order or after the end of the lease is not written. So bytes that were
+//! delayed anywhere never reach the rig.
 
 use std::collections::VecDeque;
 use std::io;

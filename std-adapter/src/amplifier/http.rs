@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::http::{Options, Route, Routes};
 
-/// The routes.
+/// The paths of Amplifier's protocol over HTTP: `/health`, `/describe` and `/invoke`.
 pub const ROUTES: Routes = Routes::new(
     rigline::protocol::AMPLIFIER,
     &[
@@ -16,7 +16,7 @@ pub const ROUTES: Routes = Routes::new(
 );
 
 impl Options {
-    /// For Amplifier's hosts.
+    /// Options for a server for Amplifier's hosts.
     pub fn amplifier() -> Self {
         Self::new(&ROUTES)
     }

@@ -1,4 +1,4 @@
-//! Access.
+//! The check of who may send requests over HTTP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -30,10 +30,14 @@ impl TurnedAway {
     }
 }
 
+/// The rules for who may send requests over HTTP.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
+    /// The rules about users and the token.
     pub access: Access,
+    /// Further host names, in lower case, that requests may be sent to.
     pub hosts: Vec<String>,
+    /// Origins of web pages, in lower case, that may send requests and read the answers.
     pub origins: Vec<String>,
 }
 
@@ -48,7 +52,8 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 }
 
 impl Guard {
-    /// Has a request answered if its sender may ask. Web pages of the origins that are allowed may read the answer.
+    /// Lets `next` answer a request if its sender may ask. Otherwise `refuse` makes the response.
+    /// The headers of the response allow web pages of the allowed origins to read it.
     pub async fn answer(
         &self,
         request: Request,
@@ -173,7 +178,7 @@ impl Guard {
     }
 }
 
-/// The bearer token that a request carries; empty if there is none.
+/// The bearer token of a request; empty if there is none.
 pub fn bearer(headers: &HeaderMap) -> &[u8] {
     let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
     // RFC 9110 §11.1: the scheme's case does not matter.

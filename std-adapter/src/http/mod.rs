@@ -1,18 +1,19 @@
 //! An extension behind HTTP, for hosts of Amplifier and namel3ss, and for clients of MCP.
 //!
-//! | protocol | what is answered |
+//! | protocol | requests that are answered |
 //! |---|---|
 //! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (Amplifier's protocol text §2) |
 //! | namel3ss | `POST` to the [`path`](Options::path) of the user's choice, and `POST /capabilities/handshake` |
 //! | MCP | `POST /mcp`, and `DELETE /mcp` of a session (Streamable HTTP); its statuses are those of MCP |
 //!
-//! The body is one JSON text on as many lines as it likes; `/health` and `/describe` take none as well. What its
-//! `Content-Type` says does not matter, since real clients say nothing or say that it is a form (`curl -d`), unless it names a
-//! character set other than UTF-8, or a `Content-Encoding`: 415. The reply is one JSON text and a newline.
+//! The body is one JSON text on any number of lines. For `/health` and `/describe` it may be empty.
+//! The `Content-Type` does not matter, since real clients send none or that of a form (`curl -d`),
+//! unless it names a character set other than UTF-8. Such a character set, or a `Content-Encoding`,
+//! is refused with 415. The reply is one JSON text and a newline.
 //!
 //! # Statuses
-//! A host that gets anything but 2xx does not look at the body, so all that a module or tool has to say comes with 200, its
-//! failures included: `ok:false`.
+//! A host does not read the body of a response unless its status is 2xx. Replies of a module or a
+//! tool therefore have status 200, also for failures (`ok:false`).
 //!
 //! | status | when |
 //! |---|---|
@@ -26,11 +27,13 @@
 //! | 503 | the queue is full |
 //!
 //! # Who may ask
-//! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
-//! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
-//! it is `localhost`, has no dot (such a name cannot be registered), or was [allowed](Options::allow_host). Programs of other
-//! users of this machine are refused where the system reports the user of a connection, unless they are
-//! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
+//! Web pages can make a browser send requests to any address, also to loopback ones, and can even
+//! read the replies by DNS rebinding. A request whose `Origin` is not the server itself is
+//! therefore refused. A request whose `Host` is a domain name is refused, unless the name is
+//! `localhost`, has no dot (such a name cannot be registered), or was
+//! [allowed](Options::allow_host). Programs of other users of this machine are refused if the
+//! system reports the user of a connection, unless they are [allowed](Options::any_user). The
+//! [token](Options::token) protects against all other programs.
 //!
 //! # Example
 //! ```no_run
@@ -57,14 +60,19 @@
 //! ```
 //!
 //! # How it runs
-//! The extension lives on its own thread, and takes requests one at a time from a queue of
-//! [bounded length](Options::queue): in their order within a connection or session, in turn between those. What runs no operation is
-//! answered at once. A time limit counts from a request's arrival, and what is left of it goes to the extension; a call whose time is up
-//! before its turn gets an answer that says what runs. A call whose client is gone before it began is not begun; one that runs is finished, unless
-//! MCP has it cancelled. A client
-//! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
-//! for one that is gone if its call had to wait.
-//! When the server stops, the requests that were received are answered first.
+//! The extension stays on its own thread, and takes one request at a time from a queue of [bounded
+//! length](Options::queue). Within a connection or session, requests run in their order;
+//! connections and sessions take turns. Requests that run no operation are answered at once.
+//!
+//! A time limit counts from the arrival of the request, and the extension gets the rest of it. A
+//! call whose limit has passed before its turn gets an answer that names the running call.
+//!
+//! If the client of a call disconnects before the call has begun, the call is not begun. A call
+//! that runs is finished, unless MCP has it cancelled. On Linux, a client on this machine that has
+//! closed only its sending half is known to wait for its answer. Elsewhere such a client counts as
+//! disconnected if its call had to wait.
+//!
+//! When the server stops, it answers the requests that it has received first.
 
 use std::future::Future;
 use std::io;
@@ -108,7 +116,7 @@ pub mod guard;
 #[doc(hidden)]
 pub mod stream;
 
-/// How a protocol is spoken over HTTP.
+/// A protocol over HTTP: its paths, and the form of its errors.
 ///
 /// ```
 /// use rigline::protocol::AMPLIFIER;
@@ -132,9 +140,9 @@ pub struct Routes {
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Routes {
-    /// The paths at which `POST` is answered, and the protocol that requests are in.
+    /// The paths that answer `POST`, for requests in this protocol.
     ///
-    /// `refusal` writes the body of an error that concerns HTTP, such as status 413, as JSON text.
+    /// `refusal` writes the body of an error of HTTP, such as status 413, as JSON text.
     pub const fn new(
         protocol: &'static Protocol,
         routes: &'static [Route],
@@ -143,7 +151,7 @@ impl Routes {
         Self { protocol, routes, refusal }
     }
 
-    /// The path of all requests, if there is only one and it is fixed.
+    /// The path of all requests, if there is only one path and it is fixed; otherwise none.
     pub fn only_path(&self) -> Option<&'static str> {
         match self.routes {
             [route] => route.path,
@@ -151,13 +159,13 @@ impl Routes {
         }
     }
 
-    /// Whether the path of requests is the user's choice ([`Options::path`]).
+    /// Whether the user chooses the path of requests ([`Options::path`]).
     pub fn has_free_path(&self) -> bool {
         self.routes.iter().any(|route| route.path.is_none())
     }
 }
 
-/// A path, and how it is answered.
+/// A path, and the way in which its requests are answered.
 #[derive(Debug)]
 pub struct Route {
     /// The path; none is [`Options::path`].
@@ -166,22 +174,24 @@ pub struct Route {
 }
 
 impl Route {
-    /// The extension answers the body.
+    /// A path whose requests the extension answers. The body is the request.
     pub const fn request(path: &'static str) -> Self {
         Self::new(Some(path), Endpoint::Request)
     }
 
-    /// The extension answers this line, which has no newline. The body may be empty.
+    /// A path for which the extension answers this line, which has no newline. The body may be
+    /// empty.
     pub const fn line(path: &'static str, line: &'static str) -> Self {
         Self::new(Some(path), Endpoint::Line(line))
     }
 
-    /// The server answers with this JSON text at once, even while a call runs, as long as the extension lives. The body may be empty.
+    /// A path that the server answers with this JSON text at once, even while a call runs, as long
+    /// as the extension lives. The body may be empty.
     pub const fn fixed(path: &'static str, reply: &'static str) -> Self {
         Self::new(Some(path), Endpoint::Fixed(reply))
     }
 
-    /// The server answers the body, which is JSON, with a function's result.
+    /// A path that the server answers with the result of a function. The body must be JSON.
     pub const fn answer(path: &'static str, answer: fn(body: &[u8], manifest: &Manifest) -> String) -> Self {
         Self::new(Some(path), Endpoint::Answer(answer))
     }
@@ -202,7 +212,7 @@ pub(crate) enum Endpoint {
     Function(fn(Arc<Service>, Client, Request) -> Pending<Response>),
 }
 
-/// How a server behaves.
+/// The options of a [`Server`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -223,12 +233,12 @@ pub struct Options {
     between: Option<Arc<dyn Between>>,
 }
 
-/// After how long without a request the outputs are switched off, in protocols whose clients' outputs do not outlive them (MCP), if
-/// nothing else is said: ten minutes.
+/// The default of [`Options::idle`]: ten minutes without a request, after which the outputs are
+/// switched off, in protocols with [`with_safe_end`](Protocol::with_safe_end) (MCP).
 pub const IDLE: Duration = Duration::from_secs(600);
 
 impl Options {
-    /// For the hosts of a protocol.
+    /// Options for a server for the hosts of one protocol.
     pub fn new(routes: &'static Routes) -> Self {
         Self {
             routes: vec![routes],
@@ -248,95 +258,102 @@ impl Options {
         }
     }
 
-    /// For the hosts of another protocol too, at its own paths. The protocol whose clients' outputs do not outlive them (MCP) comes first:
-    /// [`idle`](Self::idle) concerns nobody else.
+    /// Adds another protocol, at its own paths. Begin with the protocol that has
+    /// [`with_safe_end`](Protocol::with_safe_end) (MCP), because [`idle`](Self::idle) concerns only
+    /// the first one.
     pub fn and(mut self, routes: &'static Routes) -> Self {
         self.routes.push(routes);
         self
     }
 
-    /// The path of requests, for protocols that leave it to the user [default: `/tools`].
+    /// Sets the path of requests, for protocols that leave it to the user [default: `/tools`].
     pub fn path(self, path: impl Into<String>) -> Self {
         Self { path: path.into(), ..self }
     }
 
-    /// The longest body that is accepted, in bytes [default: 8 MiB].
+    /// Sets the greatest length of a body, in bytes [default: 8 MiB].
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest reply that is sent, in bytes, at least [`LEAST_REPLY`] [default: 8 MiB]. A longer one is replaced by an error of the
-    /// protocol.
+    /// Sets the greatest length of a reply, in bytes [default: 8 MiB]. It is at least that of
+    /// [`LEAST_REPLY`]. A longer reply is replaced by an error of the protocol.
     pub fn reply_limit(self, bytes: usize) -> Self {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
-    /// How many requests may wait: 512 by default, one at least. Beyond it: 503. A connection has one request at a time, so
-    /// this limit matters only if it is below that of [connections](Self::connections).
+    /// Sets the number of requests that may wait [default: 512, at least 1]. Further ones are
+    /// refused with status 503. A connection has one request at a time, so this limit matters only
+    /// if it is below that of [connections](Self::connections).
     pub fn queue(self, requests: usize) -> Self {
         Self { queue: requests.max(1), ..self }
     }
 
-    /// The limit on the memory of all bodies together, in bytes [default: 256 MiB]. Beyond it: 503.
+    /// Sets the limit on the memory of all bodies together, in bytes [default: 256 MiB]. Requests
+    /// beyond it are refused with status 503.
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// The number of connections that are open at once [default: 512]. Others wait for up to 10 s, and are then refused with
-    /// the status 503. Connections of users that may not ask take no place. A client on another machine, or another user of this one,
-    /// has at most half of the places.
+    /// Sets the number of connections that may be open at once [default: 512]. Further ones wait
+    /// for up to 10 s, and are then refused with status 503. Connections of users that may not ask
+    /// do not count. Another machine, or another user of this one, may have at most half of the
+    /// connections.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// The time limit for a head, for a body, for an idle connection, and for a client that does not read its reply
-    /// [default: 10 s each].
+    /// Sets the time limit for the head of a request, for its body, for an idle connection, and for
+    /// a client that does not read its reply [default: 10 s each].
     pub fn read_timeout(self, timeout: Duration) -> Self {
         Self { read_timeout: timeout, ..self }
     }
 
-    /// The time limit of running calls when the server stops [default: 35 s].
+    /// Sets the time limit of running calls when the server stops [default: 35 s].
     pub fn stop_timeout(self, timeout: Duration) -> Self {
         Self { stop_timeout: timeout, ..self }
     }
 
-    /// Whether to check before each call that the commands in the manifest's `requires` exist [default:
-    /// yes].
+    /// Sets whether to check before each call that the commands in the manifest's `requires` exist
+    /// [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
 
-    /// Whether outputs stay on when the last session ends, when no client is heard of any more, and when the server stops
-    /// [default: no]. A call that is cancelled has its safe state all the same.
+    /// Sets whether outputs stay on when the last session ends, when no client has sent a request
+    /// for long, and when the server stops [default: no]. After a call that is cancelled, the safe
+    /// state runs nevertheless.
     pub fn keep_outputs(self, keep: bool) -> Self {
         Self { keeps_outputs: keep, ..self }
     }
 
-    /// In MCP, the safe state is brought about when no request came for so long [default: [`IDLE`]]; never with none. The next reply to a
-    /// client that had switched something on says so.
+    /// Sets the time without a request after which the safe state runs, in MCP [default: [`IDLE`]];
+    /// with none it never runs for that reason. The next reply to a client that has switched
+    /// something on says so.
     pub fn idle(self, idle: Option<Duration>) -> Self {
         Self { idle, ..self }
     }
 
-    /// Only requests with `Authorization: Bearer TOKEN` are answered.
+    /// Answers only requests with `Authorization: Bearer TOKEN`.
     pub fn token(mut self, token: Token) -> Self {
         self.guard.access.token = Some(token);
         self
     }
 
-    /// Lets somebody see each message between MCP's clients and the extension.
+    /// Adds an observer of each message between MCP's clients and the extension.
     #[doc(hidden)]
     pub fn between(self, between: Arc<dyn Between>) -> Self {
         Self { between: Some(between), ..self }
     }
 
-    /// Programs of other users of this machine are answered too.
+    /// Also answers programs of other users of this machine.
     pub fn any_user(mut self) -> Self {
         self.guard.access.any_user = true;
         self
     }
 
-    /// The server may be called by this name too, as in a `Host` of `rig.example.org`; without a port.
+    /// Also answers requests to this host name, without a port, such as `rig.example.org` in the
+    /// header `Host`.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.guard.hosts.push(name.into().to_ascii_lowercase());
         self
@@ -350,7 +367,8 @@ impl Options {
         route.path.unwrap_or(&self.path)
     }
 
-    /// Web pages of this origin, such as `https://bench.example.org`, may call, and read the answers.
+    /// Also answers web pages of this origin, such as `https://bench.example.org`, and lets them
+    /// read the answers.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.guard.origins.push(origin.into().to_ascii_lowercase());
         self
@@ -365,8 +383,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) returns. Of several addresses it is the
-    /// first that can be listened on; for both loopback addresses there is [`bind_all`](Self::bind_all).
+    /// Listens at `address`. With port 0 it uses a free port, which [`address`](Self::address)
+    /// returns. If `address` means several addresses, it listens on the first that it can use. To
+    /// listen on both loopback addresses, use [`bind_all`](Self::bind_all).
+    ///
+    /// # Errors
+    /// No address can be used, or [`Options::path`] is not a possible path.
     pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
         check_path(&options)?;
         let listener = TcpListener::bind(address)?;
@@ -374,24 +396,27 @@ impl Server {
         Ok(Self { listeners: vec![listener], options })
     }
 
-    /// Listens on all addresses that `address` means; `localhost` means both loopback addresses.
+    /// Listens on all addresses of `address`. `localhost` means both loopback addresses.
+    ///
+    /// # Errors
+    /// The addresses cannot be used, or [`Options::path`] is not a possible path.
     pub fn bind_all(address: &ListenAddress, options: Options) -> io::Result<Self> {
         check_path(&options)?;
         Ok(Self { listeners: address.bind()?, options })
     }
 
-    /// Where it listens: the first address, if there are several.
+    /// The address that the server listens on; the first one if there are several.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listeners.first().ok_or(io::ErrorKind::NotFound)?.local_addr()
     }
 
-    /// All addresses that it listens on.
+    /// All addresses that the server listens on.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// Serves the extension that `make` makes, until SIGTERM, SIGINT or SIGHUP (elsewhere Ctrl-C). Running calls are then finished, unless a
-    /// second signal comes.
+    /// Serves the extension that `make` returns, until SIGTERM, SIGINT or SIGHUP (elsewhere
+    /// Ctrl-C). Running calls are then finished, unless a second signal comes.
     ///
     /// # Errors
     /// The handler panicked, or no thread or runtime can be started.
@@ -417,7 +442,8 @@ impl Server {
         })
     }
 
-    /// Serves the extension that `make` makes, on its own thread, until `stop` is ready; in a tokio runtime.
+    /// Serves the extension that `make` returns, on its own thread, until `stop` is ready. Call it
+    /// in a tokio runtime.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -483,19 +509,20 @@ const WAIT: Duration = Duration::from_secs(10);
 /// How long a connection that may not ask, or has no place, is open to be told so.
 const TELL: Duration = Duration::from_secs(2);
 
-/// How connections are accepted.
+/// The acceptance of HTTP connections, with its limits.
 #[doc(hidden)]
 pub struct Front {
     /// The rules for who may connect.
     pub access: Access,
-    /// As [`Options::read_timeout`].
+    /// The time limit of [`Options::read_timeout`].
     pub read_timeout: Duration,
-    /// As [`Options::connections`].
+    /// The number of connections of [`Options::connections`].
     pub connections: usize,
 }
 
 impl Front {
-    /// Answers every client that connects, until `stop` is ready. Its result ends the connections that are left.
+    /// Answers every client that connects, until `stop` is ready. Returns the output of `stop`, and
+    /// a future that ends the connections that are left.
     pub async fn serve<T>(
         &self,
         listeners: Listeners,

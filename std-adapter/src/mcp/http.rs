@@ -1,21 +1,25 @@
 //! Streamable HTTP, of both eras (Base Protocol, Transports).
 //!
-//! One path takes `POST`, and `GET` and `DELETE` of a session; anything else is 405. A request is of the
-//! modern era if its `_meta` or its header `MCP-Protocol-Version` says so, and `initialize` without such a `_meta` never is.
+//! One path answers `POST`, and `GET` and `DELETE` of a session. Other methods get status 405. A
+//! request belongs to the modern era if its `_meta` or its header `MCP-Protocol-Version` says so.
+//! `initialize` without such a `_meta` never does.
 //!
-//! In the legacy era, the answer to `initialize` names a session in `Mcp-Session-Id`. Requests that name one that is not known, as it has
-//! ended or [`SESSIONS`] others were heard of since, are answered with 404. `DELETE` ends a session, and cancels what runs of it. No request needs
-//! a session. The modern era has none.
+//! In the legacy era, the answer to `initialize` names a session in `Mcp-Session-Id`. A request
+//! with an unknown session gets status 404. A session is unknown after it has ended, or after
+//! [`SESSIONS`] others were used since its last request. `DELETE` ends a session, and cancels its
+//! running calls. No request needs a session. The modern era has none.
 //!
-//! `GET` of a session is a stream of what concerns all clients: that the outputs were switched off, on another client's account or because
-//! no client was heard of for [`idle`](Options::idle). So is `subscriptions/listen` in the modern era, for clients that ask for logs.
-//! When the last session ends that has switched something on, the safe state is brought about.
+//! `GET` of a session is a stream of messages to all clients: that the outputs were switched off,
+//! because of another client or because there was no request for [`idle`](Options::idle).
+//! `subscriptions/listen` is such a stream in the modern era, for clients that ask for logs. When
+//! the last session ends that has switched something on, the safe state runs.
 //!
 //! Requests that run no tool are answered at once, also while a tool runs for another client.
 //!
-//! A reply that nothing precedes is one JSON text. Where progress or a log comes first, or the reply is not there after a second, the response
-//! is a stream of events that ends with the reply, with a comment every 14 seconds. Clients that accept no events get the head of the response
-//! after a second too, and white space in place of comments.
+//! A reply without earlier messages is one JSON text. If progress or a log comes first, or there is
+//! no reply after a second, the response is a stream of events that ends with the reply, with a
+//! comment every 14 seconds. A client that does not accept events gets the head of the response
+//! after a second, too, and white space in place of comments.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -47,7 +51,7 @@ use crate::queue::{Asker, Client, Incoming, Line, Queue, Received, Replies};
 
 mod course;
 
-/// The routes.
+/// The path of MCP over HTTP: `/mcp`.
 pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
 
 /// The header that names a session.
@@ -64,7 +68,7 @@ const SILENCE: Duration = Duration::from_secs(14);
 const HEAD: Duration = Duration::from_secs(1);
 
 impl Options {
-    /// For MCP's clients, at `/mcp`.
+    /// Options for a server for MCP's clients, at `/mcp`.
     pub fn mcp() -> Self {
         Self::new(&ROUTES)
     }
@@ -231,9 +235,9 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
 /// A message of a client.
 enum Message<'t> {
     Request(Asked<'t>),
-    /// The message cancels the request with this id.
+    /// A notification that cancels the request with this id.
     Cancel(&'t str),
-    /// A notification, which needs no answer.
+    /// Any other notification, which needs no answer.
     Notification,
 }
 

@@ -1,4 +1,4 @@
-//! An extension with some of its operations only.
+//! An extension of which only some operations are offered.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,8 @@ use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Operat
 
 use crate::sync::lock;
 
-/// An extension that offers only what was chosen. The rest is as if it were not there.
+/// An extension that offers only selected operations of another one. Calls of the others are
+/// refused as unknown.
 #[derive(Debug)]
 pub struct Selected<E> {
     inner: E,
@@ -15,20 +16,21 @@ pub struct Selected<E> {
     manifests: Mutex<(&'static Manifest, &'static Manifest)>,
 }
 
-/// The choice of operations.
+/// A selection of operations.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Only operations that say that they change nothing.
+    /// Whether only operations that are declared to be read-only are selected.
     pub read_only: bool,
-    /// Only these, by their names or the names of their tools; all if there are none.
+    /// The names of the selected operations, or the names of their tools. An empty list selects
+    /// all.
     pub allowed: Vec<String>,
 }
 
 impl<E: Extension> Selected<E> {
-    /// The extension with the operations that are chosen. Its manifest lasts as long as the process.
+    /// The extension with the selected operations. Its manifest lives as long as the process.
     ///
     /// # Errors
-    /// There is no operation of one of the names, or none is left.
+    /// There is no operation of one of the names, or no operation is left.
     pub fn new(inner: E, selection: &Selection) -> Result<Self, String> {
         let all = inner.manifest();
         let allowed = &selection.allowed;
@@ -54,7 +56,8 @@ impl<E: Extension> Selected<E> {
         Ok(Self { inner, selection: selection.clone(), manifests: Mutex::new((all, left)) })
     }
 
-    /// As [`new`](Self::new), for an extension that may have other operations later: what it has not is not offered.
+    /// Selects operations as [`new`](Self::new) does, of an extension that may have other
+    /// operations later. Names that it does not have are no error.
     pub fn of_what_comes(inner: E, selection: &Selection) -> Self {
         let all = inner.manifest();
         let manifests = Mutex::new((all, left(all, selection)));

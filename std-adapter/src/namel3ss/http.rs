@@ -5,7 +5,7 @@ use serde_json::json;
 use super::handshake;
 use crate::http::{Endpoint, Options, Route, Routes};
 
-/// The routes.
+/// The paths of namel3ss's service protocol over HTTP: [`Options::path`], and the handshake.
 pub const ROUTES: Routes = Routes::new(
     rigline::protocol::NAMEL3SS,
     &[Route::new(None, Endpoint::Request), Route::answer(handshake::PATH, handshake::answer)],
@@ -13,7 +13,7 @@ pub const ROUTES: Routes = Routes::new(
 );
 
 impl Options {
-    /// For namel3ss's service runner.
+    /// Options for a server for namel3ss's service runner.
     pub fn namel3ss() -> Self {
         Self::new(&ROUTES)
     }

@@ -1,4 +1,4 @@
-//! Places for connections: only for those that may ask, and for each client only a share.
+//! The number of connections of a server, and each client's share of them.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,8 @@ const WAITING: usize = 256;
 /// How many connections that are turned away are told so at once. A further one is closed without a word.
 const TOLD: usize = 64;
 
-/// Admits connections. The user of each is known when it comes, before it counts.
+/// Admits connections up to a limit. It determines the user of each one when it comes, so that a
+/// connection that may not ask does not count.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Door {
@@ -26,23 +27,26 @@ pub struct Door {
     shares: Arc<Shares>,
 }
 
-/// The treatment of a connection that has come.
+/// The treatment of a new connection.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Arrival {
-    /// The client may ask, and has a place.
+    /// The connection is admitted. It counts until the place is dropped.
     Admitted(Place),
-    /// The client may ask, and waits for a place.
+    /// The client may connect, and waits until another connection ends.
     Waits(Waiting),
-    /// Its user may not ask. This is why.
+    /// The user of the connection may not ask. The text is the reason. Send it to the client while
+    /// `Told` is held.
     Refused(String, Told),
-    /// There is no place for it. This is why.
+    /// There are too many connections. The text is the reason. Send it to the client while `Told`
+    /// is held.
     Full(String, Told),
-    /// The connection is closed without an answer: too many others are being told why they were turned away.
+    /// The connection is closed without an answer, because too many other clients are being told
+    /// why they were refused.
     Dropped,
 }
 
-/// A place among the connections, until it is dropped.
+/// A place among the admitted connections. It is free again when this is dropped.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Place {
@@ -59,7 +63,8 @@ pub struct Waiting {
     share: Share,
 }
 
-/// One of those that are told why they were turned away, until it is dropped.
+/// A place among the clients that are being told why they were refused. It is free again when this
+/// is dropped.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit);
@@ -67,9 +72,10 @@ pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit)
 /// A client whose connections count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Client {
-    /// A user of this machine.
+    /// The connections of one user of this machine, by the user's id.
     User(u32),
-    /// Another machine: an address of IPv4, or a network of IPv6, of which one machine has all addresses.
+    /// The connections of another machine, by its IPv4 address, or by its IPv6 network, since one
+    /// machine may have all addresses of a network.
     Machine(IpAddr),
 }
 
@@ -95,7 +101,7 @@ impl Drop for Share {
 }
 
 impl Door {
-    /// Admits this many connections at a time, of those that may ask.
+    /// Admits up to `limit` connections at a time, at least one.
     pub fn new(access: Access, limit: usize) -> Self {
         let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -108,17 +114,18 @@ impl Door {
         }
     }
 
-    /// Access.
+    /// The rules for who may ask.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The number of places.
+    /// The greatest number of connections at a time.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Decides on a connection, which waits if `may_wait`.
+    /// Decides on a new connection. If all places are taken and `may_wait` is set, the connection
+    /// waits for one.
     pub fn arrive(&self, stream: &Stream, may_wait: bool) -> Arrival {
         let turn_away = |why: fn(String, Told) -> Arrival, text: String| match self.told.clone().try_acquire_owned() {
             Ok(told) => why(text, Told(told)),
@@ -170,7 +177,7 @@ impl Waiting {
     /// Waits for a place. It is cancel safe.
     ///
     /// # Errors
-    /// There will be none: the server ends.
+    /// The server ends, so that there will be no place.
     pub async fn place(self) -> io::Result<Place> {
         let place = self.places.clone().acquire_owned().await.map_err(io::Error::other)?;
         Ok(Place { _place: place, _share: self.share })

@@ -1,4 +1,4 @@
-//! Secrets that clients must send.
+//! Tokens: secrets that clients must send.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// More than any token has.
 const LONGEST: u64 = 4096;
 
-/// A bearer token. It is compared in constant time, and does not print.
+/// A bearer token. It is compared in constant time, and `Debug` does not print it.
 #[derive(Clone)]
 pub struct Token(Arc<[u8]>);
 
@@ -17,7 +17,7 @@ impl Token {
     /// A token of visible ASCII characters.
     ///
     /// # Errors
-    /// It has other characters, or none.
+    /// The text is empty, has other characters, or has more than 4,096 characters.
     pub fn new(token: &str) -> io::Result<Self> {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a token must be visible ASCII characters"));
@@ -31,7 +31,7 @@ impl Token {
     /// Reads the token from a regular file, without the white space around it.
     ///
     /// # Errors
-    /// The file cannot be read, or has something else in it.
+    /// The file is not a regular one, cannot be read, or does not contain a token.
     pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         // Others could keep a reader waiting for ever.
@@ -52,21 +52,22 @@ impl Token {
         Self::new(text.trim_start_matches('\u{FEFF}').trim())
     }
 
-    /// A new random token, of 32 hexadecimal digits.
+    /// A new random token of 32 hexadecimal digits.
     ///
     /// # Panics
-    /// The system has no random numbers.
+    /// If the system cannot provide random numbers.
     pub fn random() -> Self {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the system has random numbers");
         Self(format!("{:032x}", u128::from_ne_bytes(bytes)).as_bytes().into())
     }
 
-    /// The token in a file of this user's own, which is made with a new token if it is not there. On Unix, the file and the folder that is
-    /// made for it are this user's only.
+    /// The token in the file at `path`. If there is no file, it is made with a new token. On Unix,
+    /// only this user can read the file and the folder that is made for it.
     ///
     /// # Errors
-    /// The file is a link, is no regular file, belongs to another user, can be read by others, or cannot be read or made.
+    /// The file is a link, is not a regular file, belongs to another user, can be read by others,
+    /// or cannot be read or made.
     pub fn kept(path: &Path) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(about) => {
@@ -101,12 +102,13 @@ impl Token {
         }
     }
 
-    /// The token's text, to be shown to whom it is meant for.
+    /// The text of the token, to be shown to those who may use it.
     pub fn reveal(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// Whether it is this one, in a time that does not depend on where they differ.
+    /// Whether `other` is this token. The time of the comparison does not depend on where they
+    /// differ.
     #[doc(hidden)]
     pub fn is(&self, other: &[u8]) -> bool {
         use subtle::ConstantTimeEq;

@@ -8,16 +8,19 @@ use tokio::sync::mpsc;
 
 const PIECE: usize = 64 * 1024;
 
-/// Nothing is protected here; the documentation says so.
+/// Returns standard input and output. On this system they cannot be protected from other code of
+/// the process.
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 pub fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))
 }
 
+/// Standard input, before anything was read from it.
 #[derive(Debug)]
 pub struct Input;
 
 impl Input {
+    /// Starts a thread that reads standard input, and returns the reader of its pieces.
     #[allow(clippy::unused_self, reason = "as on Unix")]
     pub fn start(self) -> io::Result<Reader> {
         let (sender, pieces) = mpsc::channel(1);
@@ -40,6 +43,7 @@ impl Input {
     }
 }
 
+/// The reader of standard input.
 #[derive(Debug)]
 pub struct Reader {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
@@ -72,6 +76,7 @@ impl Read for Reader {
     }
 }
 
+/// Standard output.
 #[derive(Debug)]
 pub struct Output;
 
@@ -82,6 +87,7 @@ impl Output {
         Ok(0)
     }
 
+    /// Writes all bytes, and waits as long as that takes.
     #[allow(clippy::unused_self, reason = "as on Unix")]
     pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();

@@ -78,9 +78,9 @@ impl Queue {
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
     Written,
-    /// The line waits behind others, or for room.
+    /// The line waits behind others, or for room in the output.
     Waits,
-    /// Too much waits already.
+    /// The line is not sent, because too many bytes wait already.
     NoRoom,
 }
 

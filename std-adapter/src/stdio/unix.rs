@@ -21,8 +21,8 @@ use tokio::io::unix::AsyncFd;
 /// The first descriptor that is not one of the standard three.
 const FIRST_FREE: i32 = 3;
 
-/// Takes standard input and output out of reach of other code: returns private copies that no child inherits, points standard
-/// output at standard error, and standard input at the null device.
+/// Protects standard input and output from other code: returns private copies that no child process
+/// inherits, and points standard output at standard error and standard input at the null device.
 pub fn take() -> io::Result<(Input, Output)> {
     let input = fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?;
     let output = fcntl_dupfd_cloexec(io::stdout(), FIRST_FREE)?;
@@ -40,12 +40,12 @@ fn nothing() -> io::Result<OwnedFd> {
     }
 }
 
-/// Standard input, not read from yet.
+/// Standard input, before anything was read from it.
 #[derive(Debug)]
 pub struct Input(OwnedFd);
 
 impl Input {
-    /// For use in the tokio runtime that this is called in.
+    /// Makes a reader of standard input, in the current tokio runtime.
     pub fn start(self) -> io::Result<Reader> {
         #[allow(deprecated, reason = "its fault, a type whose descriptor changes, is none of OwnedFd's")]
         let registered = AsyncFd::try_with_interest(self.0, Interest::READABLE);
@@ -63,7 +63,7 @@ impl Input {
     }
 }
 
-/// Standard input. A read that is dropped has taken nothing: bytes are moved in the step that ends it.
+/// The reader of standard input. A read that is dropped has taken no bytes.
 #[derive(Debug)]
 pub enum Reader {
     Polled { fd: AsyncFd<OwnedFd>, way: Way, is_pipe: bool },
@@ -103,7 +103,7 @@ impl Read for Reader {
     }
 }
 
-/// Standard output.
+/// The protected standard output.
 #[derive(Debug)]
 pub struct Output {
     fd: OwnedFd,
@@ -128,7 +128,7 @@ impl Output {
         wait_until_unread(&self.fd);
     }
 
-    /// Writes all of `bytes`, and waits as long as it takes.
+    /// Writes all bytes, and waits as long as that takes.
     pub fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match retry_on_intr(|| rustix::io::write(&self.fd, bytes)) {
@@ -145,7 +145,7 @@ impl Output {
     }
 }
 
-/// How a descriptor is read from or written to without waiting.
+/// The way in which a descriptor is read or written without waiting.
 #[derive(Debug, Default)]
 pub struct Way {
     /// The system, or this kind of descriptor, has no word for it: terminals have none, pipes have one since Linux 6.4.

@@ -34,10 +34,10 @@ const END: u8 = 0;
 #[derive(Clone, Copy)]
 enum Last<'de> {
     None,
-    /// A number's text, or a member's name.
+    /// The text of a number, or the name of a member.
     Text(&'de [u8]),
     String(&'de str),
-    /// An array or an object of so many elements.
+    /// The number of elements of an array or members of an object.
     Count(u32),
 }
 

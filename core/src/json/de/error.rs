@@ -1,4 +1,4 @@
-//! Why a value could not be decoded, and where it is.
+//! The reason why a value could not be decoded, and the path to the value.
 
 use core::fmt;
 
@@ -7,9 +7,10 @@ use serde::de::{self, Expected, Unexpected};
 use super::{MAX_DEPTH, MAX_PATH};
 use crate::json::write::Writer;
 
-/// Why a value could not be decoded, and where it is.
+/// The reason why a value could not be decoded, and the path to the value.
 ///
-/// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
+/// It is displayed as `a[2].b: expected a string`. [`display_in`](Self::display_in) puts a name for
+/// the whole value in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     pub(super) kind: Kind,
@@ -20,8 +21,8 @@ pub struct DecodeError {
     pub(super) found: Found,
 }
 
-/// How many bytes of the value that breaks a rule, or of an unknown member's name, an error keeps. A longer one is cut, and ends
-/// with three dots.
+/// The greatest number of bytes that an error keeps of a wrong value, or of the name of an unknown
+/// member. A longer text is cut, and ends with three dots.
 pub const MAX_FOUND: usize = 32;
 
 /// A text of up to [`MAX_FOUND`] bytes.
@@ -77,52 +78,55 @@ impl Found {
     }
 }
 
-/// The fault of a value. It is what goes up through serde: three words, since every `Result` of every visitor carries
-/// it. The path stays behind in the decoder.
+/// The kind of a decoding error. It is small (three words), because every `Result` of every visitor
+/// contains it. The path is kept in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The text is not JSON: it was not checked.
+    /// The text is not JSON, and was not checked before.
     NotJson,
-    /// The value is not one of the type, which is named: "an integer from 0 to 65535".
+    /// The value cannot be one of the expected type. The text describes that type, such as "an
+    /// integer from 0 to 65535".
     Expected(&'static str),
-    /// The value has the wrong JSON type. The expected one is named: "a string".
+    /// The value has the wrong JSON type. The text names the type of the value, such as "a string".
     Unexpected(&'static str),
-    /// The type refuses the value for its own reason.
+    /// The type refuses the value for a reason of its own, whose text is not kept.
     Refused,
-    /// A field that must be there is not.
+    /// A required field is missing. The text is its name.
     MissingField(&'static str),
-    /// The object has a member that the type does not know, and refuses. [`DecodeError::found`] has its name.
+    /// The object has a member that the type does not know and refuses. [`DecodeError::found`]
+    /// returns its name.
     UnknownField {
-        /// The fields it knows.
+        /// The names of the fields that the type knows.
         expected: &'static [&'static str],
     },
-    /// The enum has no such variant.
+    /// The enum has no variant of that name.
     UnknownVariant {
-        /// The variants it has.
+        /// The names of the variants that the enum has.
         expected: &'static [&'static str],
     },
-    /// The text is none of those that its field may have. [`DecodeError::found`] has it.
+    /// The text is none of those that its field may have. [`DecodeError::found`] returns the text.
     NotOneOf {
-        /// The texts that there are. A single one stands here twice.
+        /// The allowed texts. A single allowed text is listed twice.
         expected: &'static [&'static str],
     },
-    /// A field is given more than once.
+    /// A field occurs more than once. The text is its name.
     DuplicateField(&'static str),
-    /// A string has half of a surrogate pair, which is not a character.
+    /// A string contains one half of a surrogate pair, which is not a character.
     LoneSurrogate,
-    /// The array does not have this number of elements.
+    /// The array must have this number of elements, and has another.
     Elements(u32),
-    /// The value is too long or too short for its type: its length, as far as it was counted, or 0 where that is not known.
-    /// [`DecodeError::found`] has it as text.
+    /// The value is too long or too short for its type. The number is its length as far as it was
+    /// counted, or 0 if unknown. [`DecodeError::found`] returns the length as text.
     Length(u32),
-    /// More than [`MAX_DEPTH`] containers are open at once.
+    /// More than [`MAX_DEPTH`] arrays and objects are open at once.
     Depth,
-    /// The value breaks a rule of its field, which is named: "is below the minimum 1". [`DecodeError::found`] has the value.
+    /// The value breaks a rule of its field. The text names the rule, such as "is below the minimum
+    /// 1". [`DecodeError::found`] returns the value.
     Rule(&'static str),
 }
 
-/// One step on the way to a value.
+/// One step of the path to a wrong value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Segment {
@@ -133,46 +137,48 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// A member whose name is not known at compile time, as in a map: `*`.
+    /// A member whose name is not known at compile time, as in a map. It is displayed as `*`.
     pub const ANY_KEY: Self = Self::Field("*");
 }
 
 impl DecodeError {
-    /// An error of the whole value; [`within`](Self::within) moves it to a part.
+    /// An error that concerns the whole value. [`within`](Self::within) makes it concern a part.
     pub const fn new(kind: Kind) -> Self {
         Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
     }
 
-    /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
-    /// `found` is the value as text, or `length 3`; one longer than [`MAX_FOUND`] bytes is cut.
+    /// An error for a value that breaks a rule of its field. `rule` follows the value in the
+    /// sentence, such as "is below the minimum 1". `found` is the value as text, or its length such
+    /// as `length 3`. It is cut to [`MAX_FOUND`] bytes.
     pub fn rule(rule: &'static str, found: &str) -> Self {
         Self { found: Found::new(found.as_bytes()), ..Self::new(Kind::Rule(rule)) }
     }
 
-    /// The same error of the whole in which this value is the part `segment`.
+    /// Adds an outer step to the path: the value with the error is the part `segment` of another
+    /// value.
     #[must_use]
     pub fn within(mut self, segment: Segment) -> Self {
         push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
         self
     }
 
-    /// The fault.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The value that breaks a rule or is not of the expected type, or the name of the unknown member, as JSON without quotes. It is
-    /// cut to [`MAX_FOUND`] bytes.
+    /// The value that breaks a rule or is not of the expected type, or the name of the unknown
+    /// member, as JSON without quotes. It is cut to [`MAX_FOUND`] bytes.
     pub fn found(&self) -> &str {
         self.found.as_str()
     }
 
-    /// The way to the wrong value from the outside in: its last [`MAX_PATH`] steps.
+    /// The path to the wrong value, from the outside in: its last [`MAX_PATH`] steps.
     pub fn path(&self) -> impl Iterator<Item = Segment> {
         self.path.iter().take(usize::from(self.segments)).rev().copied()
     }
 
-    /// Displays the error with a name for the whole value: `args.samples: …`.
+    /// Displays the error with a name for the whole value, as in `args.samples: …`.
     pub fn display_in<'a>(&'a self, root: &'a str) -> impl fmt::Display {
         InRoot { error: self, root }
     }
@@ -186,17 +192,18 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// An error for a `Deserialize` of one's own that names what was expected, also without an allocator: `expected` holds
-/// one sentence such as "a duration like 1m30s".
+/// Makes an error for a `Deserialize` of your own that names the expected value, also without an
+/// allocator. `expected` contains one description, such as "a duration like 1m30s".
 ///
-/// serde's constructors take texts that have to be formatted; this one alone takes `&'static str`s, in another role.
+/// Other constructors of serde's errors take texts that have to be formatted. This function passes
+/// the text through the one that takes `&'static str`s.
 pub fn expected<E: de::Error>(expected: &'static [&'static str]) -> E {
     E::unknown_variant(THIS_VALUE, expected)
 }
 
-/// An error for a value that breaks a rule of its field: `rule` holds one sentence that goes on where the value ends, such
-/// as "is below the minimum 1". The decoder adds the number, or the length of the string, array or object, that it has
-/// read last.
+/// Makes an error for a value that breaks a rule of its field. `rule` contains one text that
+/// follows the value in the sentence, such as "is below the minimum 1". The decoder adds the value
+/// that it has read last: the number, or the length of the string, array or object.
 pub fn rule<E: de::Error>(rule: &'static [&'static str]) -> E {
     E::unknown_variant(THIS_RULE, rule)
 }

@@ -10,8 +10,9 @@
 //! | requirement not met | error -32002 |
 //! | does not fit a buffer, internal | error -32603 |
 //!
-//! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
-//! zero (as Go's own libraries have it) there is none; a negative one is -32602.
+//! The member `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). If it
+//! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
+//! -32602.
 
 pub mod client;
 
@@ -28,18 +29,19 @@ use crate::received::{Code, Received, Refusal};
 use crate::rpc;
 use crate::schema::escaped_len;
 
-/// gevals 0.0.1, over JSON-RPC 2.0.
+/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
 pub const GEVALS: &Protocol = &PROTOCOL;
 static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &PHRASES, read).with_line_limit();
 
-/// The version of the protocol that is spoken here. A host that offers another gets -32602.
+/// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
 
-/// [`FailureKind::Unreachable`] and [`FailureKind::Forbidden`].
+/// The error code for [`FailureKind::Unreachable`], [`FailureKind::Forbidden`] and
+/// [`FailureKind::NoAnswer`].
 pub const OPERATION_FAILED: i32 = -32000;
-/// [`FailureKind::Timeout`].
+/// The error code for [`FailureKind::Timeout`].
 pub const TIMEOUT: i32 = -32001;
-/// [`FailureKind::RequirementNotMet`].
+/// The error code for [`FailureKind::RequirementNotMet`].
 pub const REQUIREMENT_NOT_MET: i32 = -32002;
 
 const OPERATION: usize = rpc::FIRST_FREE;
@@ -80,12 +82,14 @@ static ENVIRONMENT: Members = Members::strings(ENV_NO_STRING);
 static AGENT_MEMBERS: Members = Members::of(&[Member::new("prompt", PROMPT), Member::new("output", OUTPUT)]);
 
 impl Manifest {
-    /// The manifest as it is, if a gevals host can read it: its reply to `initialize`, with envelope and an id of 20
-    /// digits, takes at most 65,535 bytes without its newline. `#[rigline::extension]` checks this; in a manifest written by
-    /// hand, put it last.
+    /// Checks that a gevals host can read the manifest, and returns it unchanged. The host reads
+    /// lines of at most 65,535 bytes: the reply to `initialize` must fit, with its envelope, an id
+    /// of 20 digits and without its newline. `#[rigline::extension]` does this check. In a manifest
+    /// that is written by hand, call it last.
     ///
     /// # Panics
-    /// If it is longer: in a constant, where manifests belong, it does not compile.
+    /// If the reply is longer. In a constant, where manifests belong, that is an error of the
+    /// compiler.
     #[must_use]
     pub const fn with_gevals_line_limit(self) -> Self {
         assert!(
@@ -274,21 +278,23 @@ fn check_context(received: &Received<'_>) -> Result<(), &'static Refusal> {
     Ok(())
 }
 
-/// A gevals host's information about a call: its "Context Object". Every member is optional, since real hosts leave them out.
+/// The context of a call from a gevals host (gevals "Context Object"). Every member is optional,
+/// since real hosts leave them out.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct TaskContext<'a> {
-    /// The task's directory, for relative paths.
+    /// The working directory of the task. Relative paths start from it.
     pub workdir: Option<Text<'a>>,
-    /// The part of the task the call belongs to.
+    /// The phase of the task that the call belongs to.
     pub phase: Phase,
-    /// The prompt of the agent under test and its answer; in the verify phase only.
+    /// The prompt and the answer of the agent under test. Hosts send them only in the verify phase.
     pub agent: Option<Agent<'a>>,
     env: Option<Json<'a>>,
 }
 
 impl<'a> TaskContext<'a> {
-    /// Reads it, also where it [came by MCP](super::mcp::CONTEXT_NAME). It is empty where the call came by another protocol.
+    /// Reads the context of a call by gevals, or of a call by MCP that has
+    /// [`mcp::CONTEXT_NAME`](super::mcp::CONTEXT_NAME). It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
         let Some(received) = context.received_by(GEVALS) else {
             return super::mcp::context(context).map(Self::of_json).unwrap_or_default();
@@ -318,13 +324,13 @@ impl<'a> TaskContext<'a> {
         }
     }
 
-    /// The task's environment variables.
+    /// The environment variables of the task.
     pub fn env(&self) -> Env<'a> {
         Env(self.env.unwrap_or(Json::NULL).members())
     }
 }
 
-/// Environment variables, names and values.
+/// An iterator over environment variables: names and values.
 #[derive(Debug, Clone)]
 pub struct Env<'a>(view::Members<'a>);
 
@@ -336,29 +342,30 @@ impl<'a> Iterator for Env<'a> {
     }
 }
 
-/// The part of a task a call belongs to.
+/// The phase of a task that a call belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Phase {
-    /// Not said, or a word we do not know. The real gevals host never says it.
+    /// The host did not send a phase, or sent an unknown word. The real gevals host always sends
+    /// one.
     #[default]
     Unknown,
-    /// Before the agent works.
+    /// The phase before the agent works.
     Setup,
-    /// After the agent has run.
+    /// The phase after the agent has run.
     Verify,
-    /// At the end, whatever happened.
+    /// The phase at the end of the task, which runs also after a failure.
     Cleanup,
 }
 
-/// The prompt of the agent under test and its answer: gevals "Agent Context Object".
+/// The prompt and the answer of the agent under test (gevals "Agent Context Object").
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Agent<'a> {
-    /// The prompt given to it.
+    /// The prompt that the agent got.
     pub prompt: Option<Text<'a>>,
-    /// The response of the agent.
+    /// The answer that the agent gave.
     pub output: Option<Text<'a>>,
 }
 
@@ -429,7 +436,8 @@ fn write_limits(out: &mut Writer<'_>, (request, reply): (usize, usize)) {
     out.raw(b"}}}");
 }
 
-/// The longest line that the public gevals host reads, in bytes without the newline; at a longer one its reader gives up.
+/// The length of the longest line that the public gevals host reads, in bytes without the newline.
+/// It cannot read a longer line.
 pub const HOST_LINE_LIMIT: usize = 65_535;
 
 /// How many bytes the reply to `initialize` takes at most, without its newline, for an id of `id_len` bytes. Each of the
@@ -484,7 +492,7 @@ fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     out.raw(b"}}");
 }
 
-/// The kind of failure that the code of an error stands for, if it is one of the protocol's.
+/// The kind of failure for an error code of gevals; none for other codes.
 pub const fn failure_kind(code: i32) -> Option<FailureKind> {
     Some(match code {
         rpc::METHOD_NOT_FOUND => FailureKind::UnknownOperation,

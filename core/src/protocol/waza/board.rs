@@ -1,5 +1,5 @@
-//! Evals that are part of an extension: their tasks are its own code, and no file is read. A microcontroller offers its
-//! self-test so.
+//! Evals that are part of an extension. Their tasks are code of the extension, and no file is read.
+//! A microcontroller can offer its self-test in this way.
 
 use core::cell::Cell;
 
@@ -13,18 +13,20 @@ use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::service::{Job, Service, Step, TaskEnd};
 
-/// How many runs are remembered. A new one takes the place of the oldest that has ended.
+/// The number of runs that are remembered. A new run replaces the oldest one that has ended. If
+/// none has ended, it cannot start.
 pub const MAX_RUNS: usize = 4;
 
 /// An eval that is part of an extension.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BoardEval {
-    /// The name of its file, as far as requests are concerned: they may say this or the name.
+    /// The path of the eval in requests, where waza has the name of a file. Requests may use this
+    /// path or the name.
     pub path: &'static str,
     /// The name of the eval.
     pub name: &'static str,
-    /// The skill it is about.
+    /// The skill that the eval tests.
     pub skill: &'static str,
     /// The version of the eval.
     pub version: &'static str,
@@ -33,7 +35,7 @@ pub struct BoardEval {
 }
 
 impl BoardEval {
-    /// An eval with these tasks.
+    /// An eval with these tasks. Its path is its name.
     pub const fn new(
         name: &'static str,
         skill: &'static str,
@@ -44,7 +46,7 @@ impl BoardEval {
     }
 }
 
-/// A task of a [`BoardEval`]: [`Extension::run_task`](crate::Extension::run_task) runs it.
+/// A task of a [`BoardEval`]. [`Extension::run_task`](crate::Extension::run_task) runs it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BoardTask {
@@ -52,18 +54,18 @@ pub struct BoardTask {
     pub id: &'static str,
     /// The name of the task.
     pub name: &'static str,
-    /// The subject.
+    /// A description of what the task tests.
     pub description: &'static str,
 }
 
 impl BoardTask {
-    /// A task.
+    /// A task with this id, name and description.
     pub const fn new(id: &'static str, name: &'static str, description: &'static str) -> Self {
         Self { id, name, description }
     }
 }
 
-/// The evals of an extension, and how their runs go: a [`Service`] for
+/// The evals of an extension and the state of their runs. It is a [`Service`] for
 /// [`Engine::with_service`](crate::engine::Engine::with_service).
 #[derive(Debug)]
 pub struct Evals {
@@ -113,7 +115,8 @@ impl Stage {
 }
 
 impl Evals {
-    /// For these evals. A group of tasks, as [`Extension::run_task`](crate::Extension::run_task) has it, is one of them.
+    /// A service for these evals. The position of an eval in the list is the `group` that
+    /// [`Extension::run_task`](crate::Extension::run_task) gets.
     pub const fn new(evals: &'static [BoardEval]) -> Self {
         Self { known: evals, runs: [const { Cell::new(Entry::NONE) }; MAX_RUNS], next: Cell::new(1) }
     }

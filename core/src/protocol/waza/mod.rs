@@ -1,4 +1,5 @@
-//! waza: evals for IDEs over JSON-RPC 2.0. Eight methods, three notifications (`docs`: "JSON-RPC Protocol Specification").
+//! waza: evals for IDEs over JSON-RPC 2.0. There are eight methods and three notifications (`docs`:
+//! "JSON-RPC Protocol Specification").
 //!
 //! | method | [`Request`] | result |
 //! |---|---|---|
@@ -11,8 +12,8 @@
 //! | `run.status` | [`Status`](Request::Status) | [`Status`](struct@Status) |
 //! | `run.cancel` | [`Cancel`](Request::Cancel) | [`Started`] |
 //!
-//! Members are read in every spelling that is seen in the field (`directory` and `dir`, `runId` and `run_id`, `taskId` and
-//! `task_id`), and written in the text's.
+//! Members are read in every spelling that real clients use (`directory` and `dir`, `runId` and
+//! `run_id`, `taskId` and `task_id`). They are written in the spelling of waza's text.
 
 mod board;
 
@@ -30,54 +31,54 @@ use crate::level::Level;
 use crate::received::Quoted;
 use crate::rpc;
 
-/// The eval file does not exist.
+/// The error code for an eval file that does not exist or may not be read.
 pub const NOT_FOUND: i32 = -32000;
-/// The eval spec is invalid.
+/// The error code for an invalid eval.
 pub const VALIDATION_FAILED: i32 = -32001;
-/// A run could not be started.
+/// The error code for a run that cannot be started.
 pub const RUN_FAILED: i32 = -32002;
 
-/// A client's request.
+/// A request of a waza client.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// `eval.run`: start a run.
+    /// Start a run: `eval.run`.
     Run(RunRequest<'a>),
-    /// `eval.list`: all evals.
+    /// List the evals: `eval.list`.
     List {
-        /// The directory to search [default: the service's own].
+        /// The directory to search. If it is none, the service chooses it.
         directory: Option<Text<'a>>,
     },
-    /// `eval.get`: one eval.
+    /// Read one eval: `eval.get`.
     Get {
-        /// The file of the eval.
+        /// The path of the eval's file.
         path: Text<'a>,
     },
-    /// `eval.validate`: what is wrong with an eval.
+    /// Check an eval: `eval.validate`.
     Validate {
-        /// The file of the eval.
+        /// The path of the eval's file.
         path: Text<'a>,
     },
-    /// `task.list`: the tasks of an eval.
+    /// List the tasks of an eval: `task.list`.
     Tasks {
-        /// The file of the eval.
+        /// The path of the eval's file.
         path: Text<'a>,
     },
-    /// `task.get`: one task.
+    /// Read one task: `task.get`.
     Task {
-        /// The eval's file.
+        /// The path of the eval's file.
         path: Text<'a>,
-        /// The task.
+        /// The id of the task.
         task: Text<'a>,
     },
-    /// `run.status`: how a run goes.
+    /// Ask for the state of a run: `run.status`.
     Status {
-        /// The run.
+        /// The id of the run.
         run: Text<'a>,
     },
-    /// `run.cancel`: end a run.
+    /// Cancel a run: `run.cancel`.
     Cancel {
-        /// The run.
+        /// The id of the run.
         run: Text<'a>,
     },
 }
@@ -86,28 +87,28 @@ pub enum Request<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RunRequest<'a> {
-    /// The eval's file.
+    /// The path of the eval's file.
     pub path: Text<'a>,
-    /// The executor of the tasks, instead of the one in the file.
+    /// The executor of the tasks. If it is none, the one in the file is used.
     pub executor: Option<Text<'a>>,
-    /// The model, in place of what the file says.
+    /// The model. If it is none, the one in the file is used.
     pub model: Option<Text<'a>>,
-    /// Whether debug logs are wanted.
+    /// Whether the client wants debug logs.
     pub verbose: bool,
-    /// The directory that tasks run in.
+    /// The working directory of the tasks.
     pub context_dir: Option<Text<'a>>,
 }
 
-/// Why a request is refused before the service sees it.
+/// The reason why a request is refused before the service gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The method is not known. This is error -32601.
+    /// The method does not exist. This is error -32601.
     UnknownMethod,
     /// A member of `params` is missing or wrong. This is error -32602.
     Params {
-        /// The member.
+        /// The name of the member.
         member: &'static str,
-        /// The fault.
+        /// A description of the fault.
         fault: &'static str,
     },
 }
@@ -123,7 +124,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Whether a method is waza's: `eval.*`, `task.*` or `run.*`.
+/// Whether a method belongs to waza: `eval.*`, `task.*` or `run.*`.
 pub fn is_method(method: Text<'_>) -> bool {
     static FAMILIES: [&[u8]; 3] = [b"eval.", b"task.", b"run."];
     FAMILIES.iter().any(|family| {
@@ -132,7 +133,10 @@ pub fn is_method(method: Text<'_>) -> bool {
     })
 }
 
-/// Reads a request. `params` is null where there are none.
+/// Reads a request. `params` is null if the message has none.
+///
+/// # Errors
+/// The method does not exist, or a parameter is missing or wrong.
 pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
     // Of a method that is not known, the parameters do not matter. All that are look at a string first.
     let string = |names: &'static [&'static str]| {
@@ -193,29 +197,31 @@ static METHODS: [(&str, &[&[&str]]); 8] = [
 const PATH: &[&str] = &["path"];
 const RUN: &[&str] = &["runId", "run_id"];
 
-/// Lists, gets, validates and runs evals. A method answers through `reply`, once, or returns the error.
+/// A service that lists, reads, validates and runs evals. Each method answers once through `reply`,
+/// or returns an error.
 ///
-/// Nothing here takes long: a run that was started continues elsewhere, and is reported by notifications.
+/// No method may take long. A run that was started continues elsewhere, and sends notifications.
 pub trait EvalService {
     /// Lists the evals.
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
     /// Writes one eval.
     fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// The faults of an eval.
+    /// Writes the faults of an eval.
     fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// The tasks of an eval.
+    /// Writes the list of an eval's tasks.
     fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
     /// Writes one task.
     fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// Starts a run. Its first notification must not go out before the reply.
+    /// Starts a run. Its first notification must not be sent before the reply.
     fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// How a run goes.
+    /// Writes the state of a run.
     fn status<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
-    /// Ends a run; one that has ended keeps the state it has.
+    /// Cancels a run. A run that has ended keeps its state.
     fn cancel<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
 }
 
-/// Has a service answer a request: writes what follows the reply's head, result or error.
+/// Lets a service answer a request. Writes the part of the reply after its head: a result or an
+/// error.
 pub fn answer<'a>(service: &'a mut dyn EvalService, request: &Request<'a>, out: &mut Writer<'_>) {
     let start = out.len();
     let mut reply = Reply { out, answered: false };
@@ -241,7 +247,7 @@ pub fn answer<'a>(service: &'a mut dyn EvalService, request: &Request<'a>, out: 
     }
 }
 
-/// Writes a refusal behind a reply's head.
+/// Writes the error reply for a refused request, after the head of the reply.
 pub fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, method: Text<'_>) {
     match refusal {
         Refusal::UnknownMethod => {
@@ -261,7 +267,7 @@ pub fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, method: Text<'_>) {
     rpc::end_error(out);
 }
 
-/// Where a service puts its answer.
+/// The reply to a request, for the methods of [`EvalService`].
 #[derive(Debug)]
 pub struct Reply<'w, 'b> {
     out: &'w mut Writer<'b>,
@@ -269,7 +275,7 @@ pub struct Reply<'w, 'b> {
 }
 
 impl Reply<'_, '_> {
-    /// Answers with `result`: one of this module's types, or any other that says more.
+    /// Answers with `result`: a result type of this module, or another type with more members.
     pub fn send<T: Serialize + ?Sized>(&mut self, result: &T) {
         self.send_written(&|out| write_or(out, &|out| ser::put(result, out), b"null"));
     }
@@ -296,36 +302,36 @@ fn write_or(out: &mut Writer<'_>, value: &dyn Fn(&mut Writer<'_>) -> bool, other
     }
 }
 
-/// Why a service cannot answer.
+/// The reason why a service cannot answer. Each variant has its error code.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Error<'a> {
-    /// -32000: there is no such eval file.
+    /// There is no eval file at that path: -32000.
     NotFound {
         /// The path that was asked for.
         path: Text<'a>,
     },
-    /// -32000: the path is one that may not be read, for this reason.
+    /// The path may not be read: -32000. The text is the reason.
     PathNotAllowed(&'a str),
-    /// -32001: the eval is invalid.
+    /// The eval is invalid: -32001.
     Invalid {
-        /// All that is wrong with it, as a JSON array of strings.
+        /// All faults of the eval, as a JSON array of strings.
         errors: RawJson<'a>,
     },
-    /// -32002: a run could not be started.
+    /// A run could not be started: -32002. The text is the reason.
     RunFailed(&'a str),
-    /// -32602: the run is not known.
+    /// There is no run with this id: -32602.
     UnknownRun(Text<'a>),
-    /// -32602: the eval has no such task.
+    /// The eval has no task with this id: -32602.
     UnknownTask(Text<'a>),
-    /// -32602: there is no such executor.
+    /// There is no executor of that name: -32602.
     UnknownExecutor {
-        /// The requested value.
+        /// The requested name.
         name: Text<'a>,
         /// The known names, as a JSON array of strings.
         known: RawJson<'a>,
     },
-    /// -32603.
+    /// The service itself has a fault: -32603. The text describes it.
     Internal(&'a str),
 }
 
@@ -355,7 +361,7 @@ impl fmt::Display for Error<'_> {
 
 impl core::error::Error for Error<'_> {}
 
-/// Writes an error behind a reply's head.
+/// Writes an error after the head of a reply.
 pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     let (code, text, name) = error.parts();
     out.raw(b",\"error\":{\"code\":");
@@ -482,9 +488,9 @@ macro_rules! object {
 object! {
     /// The answer to `eval.run` and `run.cancel`.
     Started {
-        /// The run's name.
+        /// The id of the run.
         run_id as "runId": &'a str,
-        /// The state it is in.
+        /// The state of the run.
         status as "status": RunState,
     }
 }
@@ -492,11 +498,11 @@ object! {
 object! {
     /// An eval in a list.
     EvalSummary {
-        /// The file of the eval.
+        /// The path of the eval's file.
         path as "path": &'a str,
         /// The name of the eval.
         name as "name": &'a str,
-        /// The skill it is about.
+        /// The skill that the eval tests.
         skill as "skill": &'a str,
         /// The version of the eval.
         version as "version": &'a str,
@@ -506,9 +512,9 @@ object! {
 object! {
     /// The answer to `eval.list`.
     EvalList {
-        /// The evals.
+        /// The evals that were found.
         evals as "evals": &'a [EvalSummary<'a>],
-        /// Files that could not be read.
+        /// Error messages for the files that could not be read.
         errors as "errors": &'a [&'a str],
     }
 }
@@ -516,13 +522,13 @@ object! {
 object! {
     /// The answer to `eval.get`.
     Eval {
-        /// The file of the eval.
+        /// The path of the eval's file.
         path as "path": &'a str,
         /// The name of the eval.
         name as "name": &'a str,
-        /// The purpose.
+        /// The purpose of the eval.
         description as "description": &'a str,
-        /// The skill it is about.
+        /// The skill that the eval tests.
         skill as "skill": &'a str,
         /// The version of the eval.
         version as "version": &'a str,
@@ -540,9 +546,9 @@ object! {
         valid as "valid": bool,
         /// The name of the eval, if it is valid.
         name as "name": &'a str,
-        /// The skill it is about, if it is valid.
+        /// The skill that the eval tests, if the eval is valid.
         skill as "skill": &'a str,
-        /// All that is wrong with it.
+        /// All faults of the eval.
         errors as "errors": &'a [&'a str],
     }
 }
@@ -554,9 +560,9 @@ object! {
         id as "id": &'a str,
         /// The name of the task.
         name as "name": &'a str,
-        /// The subject.
+        /// A description of what the task tests.
         description as "description": &'a str,
-        /// The file of the task.
+        /// The path of the task's file.
         file as "file": &'a str,
     }
 }
@@ -564,7 +570,7 @@ object! {
 object! {
     /// The answer to `task.list`.
     TaskList {
-        /// The tasks.
+        /// The tasks of the eval.
         tasks as "tasks": &'a [TaskSummary<'a>],
     }
 }
@@ -576,11 +582,11 @@ object! {
         id as "id": &'a str,
         /// The name of the task.
         name as "name": &'a str,
-        /// The subject.
+        /// A description of what the task tests.
         description as "description": &'a str,
         /// The prompt for an agent.
         prompt as "prompt": &'a str,
-        /// How the task is judged.
+        /// The graders that judge the task, as JSON.
         graders as "graders": RawJson<'a>,
     }
 }
@@ -588,15 +594,15 @@ object! {
 object! {
     /// The answer to `run.status`.
     Status {
-        /// The run's name.
+        /// The id of the run.
         run_id as "runId": &'a str,
-        /// The state it is in.
+        /// The state of the run.
         status as "status": RunState,
     }
     nullable {
-        /// The summary of a run that has ended.
+        /// The summary of the run. It is null until the run has ended.
         result as "result": Summary,
-        /// The reason of the failure.
+        /// The reason why the run failed; null if it did not.
         error as "error": &'a str,
     }
 }
@@ -604,23 +610,23 @@ object! {
 object! {
     /// The notification `eval.progress`.
     Progress {
-        /// The run's name.
+        /// The id of the run.
         run_id as "runId": &'a str,
-        /// The event.
+        /// The kind of event.
         event as "event": Event,
-        /// The task it happened to: its id, as the text has it.
+        /// The id of the task, which waza sends as its name.
         task_name as "taskName": &'a str,
-        /// The number of the task, from 1.
+        /// The position of the task, from 1.
         task_num as "taskNum": u32,
-        /// How many tasks there are.
+        /// The number of tasks of the run.
         total_tasks as "totalTasks": u32,
-        /// The trial's number, from 1.
+        /// The position of the trial, from 1.
         trial_num as "trialNum": u32,
-        /// How many trials there are.
+        /// The number of trials of the task.
         total_trials as "totalTrials": u32,
-        /// How the task ended.
+        /// The result of the task or trial.
         status as "status": Verdict,
-        /// How long it took, in milliseconds.
+        /// The duration of the task or trial, in milliseconds.
         duration_ms as "durationMs": u32,
     }
 }
@@ -628,11 +634,11 @@ object! {
 object! {
     /// The notification `eval.log`.
     Log {
-        /// The run's name.
+        /// The id of the run.
         run_id as "runId": &'a str,
-        /// debug, info, warn or error.
+        /// The level of the log: `debug`, `info`, `warn` or `error`.
         level as "level": &'a str,
-        /// The message.
+        /// The text of the log.
         message as "message": &'a str,
     }
 }
@@ -640,28 +646,28 @@ object! {
 object! {
     /// The notification `eval.complete`.
     Complete {
-        /// The run's name.
+        /// The id of the run.
         run_id as "runId": &'a str,
-        /// How the run went.
+        /// The summary of the run.
         summary as "summary": Summary,
-        /// The reason of the failure.
+        /// The reason why the run failed, if it did.
         error as "error": &'a str,
     }
 }
 
-/// How a run went.
+/// The numbers of tasks of a run by their results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Tasks in all.
+    /// The number of all tasks.
     pub total: u32,
-    /// Tasks that passed.
+    /// The number of tasks that passed.
     pub passed: u32,
-    /// Tasks that did not.
+    /// The number of tasks that did not pass.
     pub failed: u32,
 }
 
 impl Summary {
-    /// `passed / total` to three places; 0 of none is 0.
+    /// The share of passed tasks, from 0 to 1 with three decimals. It is 0 if there are no tasks.
     pub fn pass_rate(&self) -> Decimal<3> {
         Decimal::from_mantissa(self.rate_digits().iter().fold(0, |sum, digit| sum * 10 + i32::from(*digit)))
     }
@@ -721,7 +727,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word on the wire.
+            /// The word for this value in the protocol.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$word => $text,)* }
             }
@@ -738,11 +744,11 @@ macro_rules! words {
 words! {
     /// The state of a run.
     RunState {
-        /// The run is running, or waits its turn.
+        /// The run is running, or waits for its turn.
         Running = "running",
-        /// The run has ended, whatever its tasks came to.
+        /// The run has ended. Its tasks may have passed or not.
         Completed = "completed",
-        /// The run could not go on.
+        /// The run could not continue.
         Failed = "failed",
         /// Somebody cancelled the run.
         Cancelled = "cancelled",
@@ -760,7 +766,7 @@ words! {
         TrialStart = "trial_start",
         /// A trial has ended.
         TrialComplete = "trial_complete",
-        /// A task has ended, all its trials too.
+        /// A task has ended, with all its trials.
         TaskComplete = "task_complete",
         /// The run has ended.
         RunComplete = "run_complete",
@@ -768,7 +774,7 @@ words! {
 }
 
 words! {
-    /// How a task or trial ended.
+    /// The result of a task or trial.
     Verdict {
         /// All graders of the trial passed.
         Passed = "passed",
@@ -778,7 +784,7 @@ words! {
         Error = "error",
         /// Somebody cancelled the run.
         Cancelled = "cancelled",
-        /// Nothing could judge it: its graders are of kinds that the runner does not have.
+        /// Nothing could judge the trial, because the runner does not have graders of its kinds.
         Skipped = "skipped",
     }
 }
@@ -794,7 +800,8 @@ pub(crate) fn write_log(out: &mut Writer<'_>, run: u32, level: Level, message: &
     out.raw(b"\"}}");
 }
 
-/// Writes a notification as a whole line, without its newline: `eval.progress`, `eval.log` or `eval.complete`.
+/// Writes a notification (`eval.progress`, `eval.log` or `eval.complete`) as a whole line, without
+/// its newline.
 pub fn write_notification<T: Serialize + ?Sized>(out: &mut Writer<'_>, method: &str, params: &T) {
     begin_notification(out, method);
     write_or(out, &|out| ser::put(params, out), b"{}");

@@ -1,4 +1,4 @@
-//! The rig with simulated hardware over a UART: all that the boards that QEMU runs have in common.
+//! The rig with simulated hardware over a UART: the code that all boards in QEMU share.
 
 mod register;
 #[cfg(feature = "qemu-arm")]
@@ -25,10 +25,10 @@ const REPLY: usize = 6144;
 /// The size of the region for a log line, in bytes.
 const LOG: usize = 512;
 
-/// Serves the rig for ever. A UART has no connections: a session ends with its `shutdown`.
+/// Serves the rig forever. A UART has no connections: a session ends with its `shutdown`.
 ///
 /// # Panics
-/// Never: the region for a reply holds the manifest.
+/// Never: the region for a reply is large enough for the manifest.
 pub fn serve(uart: impl Uart, clock: &dyn Clock) -> ! {
     let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; LOG]);
     let mut rig = Rig::new(SimBoard::new(clock, 1), (REQUEST - 1, REPLY - 1));

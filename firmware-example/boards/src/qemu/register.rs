@@ -1,6 +1,6 @@
 use core::ptr::with_exposed_provenance_mut;
 
-/// A device's register: each access is one load or store of its width.
+/// A register of a device. Each access is one load or store of the register's width.
 #[derive(Debug, Clone, Copy)]
 pub struct Register<T> {
     address: usize,
@@ -11,18 +11,19 @@ impl<T: Copy> Register<T> {
     /// The register at this address.
     ///
     /// # Safety
-    /// There is one, it is aligned, and reading and writing it has no effect on memory that Rust knows.
+    /// There is a register at this address, the address is aligned, and access to it has no effect
+    /// on memory that Rust knows.
     pub const unsafe fn at(address: usize) -> Self {
         Self { address, width: core::marker::PhantomData }
     }
 
-    /// Reads it.
+    /// Reads the register.
     pub fn read(self) -> T {
         // SAFETY: `at` was promised that it may be read.
         unsafe { with_exposed_provenance_mut::<T>(self.address).read_volatile() }
     }
 
-    /// Writes it.
+    /// Writes the register.
     pub fn write(self, value: T) {
         // SAFETY: `at` was promised that it may be written.
         unsafe { with_exposed_provenance_mut::<T>(self.address).write_volatile(value) }

@@ -1,4 +1,4 @@
-//! The clock of a Cortex-M: its SysTick, once a millisecond.
+//! The clock of a Cortex-M: its SysTick timer, which ticks once a millisecond.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,15 +11,15 @@ use rigline::{Clock, Instant};
 /// Milliseconds since the start.
 static NOW: AtomicU32 = AtomicU32::new(0);
 
-/// The clock, once it runs.
+/// The running clock.
 #[derive(Debug)]
 pub struct Ticks(());
 
 impl Ticks {
-    /// Starts it. The processor runs at this rate, in hertz.
+    /// Starts the clock. `processor` is the frequency of the processor, in hertz.
     ///
     /// # Panics
-    /// When it runs already.
+    /// If the clock was started before.
     pub fn start(processor: u32) -> Self {
         let Some(mut p) = Peripherals::take() else { panic!("the clock is started once") };
         p.SYST.set_clock_source(SystClkSource::Core);

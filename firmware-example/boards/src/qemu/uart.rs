@@ -2,19 +2,19 @@ use core::convert::Infallible;
 
 use embedded_io::{ErrorType, Read, Write};
 
-/// The properties of a board's UART.
+/// A UART of a board, byte by byte.
 pub trait Uart {
-    /// The byte that has come in, if one has.
+    /// The byte that has come in; none if there is none.
     fn received(&mut self) -> Option<u8>;
 
     /// Sleeps until a byte comes in. It may return earlier.
     fn sleep(&mut self);
 
-    /// Sends a byte as soon as there is room for it.
+    /// Sends a byte, and waits until there is room for it.
     fn send(&mut self, byte: u8);
 }
 
-/// A UART as blocking streams.
+/// A UART as a blocking reader and writer.
 #[derive(Debug)]
 pub struct Port<U>(pub U);
 

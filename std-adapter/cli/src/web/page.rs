@@ -23,7 +23,8 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static [u8])> {
     Some((kind, file.contents()))
 }
 
-/// The page itself, in which it says that a server like this one serves it: without a token, the page has no other way to know.
+/// The page itself, in which it says that a server like this one serves it: without a token, the
+/// page has no other way to know.
 pub(super) fn index() -> String {
     let page = FILES.get_file("index.html").and_then(|file| file.contents_utf8()).unwrap_or_default();
     let mark = format!("<meta name=\"rigline-server\" content=\"{}\" />\n  </head>", env!("CARGO_PKG_VERSION"));

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::Told;
 
-/// The longest frame that is read, in bytes. A line that exceeds the limit of the line server, but not this one, gets
-/// an error reply. A longer one ends the connection.
+/// The longest accepted frame, in bytes: 16 MiB. A longer frame ends the connection. A line that
+/// exceeds only the limit of the line server gets an error reply.
 pub const FRAME_LIMIT: usize = 16 << 20;
-/// A client from which nothing came for this long is lost. It is asked for a sign of life three times in that time.
+/// The time after which a silent client is given up as lost. In this time it is pinged three times.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// The most bytes on the way between socket and server.
@@ -36,9 +36,9 @@ const LONGEST_REASON: usize = 123;
 /// A client's wishes beside its own lines.
 #[derive(Default)]
 pub(super) struct Wants {
-    /// Lines about the other clients.
+    /// The state of the messages about other clients. `None` if the page does not want any.
     pub told: Option<Told>,
-    /// Lines that wait already go into one frame, with a newline between them.
+    /// Whether lines that wait already are sent in one frame, with a newline between them.
     pub joins_lines: bool,
 }
 

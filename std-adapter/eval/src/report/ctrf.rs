@@ -13,7 +13,7 @@ use rigline_host::terminal;
 /// The version of the format.
 const VERSION: &str = "0.0.0";
 
-/// A report as JSON text.
+/// Writes the report in the Common Test Report Format, as JSON text.
 pub fn ctrf(results: &Results) -> String {
     let runs: Vec<&str> = results.runs.iter().map(|run| run.run_id.as_str()).collect();
     let report = Report {

@@ -11,7 +11,8 @@ const SUMMARY: usize = 900 << 10;
 /// GitHub shows 10 annotations of each kind a step.
 const ANNOTATIONS: usize = 10;
 
-/// The summary of a step, as Markdown of at most so many bytes.
+/// Writes the summary of a step of GitHub Actions, as Markdown of at most `room` bytes. Results
+/// that do not fit are left out, and counted.
 pub fn summary(results: &Results, room: usize) -> String {
     let room = room.min(SUMMARY);
     let mut text = String::from("## rigline\n\n");
@@ -71,7 +72,8 @@ fn suite(case: &Case<'_>) -> String {
     case.run.map_or_else(|| case.suite.to_owned(), super::Run::label)
 }
 
-/// Workflow commands that mark errors and failures, one a line. What does not make the run fail is a warning.
+/// Writes workflow commands that mark results in GitHub Actions, one a line. Failures and errors
+/// that fail the run are `::error`. Tolerated failures and flaky tasks are `::warning`.
 pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
     let kind = |case: &Case<'_>| match case.mark {

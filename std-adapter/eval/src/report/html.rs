@@ -1,6 +1,7 @@
-//! A page that shows runs: one file, which loads nothing and runs nothing.
+//! An HTML page that shows runs. It is a single file, which loads nothing and runs no script.
 //!
-//! Every text is escaped by `maud`, and has passed [`name`] or [`message`], which take away what turns text around or drives terminals.
+//! Every text is escaped by `maud`. Before that, [`name`] or [`message`] removes the characters
+//! that control a terminal or turn the direction of text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -28,7 +29,7 @@ const TASKS: usize = 200;
 /// The most bytes of a path that is a link: no system has longer ones.
 const PATH: usize = 4096;
 
-/// The page.
+/// Writes the HTML page.
 pub fn html(results: &Results) -> String {
     let title = match results.runs.as_slice() {
         [run] => format!("{}: {}", name(&run.eval), run.class().label()),

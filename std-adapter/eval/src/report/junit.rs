@@ -15,53 +15,54 @@ use quick_xml::writer::Writer;
 use super::super::model::{Mark, Results, Run, Task, time};
 use rigline_host::terminal::{self, one_line};
 
-/// A suite.
+/// A suite of test cases: the element `<testsuite>`.
 #[derive(Debug, Clone, Default)]
 pub struct Suite {
     /// The name of the suite.
     pub name: String,
-    /// How long it took.
+    /// The duration of the suite.
     pub time: Duration,
-    /// When the suite began, in milliseconds since 1970 (UTC).
+    /// The time at which the suite began, in milliseconds since 1970 (UTC). `None` if it is not
+    /// known.
     pub started_ms: Option<u64>,
-    /// The machine that the suite ran on.
+    /// The name of the machine that the suite ran on.
     pub host: Option<String>,
-    /// Facts about all its cases.
+    /// Facts about all cases of the suite, as pairs of name and value.
     pub properties: Vec<(String, String)>,
     /// The cases of the suite.
     pub cases: Vec<Case>,
 }
 
-/// A case.
+/// A test case: the element `<testcase>`.
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     /// The name of the case.
     pub name: String,
-    /// The name of its group.
+    /// The name of the group that the case belongs to: the attribute `classname`.
     pub class_name: String,
-    /// How long it took.
+    /// The duration of the case.
     pub time: Duration,
-    /// The outcome.
+    /// The result of the case.
     pub status: Status,
-    /// Further lines.
+    /// Further lines about the case: the element `<system-out>`.
     pub output: String,
 }
 
-/// The outcome of a case.
+/// The result of a test case.
 #[derive(Debug, Clone, Default)]
 pub enum Status {
     /// The case passed.
     #[default]
     Passed,
-    /// The case was not judged, and this is why.
+    /// The case was not judged. The text is the reason.
     Skipped(String),
-    /// The tested board is at fault: a kind of fault, and why.
+    /// The board under test is at fault. The texts are the kind of fault and the reason.
     Failure(String, String),
-    /// Something else is at fault.
+    /// The rig or the eval is at fault. The texts are the kind of fault and the reason.
     Error(String, String),
 }
 
-/// The XML of suites.
+/// Writes suites as JUnit XML. `name` is that of the whole report.
 pub fn xml(name: &str, suites: &[Suite]) -> String {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     // Memory takes everything.
@@ -172,13 +173,14 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// A text that XML 1.0 can hold and that drives no terminal: other characters are replaced by U+FFFD.
+/// Replaces the characters that XML 1.0 does not allow or that control a terminal by U+FFFD.
 pub fn text(text: &str) -> String {
     let is_noncharacter = |char: char| u32::from(char) & 0xFFFE == 0xFFFE;
     terminal::printable(text).replace(is_noncharacter, "\u{fffd}")
 }
 
-/// The report of runs. `attachments` are the files that belong to each run, by its id.
+/// Writes the JUnit report of runs. `attachments` has the files that belong to each run, by the id
+/// of the run.
 pub fn junit(results: &Results, attachments: &BTreeMap<String, Vec<PathBuf>>) -> String {
     let mut suites: Vec<Suite> = results
         .runs

@@ -1,4 +1,5 @@
-//! Plots as SVG, for a page. The page's style sheet replaces these colours, which it finds by their numbers.
+//! Plots as SVG, for a page. The page's style sheet replaces these colours, which it finds by their
+//! numbers.
 
 use plotters::prelude::*;
 

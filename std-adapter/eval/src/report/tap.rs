@@ -8,7 +8,9 @@ use super::super::digits::Digits;
 use super::super::model::{Case, Mark, Results, message, name, shown};
 use rigline_host::terminal;
 
-/// A report as TAP. What a threshold tolerates is `not ok … # TODO`, which is no failure to TAP; what was not run is a skip.
+/// Writes the report in the Test Anything Protocol, version 14. A failure that a threshold allows
+/// is `not ok … # TODO`, which does not count as a failure in TAP. A case that was not run is `ok …
+/// # SKIP`.
 pub fn tap(results: &Results) -> String {
     let cases: Vec<Case<'_>> = results.cases().collect();
     let mut text = format!("TAP version 14\n1..{}\n", cases.len());

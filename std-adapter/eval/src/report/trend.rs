@@ -11,13 +11,14 @@ use super::super::model::{Past, Run, Trial};
 use super::super::runs::place;
 use super::super::store::Store;
 
-/// The number of earlier runs that are read.
+/// The largest number of earlier runs that [`earlier`] returns.
 pub const EARLIER: usize = 50;
 
-/// Earlier runs of the same eval that have ended, the oldest first, at most [`EARLIER`].
+/// Returns the earlier runs of the same eval that have ended, the oldest first. There are at most
+/// [`EARLIER`] of them.
 ///
 /// # Errors
-/// The store cannot be read.
+/// The folder of the runs cannot be read.
 pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
     // A path from the working folder may be of another eval. Only runs of older versions have nothing else.
     let place = place(Path::new(&run.path));

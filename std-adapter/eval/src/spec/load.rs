@@ -16,10 +16,11 @@ use crate::foreign;
 use crate::mask::Mask;
 use crate::node::{Kind, Node};
 
-/// Reads an eval with its tasks as far as possible, and returns all its faults. A folder means the `eval.yaml` in it.
+/// Reads an eval with its tasks, and returns all faults. A file with faults is read as far as
+/// possible. If `path` is a folder, its `eval.yaml` is read.
 ///
 /// # Errors
-/// There is no such file, it is not YAML, or it is not a map.
+/// The eval file does not exist, is not YAML, or is not a map.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
     let path = if path.is_dir() { in_folder(path) } else { path.to_owned() };
     let folder = folder_of(&path).to_owned();

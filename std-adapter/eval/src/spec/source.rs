@@ -15,7 +15,8 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     files::read_open_text(&file, FILE_LIMIT)
 }
 
-/// Whether an error means that there is no file of that name. Part of the path may be a file, or too long for a name.
+/// Whether an error means that there is no file of that name. Part of the path may be a file, or
+/// too long for a name.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
     // `InvalidInput` is of a name with a NUL in it.

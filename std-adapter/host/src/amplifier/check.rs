@@ -12,7 +12,7 @@ use crate::check::{
 };
 use crate::client::ClientError;
 
-/// The cases, in the order in which they run.
+/// The conformance cases of Amplifier modules, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case<Recorded<Host>>] = cases! {
     "health", "§2 health", Host, health;

@@ -1,4 +1,4 @@
-//! §1 Module Descriptor (v1).
+//! Module descriptors: section 1, "Module Descriptor (v1)", of Amplifier's protocol text.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ pub use rigline::manifest::Kind as ModuleKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The text's own JSON Schema of a descriptor.
+/// The JSON Schema of a descriptor, as the protocol text has it.
 pub const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "title": "Module Descriptor v1",
@@ -29,22 +29,22 @@ pub const SCHEMA: &str = r#"{
   }
 }"#;
 
-/// The description of a module, for a host that has not started it.
+/// A module descriptor: it describes a module to a host that has not started it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Descriptor {
-    /// The module's name.
+    /// The name of the module.
     pub name: String,
-    /// The kind.
+    /// The kind of module, such as a tool.
     #[serde(with = "KindName")]
     pub kind: ModuleKind,
-    /// How the module is reached.
+    /// The way in which a host reaches the module.
     pub transport: Transport,
-    /// The names of its operations.
+    /// The names of the module's operations.
     pub capabilities: Vec<String>,
-    /// The version of the module.
+    /// The version of the module. `None` if the descriptor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Members that the schema does not name.
+    /// The members that the schema does not name.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -61,38 +61,39 @@ pub(super) enum KindName {
     Context,
 }
 
-/// How a module is reached. The text requires neither a command nor an address; who wants to start it needs one.
+/// The way in which a host reaches a module. The protocol text requires neither a command nor an
+/// address, but a host cannot start the module without one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Transport {
-    /// As a program, line by line.
+    /// The module is a program that reads and writes lines.
     Stdio {
-        /// The program and its arguments.
+        /// The program, followed by its arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<Vec<String>>,
     },
-    /// As a server.
+    /// The module is an HTTP server.
     Http {
-        /// The address of the module.
+        /// The address of the server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     },
 }
 
-/// Why a text is not a descriptor.
+/// The reason why a text is not a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// The text is not JSON.
+    /// The text is not JSON. The string says where.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// The descriptor breaks the schema, in these places.
+    /// The descriptor breaks the schema. Each string names a place and its fault.
     #[error("{}", .0.join("; "))]
     Schema(Vec<String>),
 }
 
 impl Descriptor {
-    /// Reads a descriptor, and checks it by [`SCHEMA`].
+    /// Reads a descriptor, and checks it against [`SCHEMA`].
     ///
     /// ```
     /// use rigline_host::amplifier::Descriptor;
@@ -106,7 +107,7 @@ impl Descriptor {
         Self::from_value(value)
     }
 
-    /// [`parse`](Self::parse), of a value.
+    /// Reads a descriptor from a JSON value, as [`parse`](Self::parse) does from text.
     pub fn from_value(value: Value) -> Result<Self, DescriptorError> {
         let faults: Vec<_> = validator().iter().flat_map(|validator| validator.iter_errors(&value)).collect();
         if !faults.is_empty() {
@@ -119,7 +120,7 @@ impl Descriptor {
         serde_json::from_value(value).map_err(|error| DescriptorError::Schema(vec![error.to_string()]))
     }
 
-    /// The descriptor as JSON, over several lines.
+    /// Returns the descriptor as JSON text of several lines.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

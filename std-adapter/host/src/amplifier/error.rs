@@ -1,4 +1,4 @@
-//! §4 Error Schema (v1).
+//! Errors of modules: section 4, "Error Schema (v1)", of Amplifier's protocol text.
 
 use std::fmt;
 use std::io;
@@ -12,11 +12,11 @@ use crate::host::HostError;
 use crate::http_client::HttpError;
 use crate::process::last_words;
 
-/// The codes that the specification reserves. A module may also have its own codes.
+/// The error codes that the protocol text reserves. A module may also use other codes.
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
-/// The error of a module.
+/// An error that a module answers with.
 ///
 /// ```
 /// let error = rigline_host::amplifier::ModuleError::parse(br#"{"code":"timeout","message":"too slow","x":1}"#)?;
@@ -25,20 +25,20 @@ pub const RESERVED_CODES: [&str; 7] =
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModuleError {
-    /// The kind of failure, in a word.
+    /// The code of the error: one of [`RESERVED_CODES`], or one of the module's own.
     pub code: String,
-    /// The failure in words.
+    /// The description of the error, for people.
     pub message: String,
-    /// Further details.
+    /// Further details, by their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
-    /// The kind of failure, where a module of rigline's own says it beside a code that does not.
+    /// The kind of failure, as rigline's own modules add it where the code does not tell.
     #[serde(default, rename = "rigline/kind", skip_serializing)]
     pub kind: Option<String>,
 }
 
 impl ModuleError {
-    /// Reads an error. Members that the schema does not name are left alone.
+    /// Reads an error from JSON text. Members that the schema does not name are ignored.
     pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -57,17 +57,17 @@ impl fmt::Display for ModuleError {
 
 impl std::error::Error for ModuleError {}
 
-/// Why there is no usable answer.
+/// The reason why a call has no usable answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No connection.
+    /// The connection to the module could not be opened.
     #[error(transparent)]
     Connect(HostError),
     /// The HTTP server gave no usable answer.
     #[error(transparent)]
     Http(HttpError),
-    /// None in time.
+    /// The module did not answer within the time limit.
     #[error(
         "no answer within {limit:?}{}{}{}",
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
@@ -75,24 +75,25 @@ pub enum CallError {
         last_words(stderr)
     )]
     Timeout {
-        /// The limit.
+        /// The time limit.
         limit: Duration,
-        /// The likely cause, if there is one to name.
+        /// The likely cause, if one is known.
         hint: Option<String>,
-        /// The first line that was not JSON, if there was one.
+        /// The first line that was not JSON. `None` if there was no such line.
         odd: Option<String>,
-        /// The end of the program's standard error.
+        /// The last lines of the module's standard error. Empty if there are none.
         stderr: String,
     },
-    /// The answer came after the limit. Only the module's own timeout error counts then.
+    /// The answer came after the time limit. A `timeout` error of the module itself is no such
+    /// answer: it is returned as its error.
     #[error("the answer came after {took:.3?}, beyond the time limit of {limit:?}")]
     Late {
-        /// From the request to the answer.
+        /// The time from the request to the answer.
         took: Duration,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
-    /// The module is gone.
+    /// The program of the module has ended.
     #[error(
         "the module has ended{}{}{}",
         exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
@@ -100,31 +101,31 @@ pub enum CallError {
         last_words(stderr)
     )]
     Gone {
-        /// The first line that was not JSON, if there was one.
+        /// The first line that was not JSON. `None` if there was no such line.
         odd: Option<String>,
-        /// How its process ended.
+        /// The exit code or the signal with which the program ended. `None` if it is not known.
         exit: Option<String>,
-        /// The end of its standard error.
+        /// The last lines of the module's standard error. Empty if there are none.
         stderr: String,
     },
-    /// The answer is longer than the limit.
+    /// The answer is longer than the host accepts.
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// The longest accepted answer, in bytes.
         limit: usize,
     },
-    /// The answer is not of the form that it should be.
+    /// The answer does not have the required form.
     #[error("a bad answer: {reason}: {text}")]
     Bad {
-        /// The fault.
+        /// The difference from the required form.
         reason: String,
-        /// The beginning of the line.
+        /// The beginning of the answer.
         text: String,
     },
-    /// The arguments are not a JSON object.
+    /// The arguments of the call are not a JSON object. Nothing was sent.
     #[error("the arguments must be a JSON object")]
     Arguments,
-    /// The connection failed.
+    /// Reading from or writing to the module failed.
     #[error("communication with the module failed: {0}")]
     Io(#[from] io::Error),
 }

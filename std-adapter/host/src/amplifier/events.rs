@@ -1,4 +1,5 @@
-//! §3 Event Schema (v1): writing events, and reading logs of them.
+//! Events: section 3, "Event Schema (v1)", of Amplifier's protocol text. They are written to logs
+//! and read from them.
 
 use std::io::{self, BufRead, Read as _, Write};
 use std::sync::Mutex;
@@ -10,45 +11,45 @@ use rigline_std::sync::lock;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// An event to be written. Members that are `None` are omitted.
+/// An event to be written to a log. Members that are `None` are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EventRecord {
-    /// The event's identifier.
+    /// The identifier of the event.
     pub id: String,
-    /// When the event happened: seconds since 1970.
+    /// The time of the event, in seconds since 1970 (UTC).
     pub ts: f64,
-    /// The event.
+    /// The name of the event, such as `module:invoke`.
     pub event: String,
-    /// The component in which the event happened.
+    /// The component that reports the event.
     pub component: String,
-    /// The module that it is about.
+    /// The name of the module that the event is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// How the event ended.
+    /// The way in which the reported activity ended, such as `ok` or `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// How long it took, in milliseconds.
+    /// The duration of the reported activity, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Further details.
+    /// Further details, by their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Map<String, Value>>,
-    /// The error.
+    /// The error of the module, if the activity failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<super::ModuleError>,
-    /// The session that it belongs to.
+    /// The id of the session that the event belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The request that it belongs to.
+    /// The id of the request that the event belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The span that it belongs to.
+    /// The id of the tracing span that the event belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_id: Option<String>,
 }
 
 impl EventRecord {
-    /// An event that happens now, with a new identifier.
+    /// An event of the current time, with a new identifier.
     pub fn now(event: &str, component: &str) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -60,22 +61,22 @@ impl EventRecord {
         }
     }
 
-    /// The event as a line, with its newline.
+    /// Returns the event as a JSON line, with the newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }
 
-/// Where events are written, as JSON lines.
+/// A log that events are written to, as JSON lines. Several threads may write.
 pub struct EventLog(Mutex<Box<dyn Write + Send>>);
 
 impl EventLog {
-    /// Writes to `out`.
+    /// A log that writes to `out`.
     pub fn new(out: impl Write + Send + 'static) -> Self {
         Self(Mutex::new(Box::new(out)))
     }
 
-    /// Writes an event, as one write.
+    /// Writes one event with a single write, and flushes.
     pub fn write(&self, event: &EventRecord) -> io::Result<()> {
         let mut out = lock(&self.0);
         out.write_all(event.to_line().as_bytes())?;
@@ -89,7 +90,7 @@ impl std::fmt::Debug for EventLog {
     }
 }
 
-/// Reads a log of events line by line, and holds one line at a time.
+/// A reader of a log of events. It holds one line at a time in memory.
 #[derive(Debug)]
 pub struct LogReader<R> {
     input: R,
@@ -98,39 +99,39 @@ pub struct LogReader<R> {
     limit: usize,
 }
 
-/// A line of a log.
+/// A line of a log of events.
 #[derive(Debug)]
 pub struct Entry<'l> {
     /// The number of the line, from 1.
     pub number: u64,
-    /// The text of the line, its end apart; cut if it is too long.
+    /// The text of the line, without its end. A line that is too long is cut.
     pub text: &'l [u8],
-    /// The event.
+    /// The event, or the reason why the line is none.
     pub event: Result<Event<'l>, Fault>,
 }
 
-/// Why a line is not an event.
+/// The reason why a line is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The line is longer than is read.
+    /// The line is longer than the reader's limit.
     #[error("longer than {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// The longest accepted line, in bytes.
         limit: usize,
     },
-    /// The line breaks the schema.
+    /// The line breaks the schema of events.
     #[error("{0}")]
     Event(EventError),
 }
 
 impl<R: BufRead> LogReader<R> {
-    /// Reads lines of at most `limit` bytes; of longer ones the rest is passed over.
+    /// A reader of lines of at most `limit` bytes. Longer lines are reported as [`Fault::TooLong`].
     pub fn new(input: R, limit: usize) -> Self {
         Self { input, line: Vec::new(), number: 0, limit }
     }
 
-    /// The next line that is not blank.
+    /// Reads the next line that is not blank. Returns `None` at the end of the log.
     pub fn next_entry(&mut self) -> io::Result<Option<Entry<'_>>> {
         loop {
             self.line.clear();
@@ -196,8 +197,9 @@ const TAXONOMY: [(&str, &[&str]); 14] = [
     ("artifact:read", &["data.uri", "status"]),
 ];
 
-/// Holds an event against the taxonomy, which is more than the schema asks for. Returns what is wrong with it. Names that
-/// the taxonomy does not have are allowed, unless `strict`.
+/// Checks an event against the taxonomy of the protocol text, which requires more members than the
+/// schema does. Returns the faults. An event that the taxonomy does not name is a fault only if
+/// `strict` is set.
 pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
     let Some((_, members)) = TAXONOMY.iter().find(|(name, _)| event.event() == *name) else {
         return if strict { vec![format!("{} is not in the taxonomy", event.event())] } else { Vec::new() };

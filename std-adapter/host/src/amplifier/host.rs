@@ -1,4 +1,4 @@
-//! The host's side: calls modules over lines and over HTTP.
+//! The host that calls Amplifier modules, over lines and over HTTP.
 
 use std::io;
 use std::sync::Arc;
@@ -25,65 +25,67 @@ pub(super) fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// A host of one module.
+/// A host that calls one module.
 #[derive(Debug)]
 pub struct Host {
     place: Place,
-    /// The time limit of an invocation: 30 s.
+    /// The time limit of an invocation [default: 30 s].
     pub timeout: Duration,
-    /// How much longer the host waits than the time limit, so that the module's own `timeout` arrives
-    /// first: 2 s. Any other answer that comes in this time is [`CallError::Late`].
+    /// The time for which the host waits beyond [`timeout`](Self::timeout), so that a `timeout`
+    /// error of the module can arrive [default: 2 s]. Any other answer in this time is
+    /// [`CallError::Late`].
     pub grace: Duration,
-    /// The longest reply that is accepted, in bytes: 16 MiB.
+    /// The longest accepted reply, in bytes [default: 16 MiB].
     pub limit: usize,
-    /// The session that invocations belong to, if they say any.
+    /// The id of the session that invocations belong to. `None` if the host has no sessions.
     pub session_id: Option<String>,
-    /// The log that events are written to.
+    /// The log that gets an event for each invocation. `None` writes none.
     pub events: Option<Arc<EventLog>>,
     module: Option<String>,
     is_device: bool,
 }
 
-/// The place of a module.
+/// The place where a host reaches a module.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Place {
-    /// At the other end of lines: a program, a port, a socket.
+    /// The module reads and writes lines. It is a program, or is behind a serial port or a socket.
     Lines(Lines),
-    /// At an address.
+    /// The module is an HTTP server.
     Http {
-        /// The address, to which `/invoke` and so on are added.
+        /// The address of the server. Paths such as `/invoke` are added to it.
         url: String,
-        /// The credentials that go with each request.
+        /// The credentials that each request carries.
         credentials: Credentials,
     },
 }
 
-/// The answer of a module to `describe`.
+/// The answer of a module to a request for its description.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The name of the module.
     pub name: String,
     /// The version of the module.
     pub version: String,
-    /// The kind.
+    /// The kind of module, such as a tool.
     #[serde(with = "KindName")]
     pub kind: ModuleKind,
-    /// The names of its operations.
+    /// The names of the module's operations.
     pub capabilities: Vec<String>,
-    /// The schema of each operation's arguments.
+    /// The JSON Schema of each operation's arguments, by the name of the operation.
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// The schema of each operation's result.
+    /// The JSON Schema of each operation's result, by the name of the operation.
     #[serde(default)]
     pub outputs: Map<String, Value>,
 }
 
-/// The outcome of an invocation: the result's JSON text, digits and all, or the module's error.
+/// The answer to an invocation: the result as JSON text with all digits, or the error of the
+/// module.
 pub type Invocation = Result<String, ModuleError>;
 
 impl Host {
-    /// A host of the module at `target`. Nothing is opened before the first call.
+    /// A host of the module at `target`. The connection is opened by the first call.
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         match target {
             // The address with the path of a call, which is what servers print and documents show, means the same server.
@@ -113,7 +115,7 @@ impl Host {
         }
     }
 
-    /// A host of the module at a place.
+    /// A host of the module at `place`, with the default limits.
     pub fn at(place: Place) -> Self {
         Self {
             place,
@@ -127,7 +129,7 @@ impl Host {
         }
     }
 
-    /// The place of the module.
+    /// Returns the place of the module.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -137,7 +139,7 @@ impl Host {
         self.is_device
     }
 
-    /// Asks whether the module is well; it has 2 s to say so.
+    /// Asks the module whether it is well. The time limit is 2 s.
     pub async fn health(&mut self) -> Result<(), CallError> {
         let answer = self.ask("health", None, HEALTH_TIMEOUT).await?;
         let json = object(&answer)?;
@@ -161,10 +163,10 @@ impl Host {
         Ok((description, answer))
     }
 
-    /// Has the module run an operation; `args` is the JSON text of an object.
+    /// Invokes the operation `op` with the arguments `args`, the text of a JSON object.
     ///
-    /// It is written to [`events`](Self::events) as `module:invoke`, and as `policy:decision` if the module refuses it as
-    /// forbidden.
+    /// The invocation is written to [`events`](Self::events) as `module:invoke`. If the module
+    /// refuses it as forbidden, a `policy:decision` follows.
     pub async fn invoke(&mut self, op: &str, args: &str) -> Result<Invocation, CallError> {
         if !Json::parse(args.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) {
             return Err(CallError::Arguments);
@@ -185,22 +187,23 @@ impl Host {
         invocation
     }
 
-    /// Ends an abandoned call: the program gets SIGTERM and then SIGKILL, or the connection is closed. The next call
-    /// starts the program or opens the connection again.
+    /// Ends a call that the caller has abandoned. A program gets SIGTERM and then SIGKILL; any
+    /// other connection is closed. The next call opens a new connection.
     pub async fn cancel(&mut self) {
         if let Place::Lines(lines) = &mut self.place {
             lines.end().await;
         }
     }
 
-    /// Ends the connection, and the program.
+    /// Closes the connection. A program is ended.
     pub async fn close(self) {
         if let Place::Lines(lines) = self.place {
             lines.close().await;
         }
     }
 
-    /// Sends one request text as it is, and returns the answer: for checks.
+    /// Sends the text of one request as it is, and returns the text of the answer. Conformance
+    /// cases use it.
     pub async fn raw(&mut self, path: &str, text: &str, limit: Duration) -> Result<String, CallError> {
         let most = self.limit;
         match &mut self.place {

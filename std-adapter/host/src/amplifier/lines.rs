@@ -40,7 +40,7 @@ const OWED: usize = 64;
 /// How many of them may be for descriptions, once nothing else is waited for.
 const OWED_DESCRIPTIONS: usize = 16;
 
-/// The lines to a module, and how to get new ones.
+/// The connection to a module that reads and writes lines. It is opened again when it is lost.
 pub struct Lines {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
@@ -70,16 +70,17 @@ impl std::fmt::Debug for Lines {
 /// A request.
 #[derive(Debug)]
 pub(super) enum Request<'a> {
-    /// One of the protocol's own operations.
+    /// One of the operations of the protocol itself.
     Health,
     Describe,
-    /// The members of an invocation's input, without braces.
+    /// The members of the invocation's input, without the braces.
     Invoke {
-        /// Whether it must be nested, since its operation has the name of one of the protocol's own operations.
+        /// Whether the input must be nested, because the operation has the name of an operation of
+        /// the protocol.
         nested: bool,
         input: &'a str,
     },
-    /// Any text, as it is.
+    /// Any text, sent as it is.
     Raw(&'a str),
 }
 
@@ -98,7 +99,7 @@ enum Form {
     Health,
     Describe,
     Invoke,
-    /// Any object.
+    /// Any JSON object.
     Any,
 }
 
@@ -152,14 +153,15 @@ struct Open {
 }
 
 impl Lines {
-    /// Lines over what `dialer` opens.
+    /// A connection that `dialer` opens when it is first needed.
     pub fn new(dialer: Box<dyn Connect>) -> Self {
         let options = Arc::default();
         let sent = Instant::now();
         Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false, sent }
     }
 
-    /// The same, which waits for a port that is busy, or a device that is not there, as long as the options have it.
+    /// Sets the options of the connection, such as how long to wait for a busy port or a missing
+    /// device.
     #[must_use]
     pub fn with_options(self, options: &Options) -> Self {
         Self { options: Arc::new(options.clone()), ..self }

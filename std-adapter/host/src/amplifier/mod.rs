@@ -1,4 +1,4 @@
-//! Amplifier: descriptors, events, errors and plans as its protocol text has them, and the host's side of its protocol.
+//! Amplifier: its descriptors, events, errors and plans, and a host that calls its modules.
 
 pub mod check;
 mod client;

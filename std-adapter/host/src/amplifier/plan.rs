@@ -1,10 +1,10 @@
-//! §5 Plan Schema (v1).
+//! Plans: section 5, "Plan Schema (v1)", of Amplifier's protocol text.
 
 use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The goal of a session.
+/// A plan: the goal of a session, and the inputs for it.
 ///
 /// ```
 /// let plan = rigline_host::amplifier::Plan::parse(br#"{"goal":"measure 3V3","inputs":{"rail":"3V3"}}"#)?;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 pub struct Plan {
     /// The goal, in words.
     pub goal: String,
-    /// The inputs; none if absent.
+    /// The inputs, by their names. Empty if the plan has none.
     #[serde(default)]
     pub inputs: Map<String, Value>,
 }
 
 impl Plan {
-    /// Reads a plan. Members that the schema does not name are left alone.
+    /// Reads a plan from JSON text. Members that the schema does not name are ignored.
     pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }

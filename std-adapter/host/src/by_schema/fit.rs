@@ -1,21 +1,23 @@
-//! The arguments of a call, held against the description of its operation: the same for a command line and for a step of an eval.
+//! The check of a call's arguments against the description of the operation. Command lines and
+//! steps of evals share it.
 
 use rigline::json::{Json, Kind};
 
 use super::{Breach, Draft, Mismatch, Place, Schema, nearest, nearest_or_longer, settle};
 use crate::terminal;
 
-/// Arguments, and all that is wrong with them.
+/// The arguments of a call, and all their faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fit {
     /// The arguments as JSON text.
     pub json: String,
-    /// The faults, names first. Empty if the schema cannot be evaluated here.
+    /// The faults. Those of names come first. Empty if the schema cannot be evaluated.
     pub faults: Vec<ArgumentFault>,
-    /// Arguments that an open schema does not declare, each with the name that was perhaps meant.
+    /// The arguments that the schema accepts but does not declare. Each has the declared name that
+    /// was perhaps meant.
     pub undeclared: Vec<(String, Option<String>)>,
-    /// Why the values could not be checked, if they could not.
+    /// The reason why the values could not be checked. `None` if they were checked.
     pub unchecked: Option<String>,
 }
 
@@ -23,19 +25,20 @@ pub struct Fit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArgumentFault {
-    /// Where: names and places from the outside in. It is empty for the whole.
+    /// The path of the argument: names and indexes, from the outside in. Empty for the arguments as
+    /// a whole.
     pub names: Vec<String>,
-    /// The same as one text, `days.0`.
+    /// The path as one text, such as `days.0`.
     pub path: String,
-    /// The reason.
+    /// The reason why the argument is wrong.
     pub text: String,
-    /// The known names, where this one is not known.
+    /// The declared names, if the name of the argument is unknown.
     pub known: Option<Vec<String>>,
-    /// The known name that was probably meant.
+    /// The declared name that was probably meant.
     pub near: Option<String>,
-    /// Whether true or false was expected, and something else was written.
+    /// Whether the argument must be true or false, and is something else.
     pub is_of_flag: bool,
-    /// Whether something is missing at this place.
+    /// Whether the fault is that an argument is missing here.
     pub is_of_missing: bool,
 }
 
@@ -49,8 +52,11 @@ impl std::fmt::Display for ArgumentFault {
     }
 }
 
-/// Chooses the meaning of each scalar by the schema, and finds what is wrong with names and values. What cannot be known is not wrong: an
-/// open schema takes any name that is not nearly one of its own, and one that cannot be evaluated here takes everything.
+/// Converts the arguments of a call to the types of a schema, and finds the faults of their names
+/// and values.
+///
+/// If the schema allows undeclared names, such a name is a fault only if it nearly equals a
+/// declared one. If the schema cannot be evaluated, every value is accepted.
 pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
     let settled = settle(draft, schema);
     let is_checked = settled.checked.unchecked.is_none();
@@ -123,7 +129,8 @@ fn is_matched(place: &Place<'_>, name: &str) -> bool {
     place.keyword("patternProperties").is_some() || place.member(name).is_some()
 }
 
-/// An open schema accepts any name. A name that is similar to a known one is probably a mistake, and is refused.
+/// An open schema accepts any name. A name that is similar to a known one is probably a mistake,
+/// and is refused.
 fn unknown(
     names: Vec<String>,
     name: &str,
@@ -183,7 +190,7 @@ fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
     })
 }
 
-/// The beginning of a text that may be a page.
+/// Returns the beginning of a text, 500 characters at most.
 pub fn brief(text: &str) -> String {
     terminal::cut_and_counted(text, 500)
 }

@@ -17,7 +17,7 @@ pub(super) enum Exact {
     #[default]
     Null,
     Bool(bool),
-    /// As it was written.
+    /// The number as it was written.
     Number(String),
     Text(String),
     List(Vec<Exact>),
@@ -45,7 +45,8 @@ impl Exact {
         out
     }
 
-    /// As JSON text that is the same for all values that are equal: members are sorted, and a number has one spelling.
+    /// As JSON text that is the same for all values that are equal: members are sorted, and a
+    /// number has one spelling.
     pub(super) fn canonical(&self) -> String {
         let mut out = String::new();
         self.write(

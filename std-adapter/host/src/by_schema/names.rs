@@ -1,9 +1,10 @@
-//! Names that are written wrong: which one was probably meant.
+//! Suggestions for misspelled names.
 
 pub use crate::host::spelled;
 use crate::terminal;
 
-/// The known name that was probably meant: the same in another case or with another separator, or one that differs in few letters.
+/// Returns the known name that was probably meant. It differs from `name` in case, in its
+/// separator, or in a few letters.
 pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     let lower = plain(name);
     if let Some(same) = names.iter().find(|known| plain(known) == lower) {
@@ -17,8 +18,9 @@ pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, known)| known)
 }
 
-/// As [`nearest`], and else a name that only lacks its end, or has one too many: `chan` for `channel`. Such a name may also be another
-/// one, so that it is only suggested.
+/// Returns the [`nearest`] name. If there is none, returns a name that begins with `name` or that
+/// `name` begins with, such as `channel` for `chan`. Such a name may be a different one, so it is
+/// only a suggestion.
 pub fn nearest_or_longer<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     let lower = plain(name);
     let begins = |long: &str, short: &str| short.chars().count() >= 3 && long.starts_with(short);
@@ -28,10 +30,10 @@ pub fn nearest_or_longer<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     })
 }
 
-/// The operation that a name means, in either spelling.
+/// Returns the operation that a name means. Upper or lower case and the separator do not matter.
 ///
 /// # Errors
-/// There is none, or several differ only in their spelling.
+/// No operation has the name, or several operations differ only in their spelling.
 pub fn operation_named<'n>(name: &str, operations: &[&'n str]) -> Result<&'n str, String> {
     spelled(name, operations)?.ok_or_else(|| no_operation(name, operations))
 }

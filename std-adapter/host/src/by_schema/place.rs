@@ -1,6 +1,7 @@
-//! The parts of a JSON Schema that a command line, an error and a table need: types, members, values.
+//! The facts of a JSON Schema that command lines, errors and tables show: types, members and
+//! values.
 //!
-//! Whether a value is valid is not decided here but by `jsonschema`.
+//! The crate `jsonschema` decides whether a value is valid.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,9 +11,10 @@ use rigline::json::{Json, Kind};
 
 use super::same;
 
-/// A place in a schema: all subschemas that speak about it, with references and combinations resolved.
+/// A place in a JSON Schema: all subschemas that apply to one value. References and combinations
+/// are resolved.
 ///
-/// It looks at the schema's text, in which numbers have all their digits.
+/// It reads the text of the schema, so that numbers have all their digits.
 #[derive(Debug, Clone)]
 pub struct Place<'s> {
     root: Json<'s>,
@@ -23,12 +25,13 @@ pub struct Place<'s> {
 const PARTS: usize = 200;
 
 impl<'s> Place<'s> {
-    /// The whole value.
+    /// The place of the whole value.
     pub fn of(root: Json<'s>) -> Self {
         Self::at(root, [root])
     }
 
-    /// The same. A text that is not JSON is a schema without keywords.
+    /// The place of the whole value, for a schema as text. A text that is not JSON counts as a
+    /// schema without keywords.
     pub fn of_text(root: &'s str) -> Self {
         Self::of(Json::parse(root.as_bytes()).unwrap_or(Json::NULL))
     }
@@ -52,7 +55,8 @@ impl<'s> Place<'s> {
         Self { root, parts }
     }
 
-    /// The member of that name, or the element with that number; nothing if the schema does not know it.
+    /// Returns the place of the member with this name, or of the element with this index. Returns
+    /// `None` if the schema does not describe it.
     pub fn member(&self, name: &str) -> Option<Self> {
         let mut found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect();
         if let (true, Ok(place)) = (found.is_empty(), name.parse::<usize>()) {
@@ -64,20 +68,21 @@ impl<'s> Place<'s> {
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
-    /// The schema of a list's elements.
+    /// Returns the place of a list's elements.
     pub fn elements(&self) -> Option<Self> {
         let found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| element(*part, usize::MAX)).collect();
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
-    /// The names of its members, in the schema's order.
+    /// Returns the names of the members, in the order of the schema.
     pub fn names(&self) -> Vec<String> {
         let members = self.each("properties").flat_map(|properties| properties.members());
         let mut known = HashSet::new();
         members.map(|(name, _)| name.to_string()).filter(|name| known.insert(name.clone())).collect()
     }
 
-    /// The members of the value with their names, in the schema's order. One pass finds them all, where [`member`](Self::member) searches for each.
+    /// Returns the names and places of all members, in the order of the schema. It is faster than a
+    /// call of [`member`](Self::member) for each.
     pub fn members(&self) -> Vec<(String, Self)> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut found: Vec<(String, Vec<Json<'s>>)> = Vec::new();
@@ -100,25 +105,25 @@ impl<'s> Place<'s> {
         found.into_iter().map(|(name, schemas)| (name, Self::at(self.root, schemas))).collect()
     }
 
-    /// The names of the members that it must have.
+    /// Returns the names of the required members.
     pub fn required_names(&self) -> HashSet<String> {
         let required = self.each("required").flat_map(|required| required.elements());
         required.filter_map(|name| Some(name.text()?.to_string())).collect()
     }
 
-    /// Whether it must have this member.
+    /// Returns whether the member with this name is required.
     pub fn requires(&self, name: &str) -> bool {
         let mut required = self.each("required").flat_map(|required| required.elements());
         required.any(|required| required.text().is_some_and(|required| required == *name))
     }
 
-    /// Whether it refuses members that it does not name.
+    /// Returns whether members that the schema does not name are refused.
     pub fn is_closed(&self) -> bool {
         let mut others = self.each("additionalProperties").chain(self.each("unevaluatedProperties"));
         others.any(|others| others.bool() == Some(false))
     }
 
-    /// The types that it may have; empty if it may have any.
+    /// Returns the names of the types that the value may have. Empty if it may have any.
     pub fn types(&self) -> Vec<Cow<'s, str>> {
         let mut types: Vec<Cow<'s, str>> = Vec::new();
         let mut add = |name: Cow<'s, str>| {
@@ -151,22 +156,23 @@ impl<'s> Place<'s> {
         types
     }
 
-    /// The values of `enum` and `const`.
+    /// Returns the values that `enum` and `const` list.
     pub fn values(&self) -> Vec<Json<'s>> {
         self.parts.iter().copied().flat_map(values_of).collect()
     }
 
-    /// The first value of a keyword such as `description`.
+    /// Returns the first value of a keyword, such as `description`.
     pub fn keyword(&self, name: &str) -> Option<Json<'s>> {
         self.each(name).next()
     }
 
-    /// The description of the value, if it has one.
+    /// Returns the description of the value. Empty if the schema has none.
     pub fn description(&self) -> String {
         self.keyword("description").and_then(|text| Some(text.text()?.to_string())).unwrap_or_default()
     }
 
-    /// The type of the value in a few words: `integer 1..1000`, `"a" | "b"`, `list of string`.
+    /// Returns the type of the value in a few words, such as `integer 1..1000`, `"a" | "b"` or
+    /// `list of string`.
     pub fn summary(&self) -> String {
         let values = self.values();
         if !values.is_empty() {
@@ -283,8 +289,8 @@ fn type_of(value: Json<'_>) -> &'static str {
     }
 }
 
-/// The limits of types of 64 bits and more, exact and as an `f64`. Tables omit them, since they are the limits of the
-/// type.
+/// The limits of types of 64 bits and more, exact and as an `f64`. Tables omit them, since they are
+/// the limits of the type.
 const LIMITS: &[&str] = &[
     "9223372036854775807",
     "9223372036854775808",

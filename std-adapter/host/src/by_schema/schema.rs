@@ -1,7 +1,8 @@
-//! A schema that is read once. Its numbers have all their digits, and those of a value are held against them exactly.
+//! A schema that is read once. Its numbers have all their digits, and those of a value are held
+//! against them exactly.
 //!
-//! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand under names of ours in what it reads,
-//! with their values as texts, and [`Exactly`] checks them.
+//! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand
+//! under names of ours in what it reads, with their values as texts, and [`Exactly`] checks them.
 
 use std::collections::HashMap;
 
@@ -28,7 +29,7 @@ pub(super) const OF_NUMBERS: &[&str] = &[
     "rigline:multipleOf",
 ];
 
-/// A JSON Schema.
+/// A JSON Schema that was read and compiled. Its numbers keep all their digits.
 #[derive(Debug)]
 pub struct Schema {
     text: String,
@@ -39,8 +40,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads the text of a schema. A text that is not a schema accepts every value, and values are
-    /// [`unchecked`](Checked::unchecked).
+    /// Reads a schema from text. If the text is not a schema, every value is accepted and reported
+    /// as [`unchecked`](Checked::unchecked).
     pub fn read(text: &str) -> Self {
         let json = Json::parse(text.as_bytes());
         let mut value = json.map_or(Value::Null, prepared);
@@ -58,12 +59,12 @@ impl Schema {
         Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
     }
 
-    /// The schema that accepts every value.
+    /// A schema that accepts every value.
     pub fn any() -> Self {
         Self::read("true")
     }
 
-    /// As it was read.
+    /// Returns the schema as it was written.
     pub fn json(&self) -> Json<'_> {
         Json::parse(self.text.as_bytes()).unwrap_or(Json::NULL)
     }
@@ -122,8 +123,9 @@ fn breach(kind: &jsonschema::error::ValidationErrorKind) -> Breach {
     }
 }
 
-/// How many schemas may apply to one value, with those that it combines and refers to. A validator tries each of them, and references make
-/// their number grow exponentially with the size of the text.
+/// How many schemas may apply to one value, with those that it combines and refers to. A validator
+/// tries each of them, and references make their number grow exponentially with the size of the
+/// text.
 const WIDTH_LIMIT: u64 = 20_000;
 /// How many references and combinations may be in one another.
 const CHAIN_LIMIT: usize = 500;
@@ -196,7 +198,8 @@ fn build(schema: &Value) -> Result<jsonschema::Validator<ExactJson>, ValidationE
     options.build(schema)
 }
 
-/// A schema for the validator: [`PREFIX`], and `nullable`, which OpenAPI 3.0 has and JSON Schema does not, spelled out.
+/// A schema for the validator: [`PREFIX`], and `nullable`, which OpenAPI 3.0 has and JSON Schema
+/// does not, spelled out.
 fn prepared(json: Json<'_>) -> Value {
     match json.kind() {
         Kind::Array => json.elements().map(prepared).collect(),
@@ -364,7 +367,8 @@ fn listed(values: &[&str]) -> String {
     }
 }
 
-/// Whether a number is a multiple of another. Exponents may have 17 digits: a power of ten of that size is never written out.
+/// Whether a number is a multiple of another. Exponents may have 17 digits: a power of ten of that
+/// size is never written out.
 fn is_multiple(number: &BigDecimal, of: &BigDecimal) -> bool {
     let ((digits, scale), (divisor, divisor_scale)) = (number.as_bigint_and_exponent(), of.as_bigint_and_exponent());
     if digits.is_zero() {

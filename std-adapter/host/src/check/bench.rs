@@ -1,4 +1,4 @@
-//! The tools of a case: connections that say anything, and remember what was said.
+//! The tools of a conformance case: connections that send any bytes and record the answers.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -25,15 +25,15 @@ const KEPT_BYTES: usize = 400;
 /// The longest line that is accepted from an extension.
 const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The bench that an extension is checked on.
+/// A test bench. It opens connections to an extension that is checked.
 pub struct Bench {
     target: Target,
     dialer: Box<dyn Connect>,
     options: Options,
-    /// How long an answer is waited for.
+    /// The time limit for each answer.
     pub timeout: Duration,
-    /// The operations that may run, with their arguments. If there are none, `identify` is called if the manifest has
-    /// it.
+    /// The operations that the cases may run, with their arguments. If the list is empty,
+    /// `identify` is called if the manifest has it.
     pub calls: Vec<(String, Value)>,
     /// The credentials for each request to an HTTP server.
     pub(crate) credentials: Credentials,
@@ -76,11 +76,12 @@ impl fmt::Debug for Bench {
 }
 
 impl Bench {
-    /// A bench for an extension. Of the options, those of the connection count: the start and shutdown deadlines, `wait`, the
-    /// folder, the variables, the configuration and where ports are looked for.
+    /// A bench for the extension at `target`. Of the options it uses those of the connection: the
+    /// deadlines of start and shutdown, `wait`, the working folder, the variables, the
+    /// configuration, and where ports are looked for.
     ///
     /// # Errors
-    /// [`HostError::Unsupported`] for targets that have no stream of bytes.
+    /// [`HostError::Unsupported`] if the target has no stream of bytes.
     pub fn new(target: &Target, options: &Options) -> Result<Self, HostError> {
         Ok(Self::over(wire::dialer(target, options)?, target, options))
     }
@@ -126,42 +127,43 @@ impl Bench {
         self.notes.borrow_mut().note(direction, text.as_bytes());
     }
 
-    /// Whether the extension is behind a wire, where there may be hardware: only the operations of [`calls`](Self::calls) run.
+    /// Returns whether the extension may control hardware: it is neither a program nor the
+    /// simulated rig. Then only the operations of [`calls`](Self::calls) run.
     pub fn is_live(&self) -> bool {
         !matches!(self.target, Target::Exec(_) | Target::Sim)
     }
 
-    /// The deadline of `shutdown`.
+    /// Returns the time limit of `shutdown`.
     pub fn shutdown_timeout(&self) -> Duration {
         self.options.shutdown_timeout
     }
 
-    /// The verdict that the extension is at fault.
+    /// The verdict that the case failed because of the extension.
     pub fn fail(&self, why: impl Into<String>) -> Verdict {
         Err(CaseFailure::Fail(why.into()))
     }
 
-    /// The verdict that it cannot be determined here.
+    /// The verdict that the case cannot be checked here.
     pub fn skip(&self, why: impl Into<String>) -> Verdict {
         Err(CaseFailure::Skip(why.into()))
     }
 
-    /// Whether the extension has answered `initialize` in any case so far.
+    /// Returns whether the extension has answered `initialize` in a case so far.
     pub fn is_reached(&self) -> bool {
         self.reached.get()
     }
 
-    /// Lines that are not messages, seen in any case so far.
+    /// Returns the lines that were not messages, in all cases so far.
     pub fn noise(&self) -> Vec<String> {
         self.notes.borrow().noise.clone()
     }
 
-    /// The log notifications that were seen in any case so far, as they came.
+    /// Returns the log notifications of all cases so far, as they came.
     pub fn logs(&self) -> Vec<String> {
         self.notes.borrow().logs.clone()
     }
 
-    /// Opens a connection: a new process, the port, the socket.
+    /// Opens a new connection. A program is started again for it.
     pub async fn connect(&self) -> Result<Peer, CaseFailure> {
         if let Some(why) = &*self.unreachable.borrow() {
             return Err(CaseFailure::Skip(format!("{}: {why}", super::NO_SESSION)));
@@ -202,7 +204,7 @@ impl Bench {
         Ok(Peer::new(wire, Rc::clone(&self.notes), self.timeout))
     }
 
-    /// Opens a connection and a session.
+    /// Opens a new connection, and a session on it.
     pub async fn session(&mut self) -> Result<Peer, CaseFailure> {
         let mut peer = self.connect().await?;
         let reply = self.initialize(&mut peer).await?;
@@ -212,7 +214,8 @@ impl Bench {
         Ok(peer)
     }
 
-    /// Sends `initialize`, again and again with new ids where the transport needs that, and returns its reply.
+    /// Sends `initialize`, and returns its reply. On a wire that may lose it, `initialize` is
+    /// repeated with new ids.
     pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, CaseFailure> {
         let config = self.options.config.as_ref().map(|config| format!(",\"config\":{config}")).unwrap_or_default();
         let params = format!("{{\"protocolVersion\":\"0.0.1\"{config}}}");
@@ -239,7 +242,7 @@ impl Bench {
         }
     }
 
-    /// The manifest's reply line. It is asked for once.
+    /// Returns the reply to `initialize`, as a line. A session is opened for it once.
     pub async fn manifest_line(&mut self) -> Result<String, CaseFailure> {
         if self.manifest.is_none() {
             let got = self.session().await;
@@ -250,7 +253,7 @@ impl Bench {
         self.manifest.clone().unwrap_or_else(|| Err(CaseFailure::Skip("there is no manifest".to_owned())))
     }
 
-    /// The manifest.
+    /// Returns the manifest as JSON.
     pub async fn manifest(&mut self) -> Result<Value, CaseFailure> {
         let reply = Reply { line: self.manifest_line().await? };
         reply.result().ok_or_else(|| CaseFailure::Skip("there is no manifest".to_owned()))
@@ -265,7 +268,7 @@ impl Bench {
         Err(CaseFailure::Skip(why))
     }
 
-    /// The calls that may be made.
+    /// Returns the calls that the cases may make, each with its arguments.
     pub async fn permitted_calls(&mut self) -> Result<Vec<(String, Value)>, CaseFailure> {
         if !self.calls.is_empty() {
             // Whether there is a manifest is judged elsewhere.
@@ -306,47 +309,47 @@ impl Fixture for Bench {
     }
 }
 
-/// A reply as it came.
+/// A reply, as it came.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(crate) line: String,
 }
 
 impl Reply {
-    /// The line.
+    /// Returns the line of the reply.
     pub fn line(&self) -> &str {
         &self.line
     }
 
-    /// The id's JSON text; empty if there is none.
+    /// Returns the id as JSON text. Empty if the reply has none.
     pub fn id(&self) -> String {
         self.json().get("id").map(|id| id.as_str().to_owned()).unwrap_or_default()
     }
 
-    /// The member `result`.
+    /// Returns the member `result`, if the reply has it.
     pub fn result(&self) -> Option<Value> {
         serde_json::from_str(self.json().get("result")?.as_str()).ok()
     }
 
-    /// The member `error`, if it is there and not null.
+    /// Returns the member `error`, if the reply has it and it is not `null`.
     pub fn error(&self) -> Option<Value> {
         serde_json::from_str(member(self.json(), "error")?.as_str()).ok()
     }
 
-    /// The error's code.
+    /// Returns the code of the error, if the reply has one.
     pub fn code(&self) -> Option<i64> {
         self.error()?.get("code")?.as_i64()
     }
 
-    /// Whether it says `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
+    /// Returns whether the reply has `"jsonrpc":"2.0"`, as JSON-RPC 2.0 §5 requires.
     pub fn is_versioned(&self) -> bool {
         self.json().get("jsonrpc").and_then(|version| version.text()).is_some_and(|version| version == "2.0")
     }
 
-    /// That it has this error.
+    /// Checks that the reply is an error with one of the codes.
     ///
     /// # Errors
-    /// [`CaseFailure::Fail`] if it has not.
+    /// [`CaseFailure::Fail`] if the reply has no error or another code.
     pub fn expect_error(&self, codes: &[i64]) -> Result<(), CaseFailure> {
         if self.code().is_some_and(|code| codes.contains(&code)) {
             return Ok(());
@@ -367,7 +370,7 @@ pub struct Peer {
     /// The part of a line that has come.
     line: Vec<u8>,
     child: Option<Child>,
-    /// How to behave on the wire.
+    /// The properties of the wire that the host must respect.
     pub traits: wire::TransportTraits,
     _control: Option<std::sync::Arc<dyn wire::Control>>,
     notes: Rc<RefCell<Notes>>,
@@ -409,7 +412,7 @@ impl Peer {
         }
     }
 
-    /// An id that was not used on this connection, as JSON text.
+    /// Returns an id that this connection has not used yet, as JSON text.
     pub fn next_id(&mut self) -> String {
         self.next_id += 1;
         self.next_id.to_string()
@@ -436,7 +439,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes one by one.
+    /// Sends bytes one by one, a millisecond apart.
     pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
         self.note(Direction::Sent, bytes.trim_ascii_end());
         for byte in bytes {
@@ -458,7 +461,7 @@ impl Peer {
         self.ask_as(&id, method, params).await
     }
 
-    /// Sends a request with this id, and returns its reply.
+    /// Sends a request with the given id, and returns its reply.
     pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, CaseFailure> {
         self.request(id, method, params).await?;
         self.reply(id).await
@@ -475,7 +478,8 @@ impl Peer {
         self.send(format!("{line}\n").as_bytes()).await
     }
 
-    /// The reply with this id. Notifications and lines that are not messages are recorded; another reply is a fault.
+    /// Waits for the reply with the given id. Notifications and lines that are not messages are
+    /// recorded. A reply with another id fails the case.
     pub async fn reply(&mut self, id: &str) -> Result<Reply, CaseFailure> {
         let until = Instant::now() + self.timeout;
         match self.reply_until(id, until).await? {
@@ -484,7 +488,7 @@ impl Peer {
         }
     }
 
-    /// The next reply, whatever its id.
+    /// Waits for the next reply, whatever its id.
     pub async fn any_reply(&mut self) -> Result<Reply, CaseFailure> {
         let until = Instant::now() + self.timeout;
         match self.message(until).await? {
@@ -494,13 +498,13 @@ impl Peer {
         }
     }
 
-    /// The next reply; none if the connection ends first.
+    /// Waits for the next reply. Returns `None` if the connection ends first.
     pub async fn reply_or_end(&mut self) -> Result<Option<Reply>, CaseFailure> {
         let until = Instant::now() + self.timeout;
         self.message(until).await?.ok_or_else(|| CaseFailure::Fail(format!("no answer in {:?}", self.timeout)))
     }
 
-    /// All replies up to the end of the output.
+    /// Returns all replies up to the end of the output.
     pub async fn rest(&mut self) -> Result<Vec<Reply>, CaseFailure> {
         let mut replies = Vec::new();
         while let Some(reply) = self.reply_or_end().await? {
@@ -565,7 +569,8 @@ impl Peer {
         }
     }
 
-    /// The next line as text, message or not; none at the end.
+    /// Waits for the next line, whether or not it is a message. Returns `None` at the end of the
+    /// output.
     pub async fn line(&mut self) -> Result<Option<String>, CaseFailure> {
         match timeout(self.timeout, self.raw_line()).await {
             Ok(line) => {
@@ -592,13 +597,15 @@ impl Peer {
         (!line.is_empty()).then_some(line)
     }
 
-    /// No more is sent: a process sees the end of its input, a TCP peer that of the stream.
+    /// Closes the sending half: a program sees the end of its input, and a TCP server the end of
+    /// the stream.
     pub async fn close_input(&mut self) {
         let _ = timeout(self.timeout, self.writer.shutdown()).await;
         self.writer = Box::new(tokio::io::sink());
     }
 
-    /// How the process ended, if it is one and has ended within `within`.
+    /// Waits at most `within` for the program to end, and returns how it ended. Returns `None` if
+    /// it goes on, or if there is no program.
     pub async fn exit(&mut self, within: Duration) -> Option<Exit> {
         timeout(within, self.child.as_ref()?.ended()).await.ok()
     }

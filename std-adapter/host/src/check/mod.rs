@@ -1,9 +1,12 @@
-//! Conformance: whether an extension does what the specification of its protocol and the real hosts require.
+//! Conformance: whether an extension does what the specification of its protocol and the real hosts
+//! require.
 //!
-//! A [`Case`] is one fact about an extension, and [`run`] runs a table of them. Each protocol has its table in its own folder, and the
-//! command `rigline check` runs it. There are two fixtures for cases: a [`Bench`] has a connection for each case and sends raw
-//! bytes, also such as no host sends, so that what one case breaks does not fail the next; a [`Recorded`] host calls over lines, over
-//! HTTP and in processes alike, and can write a transcript of each case.
+//! A [`Case`] checks one fact about an extension, and [`run`] runs a table of cases. Each protocol
+//! has its table in its own folder. The command `rigline check` runs them.
+//!
+//! There are two fixtures for cases. A [`Bench`] opens a connection for each case, so that a case
+//! cannot break the next one, and can send any bytes. A [`Recorded`] host calls over lines, over
+//! HTTP and in processes, and can write a transcript of each case.
 //!
 //! ```
 //! # #[cfg(unix)]
@@ -28,9 +31,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! # What runs on hardware
-//! Operations run only where the caller names them ([`Bench::calls`]). A case that needs more is skipped on a live target
-//! (serial, TCP); in a program it may run an operation with arguments that its own schema refuses.
+//! # Operations that run on hardware
+//! Operations run only if the caller names them in [`Bench::calls`]. On a live target (serial,
+//! TCP), a case that needs another operation is skipped. In a program, such a case may call an
+//! operation with arguments that its own schema refuses.
 
 mod bench;
 pub(crate) mod recorded;
@@ -58,52 +62,56 @@ pub(crate) use suite::{Suite, calls, names, own_names, run_on, run_on_bench};
 
 use crate::host::{Direction, HostError};
 
-/// How the text of a case begins that was skipped because no session can be had.
+/// The beginning of a case's text if the case was skipped because no session can be opened.
 pub const NO_SESSION: &str = "there is no session";
 
-/// One fact about an extension, which a function of a fixture checks: of a [`Bench`], for raw bytes, or of a [`Recorded`] host.
+/// A conformance case: one fact about an extension, and the function that checks it.
+///
+/// The function gets a fixture: a [`Bench`] for raw bytes, or a [`Recorded`] host.
 pub struct Case<F = Bench> {
     /// The name of the case, such as `handshake`.
     pub name: &'static str,
-    /// The section of the specification that requires it.
+    /// The section of the specification that requires the fact.
     pub section: &'static str,
-    /// The programs that need it.
+    /// Whether the real host needs the fact, or only a standard.
     pub need: Need,
-    /// Checks it.
+    /// The function that checks the fact.
     pub run: for<'a> fn(&'a mut F) -> Running<'a>,
 }
 
-/// A case that runs.
+/// The future of a running case.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
 
-/// The tools of a protocol's cases.
+/// A fixture: the tools that the cases of a protocol use.
 pub trait Fixture {
-    /// The target, as reports name it.
+    /// Returns the target, as reports name it.
     fn target(&self) -> String;
 
-    /// Begins a case, and forgets the exchange of the last one.
+    /// Begins a case, and forgets the lines of the case before it.
     ///
     /// # Errors
-    /// The case cannot be tried, since nothing was ever reached.
+    /// The case cannot be checked, since the target was never reached.
     fn begin(&mut self, case: &'static str) -> Result<(), CaseFailure>;
 
-    /// The lines that the case sent and received, the first of them, shortened.
+    /// Returns the first lines that the case sent and received, each shortened.
     fn exchange(&self) -> Vec<(Direction, String)>;
 
-    /// Writes the transcript of the case, if there is to be one, and returns its path.
+    /// Writes the transcript of the case and returns its path. Returns `None` if no transcript was
+    /// asked for.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The transcript cannot be written.
     fn write_transcript(&self) -> io::Result<Option<PathBuf>> {
         Ok(None)
     }
 
-    /// Why there was nothing to check, if no connection could be opened.
+    /// Returns the error if no connection could be opened, so that nothing was checked.
     fn unopened(&self) -> Option<Arc<HostError>> {
         None
     }
 
-    /// Why there was nothing to check, if a server or a program for each call was never reached.
+    /// Returns the reason if a server, or a program that runs for each call, was never reached, so
+    /// that nothing was checked.
     fn unreached(&self) -> Option<String> {
         None
     }
@@ -122,18 +130,18 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// The programs that need a property of an extension.
+/// The program that needs the fact of a conformance case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The protocol's real host: if the case fails, calls or the host itself fail. If there is no real host, the
-    /// specification counts instead.
+    /// The real host of the protocol. If the case fails, calls or the host itself fail. If there is
+    /// no real host, this is what the specification requires.
     Host,
-    /// A standard or the specification. The real host does not need it.
+    /// Only a standard or the specification requires the fact. The real host works without it.
     Standard,
 }
 
 impl Need {
-    /// `host` or `standard`.
+    /// Returns `host` or `standard`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -148,19 +156,19 @@ impl<F> fmt::Debug for Case<F> {
     }
 }
 
-/// A case's verdict: it passed, with a remark if there is one to make, or it did not.
+/// The verdict of a case. A case that passed may have a remark.
 pub type Verdict = Result<Option<String>, CaseFailure>;
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaseFailure {
-    /// The extension is at fault.
+    /// The extension is at fault. The text says why.
     Fail(String),
-    /// The case cannot be determined here.
+    /// The case cannot be checked here. The text says why.
     Skip(String),
 }
 
-/// The outcome of a case.
+/// The outcome of a conformance case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -168,12 +176,12 @@ pub enum Outcome {
     Pass,
     /// The case failed.
     Fail,
-    /// The case was not tried.
+    /// The case was skipped.
     Skip,
 }
 
 impl Outcome {
-    /// `pass`, `fail` or `skip`.
+    /// Returns `pass`, `fail` or `skip`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -183,56 +191,60 @@ impl Outcome {
     }
 }
 
-/// The outcome of a case, and what was exchanged.
+/// The result of a conformance case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CaseResult {
-    /// The case's name.
+    /// The name of the case.
     pub name: &'static str,
-    /// The section of the text.
+    /// The section of the specification that requires the fact.
     pub section: &'static str,
-    /// The programs that need it to pass.
+    /// Whether the real host needs the fact, or only a standard.
     pub need: Need,
     /// The outcome of the case.
     pub outcome: Outcome,
-    /// Why the case failed or was skipped, or a remark; empty if there is nothing to say.
+    /// The reason why the case failed or was skipped, or a remark. Empty if there is neither.
     pub text: String,
-    /// The lines that were sent and received, the first 40 of them, each cut at 400 bytes.
+    /// The first 40 lines that were sent and received, each cut at 400 bytes.
     pub exchange: Vec<(Direction, String)>,
-    /// How long it took.
+    /// The duration of the case.
     pub took: Duration,
-    /// Where the whole exchange was written to, as events.
+    /// The path of the case's transcript. `None` if none was written.
     pub transcript: Option<PathBuf>,
 }
 
-/// The outcome of all cases.
+/// The results of all cases that were run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
-    /// The target.
+    /// The target, as the caller named it.
     pub target: String,
-    /// The cases in their order.
+    /// The results, in the order in which the cases ran.
     pub results: Vec<CaseResult>,
-    /// Why there was nothing to check, if no connection could be opened.
+    /// The error if no connection could be opened, so that nothing was checked.
     pub unopened: Option<Arc<HostError>>,
-    /// Why there was nothing to check, if a server or a program for each call was never reached.
+    /// The reason if a server, or a program that runs for each call, was never reached, so that
+    /// nothing was checked.
     pub unreached: Option<String>,
 }
 
 impl Report {
-    /// How many cases came out so.
+    /// Returns the number of cases with this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// The number of failed cases that are needed in this way.
+    /// Returns the number of failed cases that have this need.
     pub fn failed(&self, need: Need) -> usize {
         self.results.iter().filter(|result| result.outcome == Outcome::Fail && result.need == need).count()
     }
 
-    /// The report as JSON: `target`, `passed`, `failed`, `failed_by_standard` (how many of the failed cases no real host needs),
-    /// `skipped`, and `cases`, each with `name`, `section`, `needed_by` (`host` or `standard`), `outcome`, `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of
-    /// one, if there is one.
+    /// Returns the report as a JSON object.
+    ///
+    /// Its members are `target`, `passed`, `failed`, `failed_by_standard` (the number of failed
+    /// cases that no real host needs), `skipped` and `cases`. A case has `name`, `section`,
+    /// `needed_by` (`host` or `standard`), `outcome`, `text`, `seconds` and `exchange`, a list of
+    /// `{"sent":…}` and `{"got":…}`. If there is a transcript, `transcript` is its path.
     pub fn to_json(&self) -> Value {
         let exchange = |result: &CaseResult| -> Vec<Value> {
             result
@@ -274,7 +286,7 @@ impl Report {
     }
 }
 
-/// Runs the cases, one after the other. `report` gets each result as soon as it is there.
+/// Runs cases one after another. `report` gets each result as soon as the case has ended.
 ///
 /// # Errors
 /// A transcript cannot be written.

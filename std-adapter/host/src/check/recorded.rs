@@ -13,27 +13,28 @@ use crate::host::Direction;
 use crate::terminal::cut_and_counted;
 use rigline_std::clock::millis;
 
-/// A call that may be made: on live hardware nothing else runs.
+/// A call that cases may make. On live hardware cases make no other calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The operation.
+    /// The name of the operation.
     pub operation: String,
-    /// The JSON text of its arguments, an object.
+    /// The arguments, as the text of a JSON object.
     pub args: String,
 }
 
-/// The operations that may run, and the folder for transcripts.
+/// The calls that cases may make, and the folder for transcripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The calls that may be made, all of them; without any, cases that need one are skipped.
+    /// The calls that cases may make. All of them are made. If there are none, cases that need a
+    /// call are skipped.
     pub samples: Vec<Sample>,
-    /// A call that takes longer than its time limit.
+    /// A call that takes longer than its time limit. `None` skips the cases that need one.
     pub slow: Option<Sample>,
-    /// The folder that a transcript of each case is written to.
+    /// The folder for the transcript of each case. `None` writes no transcripts.
     pub transcripts: Option<PathBuf>,
 }
 
-/// A host whose exchanges are recorded.
+/// A fixture that calls through a host and records its exchanges.
 pub struct Recorded<H> {
     pub(crate) host: H,
     pub(crate) plan: Plan,
@@ -107,10 +108,10 @@ impl<H> Fixture for Recorded<H> {
     }
 }
 
-/// Finds out whether the transcripts of cases of these names can be written.
+/// Checks that the transcripts of all named cases can be written into `folder`.
 ///
 /// # Errors
-/// One cannot.
+/// A transcript cannot be written.
 pub fn ensure_transcripts<'c>(names: impl Iterator<Item = &'c str>, folder: &Path) -> io::Result<()> {
     for name in names {
         let path = transcript(folder, name);
@@ -160,7 +161,7 @@ impl Exchange {
 }
 
 impl<H> Recorded<H> {
-    /// A host for cases.
+    /// A fixture that calls through `host`. `target` is the name of the target in reports.
     pub fn new(host: H, target: impl Into<String>, plan: Plan) -> Self {
         let reach = Reach::default();
         Self { host, plan, target: target.into(), case: "", exchanges: Vec::new(), reach }

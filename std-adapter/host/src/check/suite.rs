@@ -1,4 +1,4 @@
-//! The cases of a protocol, as the command runs them.
+//! The suite of conformance cases that `rigline check` runs for a protocol.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use crate::client::{ClientError, OptionValues};
 use crate::host::Options;
 use crate::target::Target;
 
-/// The conformance cases of a protocol, as the registry of protocols has them.
+/// The conformance cases of a protocol, as the registry of protocols lists them.
 #[derive(Debug)]
 pub struct Suite {
-    /// The names of all cases, in the order in which they run.
+    /// Returns the names of all cases, in the order in which they run.
     pub names: fn() -> Vec<&'static str>,
-    /// Whether transcripts can be written.
+    /// Whether the suite can write transcripts.
     pub has_transcripts: bool,
-    /// Runs those that are chosen. The function gets each result as soon as it is there.
+    /// Runs the chosen cases. The function gets each result as soon as the case has ended.
     pub run: RunSuite,
 }
 
@@ -29,28 +29,28 @@ pub(crate) type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) 
 /// A suite that runs.
 pub(crate) type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
 
-/// The target of a suite, and its permissions.
+/// The target of a suite, and the permissions of its cases.
 #[derive(Debug)]
 pub struct Settings {
     /// The target that is checked.
     pub target: Target,
-    /// How the target is reached.
+    /// The options of the connection to the target.
     pub options: Options,
     /// The time limit for each answer.
     pub timeout: Duration,
-    /// The operations that may run, and where transcripts go.
+    /// The calls that cases may make, and the folder for transcripts.
     pub plan: Plan,
-    /// Options of the protocol's own.
+    /// The values of the protocol's own options.
     pub own: OptionValues,
-    /// How the names of the chosen cases begin; if there are none, all cases are chosen.
+    /// The beginnings of the chosen cases' names. If there are none, all cases are chosen.
     pub prefixes: Vec<String>,
 }
 
 impl Settings {
-    /// The chosen ones among `all` cases.
+    /// Returns the chosen cases among `all`.
     ///
     /// # Errors
-    /// No case is.
+    /// No case is chosen.
     pub fn chosen<F>(&self, all: &'static [Case<F>]) -> Result<Vec<&'static Case<F>>, ClientError> {
         let is_chosen = |case: &&Case<F>| {
             self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| case.name.starts_with(prefix.as_str()))

@@ -10,7 +10,7 @@ mod requests;
 
 use crate::check::{Case, Suite, cases, names, run_on_bench};
 
-/// All cases, in the order in which they run.
+/// All conformance cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case] = cases! {
     "handshake", "gevals: Initialize", Host, manifest::handshake;

@@ -1,4 +1,5 @@
-//! gevals: the protocol of the eval host's extensions. It is the default of this crate: `rigline_host::Host` is its host.
+//! gevals, the protocol between an eval host and its extensions. It is the default protocol of this
+//! crate: `rigline_host::Host` speaks it.
 
 pub mod check;
 mod client;

@@ -1,8 +1,8 @@
-//! Extensions in child processes, each the leader of a process group.
+//! Extensions in child processes. Each process is the leader of a process group.
 //!
-//! A thread waits for each process, whatever becomes of the runtime: no process is left as a zombie. It sees the end
-//! before it takes the process away, and ends the group first: as long as the leader is there, its group's number cannot be
-//! somebody else's.
+//! A thread waits for each process, even if the runtime has ended, so no process stays as a zombie.
+//! The thread ends the group before it reaps the leader: until then the number of the group cannot
+//! belong to another group.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a group that nobody waits for has to end: as long as the lifeline gives it when this process is killed.
 const ABANDONED: Duration = Duration::from_secs(1);
 
-/// A child process with its group. When the last clone is dropped the whole group is asked to end, and ended a second later.
+/// A child process and its process group. When the last clone is dropped, the whole group is asked
+/// to end, and killed a second later.
 #[derive(Debug, Clone)]
 pub struct Child {
     inner: Arc<Inner>,
@@ -49,24 +50,25 @@ struct Inner {
 }
 
 impl Child {
-    /// The process id, which is the group's too.
+    /// Returns the process id. It is also the id of the group.
     pub fn id(&self) -> u32 {
         self.inner.id
     }
 
-    /// How the process ended, if it has.
+    /// Returns how the process ended. Returns `None` if it goes on.
     pub fn exit(&self) -> Option<Exit> {
         *self.inner.ended.borrow()
     }
 
-    /// Waits for the end of the process. Others of its group, which may hold its pipes, do not delay it.
+    /// Waits until the process has ended. Other processes of its group, which may hold its pipes,
+    /// do not delay that.
     pub async fn ended(&self) -> Exit {
         let mut ended = self.inner.ended.clone();
         let exit = ended.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
         exit.unwrap_or(Exit::Unknown)
     }
 
-    /// Asks the whole group to end.
+    /// Asks the whole process group to end.
     pub fn terminate(&self) {
         self.inner.asked.get_or_init(Instant::now);
         self.inner.signal(Signal::Terminate);
@@ -78,7 +80,7 @@ impl Child {
         timeout(within, self.ended()).await.ok()
     }
 
-    /// Ends the whole group at once.
+    /// Kills the whole process group at once.
     pub fn kill(&self) {
         self.inner.signal(Signal::Kill);
         self.over();

@@ -103,7 +103,7 @@ struct Waiting {
 /// The receiver of a request's outcome.
 enum ResponseSender {
     One(oneshot::Sender<Completion>),
-    /// A sender that has several pending requests, and uses the first answer.
+    /// The sender has several pending requests, and uses the first answer.
     OfSeveral(mpsc::UnboundedSender<Completion>),
 }
 
@@ -121,9 +121,9 @@ impl ResponseSender {
 #[derive(Debug, Clone)]
 pub(crate) enum Completion {
     Answer(Answer),
-    /// The line that must have been its reply was over the limit.
+    /// The reply was longer than the limit. The number is its length in bytes.
     TooLong(u64),
-    /// The request was not answered in time.
+    /// The request was not answered within its time limit.
     Late,
     End(End),
 }

@@ -10,219 +10,223 @@ use serde_json::Value;
 use super::port_info::{Holder, PortInfo};
 use crate::terminal::printable;
 
-/// Why there is no answer.
+/// The reason why a host has no answer from an extension.
 ///
-/// A failed operation is not an error here, but a [`CallResult`](super::CallResult) with a
+/// A failed operation is not an error here. It is a [`CallResult`](super::CallResult) with a
 /// [`failure`](super::CallResult::failure).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error(
         "there is no program `{program}`{}{}",
         if program.contains(['/', '\\']) { "" } else { " in PATH" },
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default()
     )]
     NoProgram {
-        /// As the target names it.
+        /// The program, as the target names it.
         program: String,
-        /// A suggestion, if there is one.
+        /// A suggestion how to correct the name.
         hint: Option<String>,
     },
-    /// The program is there and cannot be started.
+    /// The program exists, but cannot be started.
     #[error("`{program}` cannot be started: {source}")]
     Start {
-        /// As the target names it.
+        /// The program, as the target names it.
         program: String,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The port or the server cannot be opened.
     #[error("{what} cannot be opened: {source}")]
     Open {
-        /// The port or the server.
+        /// The name of the port, or the address of the server.
         what: String,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error("{} is in use{}", port.display(), held_by(.holders))]
     Busy {
-        /// The port.
+        /// The path of the port.
         port: PathBuf,
-        /// The processes that hold it, as far as they are visible.
+        /// The processes that have the port open, as far as this process can see them.
         holders: Vec<Holder>,
     },
-    /// A rig that others use was not free in time.
+    /// A rig that other processes use was not free in time.
     #[error("{what}: {why}")]
     Waited {
-        /// The target.
+        /// The name of the target.
         what: String,
-        /// The process that has it.
+        /// The reason, with the process that uses the rig.
         why: String,
     },
-    /// No port fits the target.
+    /// No port matches the target.
     #[error("no {wanted} is plugged in{}", listed("; there are", .ports))]
     NoDevice {
         /// The target that was not found.
         wanted: String,
-        /// The USB serial ports that there are.
+        /// The USB serial ports that exist.
         ports: Vec<PortInfo>,
     },
-    /// Several ports fit the target.
+    /// Several ports match the target.
     #[error("several rigline devices are plugged in; name one by serial:auto/SERIAL or serial:usb/PATH{}", listed("", .ports))]
     SeveralDevices {
-        /// The ports that fit.
+        /// The ports that match.
         ports: Vec<PortInfo>,
     },
-    /// This target cannot be used this way.
+    /// The target cannot be used in this way. The text says why.
     #[error("{0}")]
     Unsupported(String),
     /// The extension did not answer `initialize` in time.
     #[error("{extension} did not answer within {after:?} of its start{details}")]
     StartTimeout {
-        /// The extension's name, or the target.
+        /// The name of the extension, or the target.
         extension: String,
-        /// How long it was waited for.
+        /// The time for which the host waited.
         after: Duration,
-        /// Further observations.
+        /// Observations that may explain the error.
         details: Box<Details>,
     },
-    /// The extension did not answer a call in time. The session continues; a later answer is dropped.
+    /// The extension did not answer a call in time. The session continues, and a later answer is
+    /// dropped.
     #[error("{extension} did not answer `{request}` within {after:?}{}{details}", and_grace(*limit, *after))]
     Timeout {
-        /// The extension's name.
+        /// The name of the extension.
         extension: String,
-        /// The operation.
+        /// The name of the operation.
         request: String,
-        /// How long it was waited for.
+        /// The time for which the host waited.
         after: Duration,
-        /// The call's own time limit, if it had one. The host waits longer by
+        /// The time limit of the call, if it had one. The host waits longer by
         /// [`Options::grace`](super::Options::grace).
         limit: Option<Duration>,
-        /// Further observations.
+        /// Observations that may explain the error.
         details: Box<Details>,
     },
-    /// The extension answered a call after the call's own time limit. What such an answer says does not count: only an extension's own
-    /// timeout error is accepted then.
+    /// The extension answered after the time limit of the call. Only the extension's own timeout
+    /// error is accepted at that time, so the answer does not count.
     #[error("{extension} answered `{request}` after {took:.3?}, beyond the time limit of {limit:?}; it said: {answer}")]
     Late {
-        /// The extension's name.
+        /// The name of the extension.
         extension: String,
-        /// The operation.
+        /// The name of the operation.
         request: String,
-        /// From the request to the answer.
+        /// The time from the request to the answer.
         took: Duration,
-        /// The call's own time limit.
+        /// The time limit of the call.
         limit: Duration,
-        /// The answer, in short.
+        /// The answer, shortened.
         answer: String,
     },
-    /// The process has ended.
+    /// The process of the extension has ended.
     #[error("{extension} has ended: {exit}{details}")]
     Exited {
-        /// The extension's name, or the target.
+        /// The name of the extension, or the target.
         extension: String,
-        /// How the program ended.
+        /// The way in which the process ended.
         exit: Exit,
-        /// Further observations, such as the last lines of its standard error.
+        /// Observations that may explain the error, such as the last lines of standard error.
         details: Box<Details>,
     },
-    /// The connection is gone: an unplugged device, a closed socket, a process that closed its output.
+    /// The connection was lost: a device was unplugged, a socket was closed, or a process closed
+    /// its output.
     #[error("{extension}: {why}{details}")]
     Gone {
-        /// The extension's name, or the target.
+        /// The name of the extension, or the target.
         extension: String,
-        /// The event.
+        /// The description of the loss.
         why: String,
-        /// Further observations.
+        /// Observations that may explain the error.
         details: Box<Details>,
     },
-    /// The call was cancelled by [`Host::cancel`](super::Host::cancel).
+    /// [`Host::cancel`](super::Host::cancel) cancelled the call.
     #[error("the call of {extension} was cancelled")]
     Cancelled {
-        /// The extension's name.
+        /// The name of the extension.
         extension: String,
     },
-    /// The session was shut down before.
+    /// The session had been shut down before the call.
     #[error("the session with {extension} was shut down")]
     ShutDown {
-        /// The extension's name.
+        /// The name of the extension.
         extension: String,
     },
-    /// A line was longer than [`Options::line_limit`](super::Options::line_limit).
+    /// The extension sent a line that is longer than
+    /// [`Options::line_limit`](super::Options::line_limit).
     #[error("{extension} wrote a line that is too long: {length} bytes or more, and the limit is {limit}{details}")]
     LineTooLong {
-        /// The extension's name, or the target.
+        /// The name of the extension, or the target.
         extension: String,
-        /// How much of it was seen.
+        /// The number of bytes of the line that were received.
         length: u64,
-        /// The limit.
+        /// The longest accepted line, in bytes.
         limit: usize,
-        /// Further observations.
+        /// Observations that may explain the error.
         details: Box<Details>,
     },
-    /// A reply came that cannot be used: damaged, undecodable, over several lines, or not what JSON-RPC allows.
+    /// The extension sent a reply that cannot be used. It is damaged, spread over several lines, or
+    /// not allowed by JSON-RPC.
     #[error("{extension} answered with something that cannot be used: {why}{details}")]
     BadReply {
-        /// The extension's name, or the target.
+        /// The name of the extension, or the target.
         extension: String,
-        /// The fault.
+        /// The fault of the reply.
         why: String,
-        /// Further observations, such as the line itself.
+        /// Observations that may explain the error, such as the line itself.
         details: Box<Details>,
     },
-    /// `initialize` was answered with an error.
+    /// The extension answered `initialize` with an error.
     #[error("{extension} refused to start a session: {error}")]
     Refused {
         /// The target.
         extension: String,
-        /// The error.
+        /// The error in the answer.
         error: RpcFailure,
     },
-    /// The request does not fit the peer's memory. Nothing was sent.
+    /// The request does not fit the memory of the extension. Nothing was sent.
     #[error("the request needs {size} bytes, and {extension} accepts at most {limit}")]
     RequestTooLarge {
-        /// The extension's name.
+        /// The name of the extension.
         extension: String,
-        /// Bytes of the request.
+        /// The size of the request, in bytes.
         size: usize,
-        /// The limit of the peer in bytes, from its manifest.
+        /// The largest request that the extension accepts, in bytes, from its manifest.
         limit: usize,
     },
-    /// Arguments or outputs that cannot be written or read as the type that was asked for.
+    /// The arguments or the outputs do not fit the caller's types.
     #[error("{what}: {source}")]
     Types {
-        /// The kind of the values.
+        /// The values in question: `the arguments` or `the outputs`.
         what: &'static str,
         /// The error of serde.
         source: serde_json::Error,
     },
-    /// A value that must be a JSON object has another type.
+    /// A value that must be a JSON object is none. The text names the value.
     #[error("{0} must be a JSON object")]
     NoObject(&'static str),
-    /// Too many calls are out at once.
+    /// Too many calls are pending. The number is the limit.
     #[error("{0} calls are in progress at once; wait for one to end")]
     TooManyCalls(usize),
 }
 
 impl HostError {
-    /// Whether it was a deadline.
+    /// Returns whether a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Waited { .. } | Self::StartTimeout { .. } | Self::Timeout { .. } | Self::Late { .. })
     }
 
-    /// Whether another connection is needed before the next call.
+    /// Returns whether the host must connect again before the next call.
     pub fn is_disconnected(&self) -> bool {
         matches!(self, Self::Exited { .. } | Self::Gone { .. } | Self::ShutDown { .. })
     }
 }
 
-/// Observations before an error.
+/// Observations that may explain an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
-    /// The likely cause, if there is one to name.
+    /// The likely cause, if one is known.
     pub hint: Option<String>,
     /// The last lines of standard error.
     pub stderr: Vec<String>,
@@ -247,20 +251,20 @@ impl fmt::Display for Details {
     }
 }
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exit {
-    /// With this status.
+    /// The process ended with this exit status.
     Code(i32),
-    /// A signal ended the program.
+    /// A signal with this number ended the process.
     Signal(i32),
-    /// The end of the program is not known.
+    /// The way in which the process ended is not known.
     Unknown,
 }
 
 impl Exit {
-    /// Whether it ended with status 0.
+    /// Returns whether the exit status is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
@@ -297,15 +301,15 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// A JSON-RPC error as it came (JSON-RPC 2.0 §5.1), or what a peer sent in its place.
+/// A JSON-RPC error (JSON-RPC 2.0 §5.1), or the value that a peer sent in its place.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RpcFailure {
-    /// The code, if there is a usable one.
+    /// The error code. `None` if there is no usable one.
     pub code: Option<i32>,
-    /// The best text there is.
+    /// The message of the error. If it has none, a text about the error.
     pub message: String,
-    /// The data; null if there is none.
+    /// The member `data` of the error. It is null if the error has none.
     pub data: Value,
 }
 

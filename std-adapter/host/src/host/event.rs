@@ -1,4 +1,4 @@
-//! Events: what a host receives in addition to replies.
+//! Events: the things that a host receives besides replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,100 +10,101 @@ use serde_json::Value;
 use super::error::{Exit, RpcFailure, also_open};
 use super::port_info::Holder;
 
-/// An event of an extension, other than a reply.
+/// An event of an extension, such as a log line or the end of its process.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Event {
-    /// When the event was seen.
+    /// The time at which the host saw the event.
     pub time: SystemTime,
-    /// The extension's name; before the manifest is there, the target.
+    /// The name of the extension. Before the manifest has arrived it is the target.
     pub extension: Arc<str>,
     /// The kind of event.
     pub kind: EventKind,
 }
 
-/// An event of an extension.
+/// The kind of an event.
 ///
-/// Texts of the peer's are cut at 1024 bytes, but for logs. What is not UTF-8 in them is
-/// shown as U+FFFD.
+/// Texts of the extension are cut at 1024 bytes, except in logs. Bytes that are not UTF-8 become
+/// U+FFFD.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// gevals "Log".
+    /// The extension sent a log line: gevals "Log".
     Log(Log),
-    /// A line of standard error.
+    /// The extension wrote this line to standard error.
     Stderr(String),
-    /// Text that is not a message was skipped: a banner, a print, text glued to a message.
+    /// The extension wrote text that is not a message, such as a banner. It was skipped.
     Skipped {
-        /// The text.
+        /// The skipped text.
         text: String,
-        /// Why the line is not a message.
+        /// The reason why the text is not a message.
         why: String,
     },
-    /// Further lines were skipped, too many to show each.
+    /// This number of further lines was skipped. They were too many for an event each.
     MoreSkipped(u64),
-    /// A message was damaged. A call that it names has failed with it.
+    /// A message was damaged. If it names a call, that call has failed.
     Damaged {
-        /// The line.
+        /// The damaged line.
         text: String,
-        /// The fault.
+        /// The damage.
         why: String,
     },
-    /// A line over the limit was dropped.
+    /// The extension sent a line that is longer than the limit. It was dropped.
     TooLong {
-        /// The length of the line in bytes.
+        /// The length of the line, in bytes.
         length: u64,
-        /// The limit.
+        /// The longest accepted line, in bytes.
         limit: usize,
     },
-    /// A reply to no waiting request: late, repeated, or to another session. It was dropped.
+    /// A reply belongs to no pending request. It is late, repeated, or of another session. It was
+    /// dropped.
     UnknownId {
         /// The id of the reply, as JSON text.
         id: String,
-        /// Whether its id is one of this session's.
+        /// Whether the id belongs to a request of this session, so that the reply is late.
         late: bool,
     },
-    /// An error that names no request.
+    /// The extension sent an error that names no request.
     ErrorWithoutId(RpcFailure),
-    /// A notification other than a log.
+    /// The extension sent a notification that is no log.
     Notification {
         /// The method of the notification.
         method: String,
         /// The parameters of the notification.
         params: Value,
     },
-    /// A request from the peer. It was refused with -32601.
+    /// The extension sent a request. It was refused with the error -32601.
     Refused {
         /// The method of the request.
         method: String,
     },
-    /// A request of ours came back: the line echoes.
+    /// The host received its own request, so the line echoes.
     Echo,
-    /// A message was odd, and was understood.
+    /// A message was irregular, but could be understood. The text says why.
     Anomaly(&'static str),
-    /// The process has ended.
+    /// The process has ended in this way.
     Exited(Exit),
-    /// The connection is gone.
+    /// The connection was lost. The text says why.
     Gone(String),
-    /// Other processes have the port open too, and may get what the device writes.
+    /// These other processes have the port open too. They may get bytes that the device sends.
     AlsoOpen(Vec<Holder>),
-    /// Everything is new after a loss or a cancellation: process or connection, and session.
+    /// The host has connected again after a loss or a cancellation, and has opened a new session.
     Reconnected,
 }
 
-/// A log line.
+/// A log line of an extension.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Log {
-    /// The level; `info` for levels that are not known.
+    /// The level of the line. An unknown level becomes `info`.
     pub level: Level,
-    /// The level in the extension's own word, if it is another.
+    /// The level, as the extension spells it. `None` if it is a known name.
     pub level_name: Option<String>,
-    /// The message.
+    /// The text of the line.
     pub message: String,
-    /// Structured data, if there is any.
+    /// The structured data of the line. `None` if it has none.
     pub data: Option<Value>,
-    /// Its JSON text as it came, with all digits, where that is known.
+    /// The structured data as JSON text with all its digits. `None` if it is not known.
     pub data_text: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! JSON objects as text.
+//! JSON objects that are stored as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use super::error::HostError;
 
-/// A JSON object, stored as text. Its numbers keep all their digits, whereas a [`Value`] rounds numbers that fit
-/// neither 64 bits nor an `f64`.
+/// A JSON object, stored as text. Its numbers keep all their digits. A [`Value`], in contrast,
+/// rounds numbers that fit neither 64 bits nor an `f64`.
 ///
-/// Two objects are equal if they have the same members in any order; white space does not count. Numbers are equal if
-/// their texts are equal.
+/// Two objects are equal if they have the same members in any order. White space is ignored.
+/// Numbers are equal if their texts are equal.
 #[derive(Debug, Clone)]
 pub struct JsonObject(Arc<str>);
 
 impl JsonObject {
-    /// The JSON text, on one line.
+    /// Returns the JSON text, on one line.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! An extension in this very process, for servers that carry their own: no child, no pipes.
+//! Extensions in this process, for servers that contain their own: no child process, no pipes.
 
 use std::future::Future;
 use std::io;
@@ -21,20 +21,23 @@ const LOGS: usize = 2 << 20;
 /// The most bytes on the way in each direction.
 const IN_FLIGHT: usize = 64 * 1024;
 
-/// Dials an extension in this process. Made by [`in_process`].
+/// A dialer that connects to an extension in this process. [`in_process`] makes it.
 #[derive(Debug, Clone)]
 pub struct InProcess {
     name: String,
     connections: mpsc::UnboundedSender<DuplexStream>,
 }
 
-/// An extension in this process. Connect to it through the first value, while the second one runs.
+/// Prepares an extension that runs in this process. Returns the dialer that connects to it, and the
+/// future that runs it.
 ///
-/// Each connection gets a new extension from `make`, which is given the clock it is served with and the longest request and
-/// reply, as [`Stdio::limits`](rigline_std::stdio::Stdio::limits) has them. One connection is served after the other; one that is dropped in
-/// a session has the extension bring about its safe state. A handler that panics takes the future with it.
+/// Each connection gets a new extension from `make`. Its arguments are the clock of the extension,
+/// and the longest request and reply, as in [`Stdio::limits`](rigline_std::stdio::Stdio::limits).
+/// Connections are served one after another. If one is dropped during a session, the extension
+/// brings about its safe state. If a handler panics, the future ends with it.
 ///
-/// The future ends when all dialers and their connections are gone. It stays on the thread it is polled on.
+/// The future ends when all dialers and their connections are dropped. It stays on the thread that
+/// polls it.
 pub fn in_process<E: Extension>(
     name: impl Into<String>,
     mut make: impl FnMut(TokioClock, (usize, usize)) -> E,
@@ -50,7 +53,8 @@ pub fn in_process<E: Extension>(
     (InProcess { name: name.into(), connections }, running)
 }
 
-/// As [`in_process`], with one extension for all connections, one after the other.
+/// Prepares an extension as [`in_process`] does, but uses the one given extension for all
+/// connections.
 pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (InProcess, impl Future<Output = ()>) {
     let (connections, mut dialled) = mpsc::unbounded_channel();
     let running = async move {

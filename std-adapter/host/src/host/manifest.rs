@@ -1,4 +1,4 @@
-//! The description of an extension.
+//! The manifest of an extension, as a host reads it.
 
 use rigline::client::{Plain, member};
 use rigline::json::{Json, Kind};
@@ -6,66 +6,72 @@ use serde_json::Value;
 
 use crate::terminal;
 
-/// An extension's manifest: gevals "Manifest Fields". Null counts as absent.
+/// The manifest of an extension: gevals "Manifest Fields". A member that is null counts as absent.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// The extension's name; empty if it has none.
+    /// The name of the extension. Empty if the manifest has none.
     pub name: String,
     /// The version of the extension.
     pub version: String,
-    /// The version of its protocol.
+    /// The version of the protocol that the extension speaks.
     pub protocol_version: String,
     /// The description of the extension.
     pub description: String,
-    /// Commands that must be in `PATH`.
+    /// The commands that the extension needs in `PATH`.
     pub requires: Vec<String>,
-    /// The operations of the extension, in its own order.
+    /// The operations, in the order of the manifest.
     pub operations: Vec<Operation>,
-    /// The longest request line that it accepts, in bytes without the newline, if it is declared.
+    /// The longest request line that the extension accepts, in bytes, without the newline. `None`
+    /// if the manifest does not say.
     pub request_limit: Option<usize>,
-    /// The longest reply line it writes, in bytes without the newline, if it says so.
+    /// The longest reply line that the extension writes, in bytes, without the newline. `None` if
+    /// the manifest does not say.
     pub reply_limit: Option<usize>,
-    /// Members that are missing or invalid; the manifest was read nevertheless.
+    /// The members that are missing or invalid. The rest of the manifest was read.
     pub faults: Vec<String>,
-    /// The manifest as it came.
+    /// The manifest as a JSON value.
     pub raw: Value,
-    /// The manifest as text, in which numbers have all their digits.
+    /// The manifest as JSON text. Numbers keep all their digits.
     pub text: String,
 }
 
-/// An operation: gevals "Operation Object".
+/// An operation of an extension: gevals "Operation Object".
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Operation {
     /// The name of the operation.
     pub name: String,
-    /// The description.
+    /// The description of the operation.
     pub description: String,
-    /// The JSON Schema of its arguments; `true`, which accepts all values, if it has none.
+    /// The JSON Schema of the arguments. It is `true`, which accepts all values, if the operation
+    /// has none.
     pub params: Value,
-    /// The operation as text, in which numbers have all their digits.
+    /// The JSON Schema of the arguments, as text. Numbers keep all their digits.
     pub params_text: String,
-    /// The text of the schema of its outputs, if the extension reports one.
+    /// The JSON Schema of the outputs, as text. `None` if the extension reports none.
     pub outputs_text: Option<String>,
-    /// Further members of its entry in a list of MCP's tools, as the text of an object, if there are any.
+    /// Further members of the operation's entry in MCP's list of tools, as the text of an object.
+    /// `None` if there are none.
     pub tool_text: Option<String>,
-    /// The effects of the operation for a host, as MCP spells it, if the extension reports any.
+    /// The effects of the operation, such as whether it only reads, in the form of MCP's
+    /// annotations. `None` if the extension reports none.
     pub annotations: Option<Value>,
 }
 
 impl Operation {
-    /// Whether its schema requires no arguments.
+    /// Returns whether the schema requires no arguments.
     pub fn needs_no_arguments(&self) -> bool {
         self.params.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
     }
 }
 
-/// The known name that a name means: the same, or else the one that differs from it only in `-` and `_`. MCP has no `-` in the names of
-/// tools, so that an extension's `set-target` is `set_target` there.
+/// Returns the known name that `name` means. It is the same name, or the one that differs from it
+/// only in `-` and `_`. MCP allows no `-` in the names of tools, so the operation `set-target` is
+/// `set_target` there. Returns `None` if no name fits.
 ///
 /// # Errors
-/// Several known names differ from it only so.
+/// Several known names differ from `name` only in `-` and `_`.
 pub fn spelled<'n>(name: &str, names: &[&'n str]) -> Result<Option<&'n str>, String> {
     if let Some(same) = names.iter().find(|known| **known == name) {
         return Ok(Some(same));
@@ -81,12 +87,12 @@ pub fn spelled<'n>(name: &str, names: &[&'n str]) -> Result<Option<&'n str>, Str
 }
 
 impl Manifest {
-    /// The operation of that name.
+    /// Returns the operation with this name.
     pub fn operation(&self, name: &str) -> Option<&Operation> {
         self.operations.iter().find(|operation| operation.name == name)
     }
 
-    /// Reads the result of `initialize`, which must be an object.
+    /// Reads a manifest from the result of `initialize`, which must be an object.
     pub fn read(text: &str) -> Result<Self, String> {
         let json = Json::parse(text.as_bytes()).map_err(|error| error.to_string())?;
         if json.kind() != Kind::Object {

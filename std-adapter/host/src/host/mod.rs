@@ -119,57 +119,65 @@ pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
 /// How long a process that was asked to end has before it is killed.
 pub(crate) const TERMINATION: Duration = Duration::from_millis(500);
 
-/// Gets every [`Event`], in order, from the task that reads. It must not wait.
+/// The function that gets every [`Event`], in order. The task that reads from the extension calls
+/// it, so it must return without waiting.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Gets every line that is sent (newline included) and received (without it).
+/// The function that gets every line. A sent line has its newline, a received one does not.
 pub type Traffic = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
 
-/// How a host behaves. Begin with [`Options::default`] and change what differs.
+/// The options of a [`Host`]. Begin with [`Options::default`] and change the fields that differ.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// From the start to the manifest: 10 s.
+    /// The longest time from the start of the connection to the manifest [default: 10 s].
     pub start_timeout: Duration,
-    /// The timeout of a call that has none: 30 s.
+    /// The time limit of a call that has none of its own [default: 30 s].
     pub call_timeout: Duration,
-    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s. Any other
-    /// answer that comes in this time is [`HostError::Late`].
+    /// The time for which the host waits beyond a call's own time limit, so that a timeout error of
+    /// the extension can arrive [default: 2 s]. Any other answer in this time is
+    /// [`HostError::Late`].
     pub grace: Duration,
-    /// From `shutdown` to the end of the process: 5 s.
+    /// The longest time from `shutdown` to the end of the process [default: 5 s].
     pub shutdown_timeout: Duration,
-    /// How long a port that is busy, or a device that is not plugged in, is waited for: not at all.
+    /// The longest time to wait for a busy port, or for a device that is not plugged in [default:
+    /// zero, which is not to wait].
     pub wait: Duration,
-    /// Whether no other process of this user may use the rig meanwhile, as runs of evals want: no. A port is always used alone.
+    /// Whether other processes of this user are kept from the rig during the session, as runs of
+    /// evals want [default: no]. A serial port is never shared.
     pub is_alone: bool,
-    /// The longest line from the extension, in bytes without its newline: 16 MiB.
+    /// The longest line from the extension, in bytes, without its newline [default: 16 MiB]. A
+    /// longer line is dropped.
     pub line_limit: usize,
     /// The number of last lines of standard error that errors show [default: 20].
     pub stderr_lines: usize,
-    /// The extension's own settings: gevals `config`.
+    /// The configuration of the extension: the member `config` of gevals' `initialize`.
     pub config: Option<JsonObject>,
-    /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
+    /// Whether a reply without `"jsonrpc":"2.0"` fails its call [default: no]. Otherwise it is
+    /// accepted, and an event reports it.
     pub strict: bool,
-    /// Whether a call after a loss reconnects, instead of failing with the reason of the loss.
+    /// Whether a call after a loss of the connection connects again. Otherwise it fails with the
+    /// reason of the loss.
     pub reconnect: bool,
-    /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
-    /// anyway.
+    /// The time for which a port is left alone after it was opened, for boards that reset then
+    /// [default: zero]. Usually it is not needed, since `initialize` is repeated.
     pub boot_delay: Duration,
-    /// The folder that a program is started in [default: this process's folder].
+    /// The folder that a program is started in [default: the folder of this process].
     pub working_dir: Option<PathBuf>,
-    /// Environment variables for the program, in addition to those of this process.
+    /// The environment variables that a program gets in addition to those of this process.
     pub env: Vec<(String, String)>,
-    /// The program that `sim` starts with the argument `rig`: the command `rigline`, from `PATH` in other programs than that itself.
+    /// The program that the target `sim` starts, with the argument `rig`. By default it is the
+    /// command `rigline`: this program itself, if it is that command, or the one in `PATH`.
     pub sim_program: Option<PathBuf>,
     /// The folders in which serial ports are searched [default: [`Roots::of_environment`]].
     pub roots: Roots,
-    /// The credentials for each request to an HTTP server.
+    /// The credentials that each request to an HTTP server carries.
     pub credentials: Credentials,
-    /// Gets every event.
+    /// The function that gets every event.
     pub listener: Option<Listener>,
-    /// Gets every line.
+    /// The function that gets every line that is sent or received.
     pub traffic: Option<Traffic>,
-    /// Records what passes.
+    /// The recorder that gets every line that is sent or received.
     pub recorder: Option<Arc<Recorder>>,
 }
 
@@ -214,52 +222,56 @@ impl fmt::Debug for Options {
 /// The context of a call: gevals "Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// The task's directory [default: this process's folder at the time of [`Host::connect`]].
+    /// The working folder of the task [default: the folder of this process at the time of
+    /// [`Host::connect`]].
     pub workdir: Option<String>,
-    /// The part of the task.
+    /// The phase of the task in which the call happens.
     pub phase: Phase,
-    /// The task's environment variables.
+    /// The environment variables of the task.
     pub env: BTreeMap<String, String>,
-    /// The limit on the call's time, from the request to the answer. It is sent to the extension; the host waits [`Options::grace`]
-    /// longer for the extension's own timeout error. Any other answer after the limit is [`HostError::Late`].
+    /// The time limit of the call, from the request to the answer. It is sent to the extension.
+    ///
+    /// The host waits [`Options::grace`] longer for the extension's own timeout error. Any other
+    /// answer after the limit is [`HostError::Late`].
     pub timeout: Option<Duration>,
-    /// The prompt of the agent under test, and its answer.
+    /// The prompt and the answer of the agent under test. `None` if there is no agent.
     pub agent: Option<Agent>,
 }
 
 /// The prompt and the answer of the agent under test: gevals "Agent Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agent {
-    /// The prompt of the agent.
+    /// The prompt that the agent got.
     pub prompt: String,
-    /// The response of the agent.
+    /// The answer that the agent gave.
     pub output: String,
 }
 
-/// How a session ended.
+/// The result of ending a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// Whether `shutdown` was answered. Some extensions end without an answer.
+    /// Whether the extension answered `shutdown`. Some extensions end without an answer.
     pub acknowledged: bool,
-    /// How the process ended; `None` where there is none.
+    /// The way in which the process ended. `None` if the extension is no child process.
     pub exit: Option<Exit>,
-    /// Whether it had to be killed, since it did not end in time.
+    /// Whether the process was killed because it did not end in time.
     pub killed: bool,
-    /// The error that `shutdown` was answered with.
+    /// The error with which the extension answered `shutdown`.
     pub error: Option<String>,
 }
 
 impl Shutdown {
-    /// Whether the session ended as the protocol specifies; an end without a reply counts.
+    /// Returns whether the session ended as the protocol specifies. A process that ends without a
+    /// reply, but with status 0, counts.
     pub fn is_clean(&self) -> bool {
         !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
     }
 }
 
-/// A session with an extension. See the [crate](crate).
+/// A session with one extension. The [crate](crate) documentation has an example.
 ///
-/// It needs a tokio runtime with I/O and time, which must continue to run.
+/// It needs a tokio runtime with I/O and time, which must run as long as the session.
 pub struct Host {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
@@ -275,14 +287,15 @@ impl Host {
     /// Starts or opens the target, and opens a session with it.
     ///
     /// # Errors
-    /// It cannot be started or opened, or does not answer `initialize` within
+    /// The target cannot be started or opened, or does not answer `initialize` within
     /// [`Options::start_timeout`].
     pub async fn connect(target: &Target, options: Options) -> Result<Self, HostError> {
         let dialer = wire::dialer(target, &options)?;
         Self::over(dialer, options).await
     }
 
-    /// As [`connect`](Self::connect), over connections that the caller makes.
+    /// Opens a session over connections that the caller's `dialer` opens. Otherwise it is
+    /// [`connect`](Self::connect).
     pub async fn over(dialer: Box<dyn Connect>, options: Options) -> Result<Self, HostError> {
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
@@ -306,25 +319,26 @@ impl Host {
         }
     }
 
-    /// Returns the extension's description of itself.
+    /// Returns the manifest of the extension.
     pub fn describe(&self) -> Arc<Manifest> {
         Arc::clone(&lock(&self.manifest))
     }
 
-    /// The process that the extension runs in, if it is one of ours.
+    /// Returns the process of the extension. Returns `None` if it is no child of this process.
     pub fn child(&self) -> Option<Child> {
         self.current().child().cloned()
     }
 
-    /// Whether the connection is there, as far as is known.
+    /// Returns whether the connection is open, as far as is known without asking.
     pub fn is_connected(&self) -> bool {
         self.current().ended().is_none()
     }
 
-    /// Runs an operation. `args` must be an object as in the manifest's schema. It is sent
-    /// unchanged.
+    /// Calls an operation. `args` must be an object that fits the schema in the manifest. It is
+    /// sent unchanged.
     ///
-    /// If the call is dropped before it is done, its reply is ignored; the extension continues to run it.
+    /// If the future is dropped, the extension continues to run the operation, and its reply is
+    /// ignored.
     ///
     /// # Errors
     /// There is no usable answer. A failed operation is not an error.
@@ -332,11 +346,12 @@ impl Host {
         self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
     }
 
-    /// As [`call`](Self::call), with arguments that are JSON text already, which is sent as it is: numbers keep their digits,
-    /// where a [`Value`] rounds those that an `f64` cannot hold.
+    /// Calls an operation with arguments that are JSON text already. They are sent as they are, so
+    /// numbers keep their digits; a [`Value`] rounds numbers that an `f64` cannot hold.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is not JSON, [`HostError::NoObject`] if it is not an object.
+    /// As [`call`](Self::call). [`HostError::Types`] if `args` is not JSON, and
+    /// [`HostError::NoObject`] if it is not an object.
     pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
@@ -409,11 +424,11 @@ impl Host {
         }
     }
 
-    /// Runs an operation with arguments and outputs of the caller's types. The inner error is the operation's own
-    /// failure.
+    /// Calls an operation with arguments and outputs of the caller's types. The inner error is the
+    /// failure of the operation.
     ///
-    /// Outputs are strings in this protocol; each is read as what the type has in its place
-    /// ([`CallResult::outputs_as`]).
+    /// Outputs are strings in this protocol. Each is read as the type of its field, as
+    /// [`CallResult::outputs_as`] does.
     pub async fn call_typed<Args: Serialize + ?Sized, Outputs: DeserializeOwned>(
         &self,
         operation: &str,
@@ -428,8 +443,8 @@ impl Host {
         result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
     }
 
-    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`. Use
-    /// it to forward requests, or to test how an extension handles one.
+    /// Sends a request with any method and parameters. Returns the text of the reply's `result`, or
+    /// its `error`. Use it to forward requests, or to test how an extension handles one.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -449,9 +464,9 @@ impl Host {
         }
     }
 
-    /// Cancels the pending calls. The protocol has no message for this: a program's process group is ended and the
-    /// program is started again, a board's DTR drops and rises, a TCP connection is opened again. Then a new session
-    /// begins.
+    /// Cancels all pending calls, and opens a new session. The protocol has no message for that, so
+    /// the connection is ended: the process group of a program is ended and the program started
+    /// again, the DTR line of a board is dropped and raised, and a TCP connection is opened again.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -476,8 +491,9 @@ impl Host {
         connection.close(End::Cancelled);
     }
 
-    /// Reconnects after a loss, and opens a new session. A board that was plugged into another port is found by its
-    /// serial number, and waited for within [`Options::start_timeout`]. With the connection still there this does nothing.
+    /// Connects again after a loss, and opens a new session. A board that is now plugged into
+    /// another port is found by its serial number; it is waited for within
+    /// [`Options::start_timeout`]. If the connection is open, nothing happens.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -504,11 +520,14 @@ impl Host {
         Ok(())
     }
 
-    /// Ends the session: `shutdown`, its reply, the end of the process. What does not end within
-    /// [`Options::shutdown_timeout`] is terminated, and then killed; one that has not answered a call in its time gets half a second. Calls that are out fail.
+    /// Ends the session with `shutdown`, and waits for the reply and the end of the process.
+    /// Pending calls fail.
+    ///
+    /// A process that does not end within [`Options::shutdown_timeout`] is terminated, and then
+    /// killed. If a call has exceeded its time limit, the process has only half a second.
     ///
     /// # Errors
-    /// [`HostError::Gone`] if a device or a connection was lost before.
+    /// [`HostError::Gone`] if the device or the connection was lost before.
     pub async fn shutdown(&self) -> Result<Shutdown, HostError> {
         let connection = self.current();
         // It had its time already.
@@ -568,7 +587,7 @@ impl Drop for Host {
     }
 }
 
-/// The operation's own failure, as an error.
+/// The failure of an operation, as an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailed(pub Box<CallResult>);
 

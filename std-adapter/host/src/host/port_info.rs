@@ -1,4 +1,4 @@
-//! A serial port, and the processes that have it open.
+//! Serial ports, and the processes that have them open.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,39 +8,39 @@ use serde_json::{Value, json};
 /// The word in a device's USB manufacturer or product string by which it is known as ours.
 pub(crate) const USB_NAME: &str = "rigline";
 
-/// A serial port.
+/// A serial port of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PortInfo {
-    /// The path to open, such as `/dev/ttyACM0`.
+    /// The path of the port, such as `/dev/ttyACM0`.
     pub path: PathBuf,
-    /// The USB device behind it, if it is one.
+    /// The USB device that has the port. `None` if it is no USB device.
     pub usb: Option<UsbInfo>,
 }
 
-/// A USB device.
+/// A USB device that has a serial port.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct UsbInfo {
-    /// The place of the device in the USB tree, such as `1-2.3`.
+    /// The place of the device in the USB tree, such as `1-2.3`: the bus and the ports of the hubs.
     pub place: String,
-    /// Which of its interfaces the port is, such as `1.2` (configuration and number): a composite device has several ports. Empty if the
-    /// system does not report it.
+    /// The interface of the device that is this port, such as `1.2`: configuration and number. A
+    /// device with several ports has several. Empty if the system does not report it.
     pub interface: String,
-    /// Vendor id.
+    /// The vendor id of the device.
     pub vendor_id: u16,
-    /// Product id.
+    /// The product id of the device.
     pub product_id: u16,
-    /// The manufacturer of the device in words; empty if it does not say.
+    /// The name of the manufacturer. Empty if the device reports none.
     pub manufacturer: String,
-    /// The product of the device in words; empty if it does not say.
+    /// The name of the product. Empty if the device reports none.
     pub product: String,
-    /// The serial number of the device; empty if it does not say.
+    /// The serial number of the device. Empty if the device reports none.
     pub serial_number: String,
 }
 
 impl PortInfo {
-    /// Whether the device says that it is a rigline device.
+    /// Returns whether the manufacturer or the product of the device names rigline.
     pub fn is_rigline(&self) -> bool {
         self.usb.as_ref().is_some_and(|usb| {
             [&usb.manufacturer, &usb.product].iter().any(|name| name.to_lowercase().contains(USB_NAME))
@@ -49,7 +49,8 @@ impl PortInfo {
 }
 
 impl PortInfo {
-    /// It as JSON, as `rigline ports --json` lists it, with those who have it open.
+    /// Returns the port as JSON, as `rigline ports --json` lists it. `holders` are the processes
+    /// that have it open.
     pub fn to_json(&self, holders: &[Holder]) -> Value {
         let usb = self.usb.as_ref().map(|usb| {
             json!({
@@ -90,7 +91,7 @@ impl fmt::Display for PortInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The number of the process.
+    /// The process id.
     pub pid: u32,
     /// The command line of the process.
     pub command: String,

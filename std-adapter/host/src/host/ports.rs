@@ -1,6 +1,6 @@
-//! The serial ports of this machine, and what is plugged into them.
+//! The serial ports of this machine, and the devices behind them.
 //!
-//! On Linux from sysfs; elsewhere the names alone.
+//! On Linux they are read from sysfs. On other systems only their names are known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ pub use super::port_info::{PortInfo, UsbInfo};
 use crate::target::Port;
 use crate::terminal;
 
-/// The folders in which ports are searched. [`Roots::of_environment`] is the usual value; tests use
-/// other folders.
+/// The folders in which serial ports are searched. [`Roots::of_environment`] is the usual value.
+/// Tests use other folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    /// The folder that stands for `/sys`: USB devices are described there.
+    /// The folder in place of `/sys`. It describes the USB devices.
     pub sys: PathBuf,
-    /// The folder that stands for `/dev`: the files of the ports are there.
+    /// The folder in place of `/dev`. It has the files of the ports.
     pub dev: PathBuf,
-    /// The folder that stands for `/proc`: processes that have a port open are searched there.
+    /// The folder in place of `/proc`. Processes that have a port open are searched there.
     pub proc: PathBuf,
 }
 
@@ -30,8 +30,9 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// The system's folders, or those in the folder that the variable `RIGLINE_ROOT` names, for containers and tests.
-    /// If that folder has no `proc`, processes are searched in the system's `/proc`.
+    /// Returns the folders of the system, or those below the folder that the variable
+    /// `RIGLINE_ROOT` names. That variable is for containers and tests. If its folder has no
+    /// `proc`, processes are searched in `/proc`.
     pub fn of_environment() -> Self {
         let Some(root) = std::env::var_os("RIGLINE_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from) else {
             return Self::default();
@@ -40,10 +41,10 @@ impl Roots {
         Self { sys: root.join("sys"), dev: root.join("dev"), proc }
     }
 
-    /// That the folder which `RIGLINE_ROOT` names is there.
+    /// Checks that the folder that `RIGLINE_ROOT` names exists.
     ///
     /// # Errors
-    /// It is not.
+    /// The folder does not exist.
     pub fn check(&self) -> Result<(), HostError> {
         match self.sys.parent() {
             Some(root) if *self != Self::default() && !root.is_dir() => Err(HostError::Unsupported(format!(
@@ -65,7 +66,7 @@ impl Roots {
         names.into_iter().find(|name| fs::symlink_metadata(name).is_ok()).unwrap_or_else(|| path.to_owned())
     }
 
-    /// The serial ports that have hardware behind them, in the order of their names.
+    /// Returns the serial ports that have hardware behind them, sorted by name.
     pub fn ports(&self) -> Vec<PortInfo> {
         let mut ports: Vec<PortInfo> = if cfg!(target_os = "linux") || *self != Self::default() {
             let names = fs::read_dir(self.sys.join("class/tty")).into_iter().flatten().flatten();
@@ -108,7 +109,7 @@ impl Roots {
         Some(PortInfo { path: self.dev.join(name), usb })
     }
 
-    /// The one port that a target means. No byte is written to find it.
+    /// Returns the one port that matches `wanted`. Nothing is written to any port.
     pub fn find(&self, wanted: &Port) -> Result<PortInfo, HostError> {
         self.check()?;
         let ports = self.ports();
@@ -154,8 +155,9 @@ impl Roots {
         }
     }
 
-    /// The processes that may take away what the device at `path` writes: its [`holders`](Self::holders), but for those who are the
-    /// device, as a simulation at the other side of a pty is.
+    /// Returns the processes that may take bytes from the device at `path`: its
+    /// [`holders`](Self::holders), without those that act as the device, such as a simulation at
+    /// the other side of a pseudo terminal.
     pub fn rivals(&self, path: &Path) -> Vec<Holder> {
         let number = fs::canonicalize(path).ok().and_then(|path| {
             let number = path.strip_prefix("/dev/pts").ok()?.to_str()?.parse::<u32>().ok()?;
@@ -179,8 +181,8 @@ impl Roots {
         })
     }
 
-    /// The processes that have the file at `path` open, except this one, as far as they are visible to
-    /// this user.
+    /// Returns the processes that have the file at `path` open, as far as this user can see them.
+    /// This process is not listed.
     pub fn holders(&self, path: &Path) -> Vec<Holder> {
         let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
         let processes = fs::read_dir(&self.proc).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! The result of an operation.
+//! The result of a call, as a host reads it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,43 +15,45 @@ use super::manifest::value;
 /// The code by which an extension says that a call's time was over.
 const TIMED_OUT: i32 = -32001;
 
-/// The result of an operation.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CallResult {
-    /// How the call went.
+    /// The way in which the call ended.
     pub outcome: Outcome,
-    /// The summary, if there is one.
+    /// The message of the operation. `None` if it sent none.
     pub message: Option<String>,
-    /// The outputs, in their order. Values that are not strings are there as their JSON text.
+    /// The outputs as pairs of name and value, in their order. A value that is not a string is its
+    /// JSON text.
     pub outputs: Vec<(String, String)>,
-    /// The deviations from the protocol in a reply that was understood nevertheless.
+    /// The deviations of the reply from the protocol. The reply was understood nevertheless.
     pub faults: Vec<String>,
-    /// The JSON text of the reply's `result` or `error` as it came.
+    /// The member `result` or `error` of the reply, as JSON text.
     pub raw: String,
 }
 
-/// How a call went.
+/// The way in which a call ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The operation succeeded.
     Success,
-    /// It ran, and its own logic failed: `success:false`. The text is the best there is.
+    /// The operation ran and failed: `success` is false. The text is the message, or another text
+    /// of the reply.
     Failed(String),
-    /// It was answered with a JSON-RPC error.
+    /// The reply is a JSON-RPC error.
     Refused(RpcFailure),
-    /// The reply is not a valid result, which does not count as success. The text says why.
+    /// The reply is not a valid result, so the call did not succeed. The text says why.
     Invalid(String),
 }
 
 impl CallResult {
-    /// Tells whether the operation succeeded.
+    /// Returns whether the operation succeeded.
     pub fn is_success(&self) -> bool {
         self.outcome == Outcome::Success
     }
 
-    /// Why it did not succeed.
+    /// Returns the reason why the operation did not succeed. Returns `None` if it succeeded.
     pub fn failure(&self) -> Option<String> {
         match &self.outcome {
             Outcome::Success => None,
@@ -69,12 +71,13 @@ impl CallResult {
         matches!(&self.outcome, Outcome::Refused(error) if error.code == Some(TIMED_OUT))
     }
 
-    /// The output of that name.
+    /// Returns the value of the output with this name.
     pub fn output(&self, name: &str) -> Option<&str> {
         self.outputs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The outputs as `T`: each string is read as what `T` has in its place (`"3300"` as a number, `"[1,2]"` as a list).
+    /// Returns the outputs as a value of type `T`. Each string is read as the type of its field:
+    /// `"3300"` as a number, `"[1,2]"` as a list.
     pub fn outputs_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         let members = self.outputs.iter().map(|(name, value)| (name.clone(), Written(value.clone())));
         T::deserialize(MapDeserializer::<_, serde_json::Error>::new(members))
@@ -145,12 +148,12 @@ fn owned(plain: Plain<'_>) -> String {
 /// A reply's body, owned.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// To a call, which is read at once: its line has been checked just now.
+    /// The result of a call. It is parsed at once, while its line is known to be valid.
     Called(Box<CallResult>),
     Result(String),
-    /// The error, and its text.
+    /// The error, and its JSON text.
     Error(RpcFailure, String),
-    /// It cannot be used: why, and the line.
+    /// The reply cannot be used. The texts are the reason and the line.
     Bad(String, String),
 }
 

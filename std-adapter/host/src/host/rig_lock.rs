@@ -1,11 +1,13 @@
-//! One user at a time for a rig, by whatever name it is called.
+//! The lock that gives a rig to one user at a time, by whatever name the user calls it.
 //!
-//! A rig has names that do not depend on how a target is written: the resolved addresses of a server, and the vendor, product and serial
-//! number of a USB device. Each name has a file that is locked while the rig is used. The system unlocks it when
-//! the process ends, however it ends. Runs of evals and of pytest have a rig alone. Other sessions with a server share it among
-//! themselves, since a server serves several clients; a port is always held alone.
+//! A rig has names that do not depend on how a target is written. A server has its resolved
+//! addresses, and a USB device its vendor, product and serial number. Each name has a file that is
+//! locked while the rig is used. The system unlocks it when the process ends, in whatever way.
 //!
-//! The Python client has a twin of this (`_lock.py`), with the same files.
+//! Runs of evals and of pytest do not share a rig. Other sessions with a server share it, since a
+//! server serves several clients. A serial port is never shared.
+//!
+//! The Python client has the same lock (`_lock.py`), with the same files.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -38,8 +40,9 @@ pub(crate) fn of_port(port: &PortInfo) -> Vec<String> {
     usb.map(|usb| format!("usb-{:04x}-{:04x}-{}", usb.vendor_id, usb.product_id, usb.serial_number)).collect()
 }
 
-/// Names by which two targets of one rig are known to be one, whatever they are called. It may wait for the name of a host to be resolved.
-/// There are none for a program, which each session starts for itself.
+/// Returns names of a rig by which two targets of the same rig are recognized, however they are
+/// written. A program has no names, since each session starts its own. The function may wait for
+/// the resolution of a host name.
 pub fn names(target: &Target, roots: &Roots) -> Vec<String> {
     match target {
         Target::Serial(serial) => {

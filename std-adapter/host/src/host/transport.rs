@@ -1,4 +1,5 @@
-//! Connections before anything is said over them: bytes in, bytes out, and what belongs to them.
+//! Open connections before anything is said over them: streams of bytes, and the controls of the
+//! device or process.
 
 use std::fmt;
 use std::future::Future;
@@ -14,53 +15,57 @@ use super::child::Child;
 use super::error::HostError;
 use super::port_info::Holder;
 
-/// Bytes from an extension.
+/// A stream of the bytes that an extension sends.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
-/// Bytes to an extension.
+/// A stream of the bytes that go to an extension.
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// An open connection.
+/// An open connection to an extension, without a session.
 pub struct RawConnection {
-    /// Bytes from the extension.
+    /// The bytes that the extension sends.
     pub reader: Reader,
-    /// Bytes to it.
+    /// The bytes that go to the extension.
     pub writer: Writer,
-    /// The standard error of a child.
+    /// The standard error of a child process. `None` if the extension is no child process.
     pub stderr: Option<Reader>,
-    /// The process, if there is one. It is ended, with its whole group, when the last of these is dropped.
+    /// The child process. `None` if the extension is no child process. When the last clone of the
+    /// [`Child`] is dropped, its whole process group is ended.
     pub child: Option<Child>,
-    /// A serial port's lines.
+    /// The control lines of a serial port. `None` if the connection is no serial port.
     pub control: Option<Arc<dyn Control>>,
     /// Who is told until when what is written is of use.
     pub timed: Option<Arc<dyn Timed>>,
-    /// How to behave on it.
+    /// The properties of the connection that a host must respect.
     pub traits: TransportTraits,
 }
 
-/// How a host behaves on a wire.
+/// The properties of a connection that a host must respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportTraits {
-    /// `initialize` is repeated with a new id after this time, for a board that was booting when the first came.
+    /// The time after which `initialize` is repeated with a new id, since a board may have been
+    /// booting when it came first. `None` means that it is not repeated.
     pub resend: Option<Duration>,
-    /// The wire outlives sessions: it may hold half a line and old replies. So ids start at random, a newline goes first,
-    /// and an error that names no request does not fail `initialize`.
+    /// Whether the wire outlives sessions, so that it may hold half a line or old replies. If so,
+    /// ids begin at random, a newline is sent first, and an error without an id does not fail
+    /// `initialize`.
     pub shared: bool,
     /// The bytes that end a received line.
     pub ends: LineEnds,
 }
 
 impl TransportTraits {
-    /// A new process: nothing on it is old.
+    /// The properties of a new process: no byte on its streams is old.
     pub const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
-    /// A TCP connection. `initialize` is repeated, because there may be a board at its other end that is booting.
+    /// The properties of a TCP connection. `initialize` is repeated every 3 s, since a board at its
+    /// other end may be booting.
     pub const TCP: Self = Self { resend: Some(Duration::from_secs(3)), shared: false, ends: LineEnds::Lf };
-    /// A serial port.
+    /// The properties of a serial port. `initialize` is repeated every second.
     pub const SERIAL: Self = Self { resend: Some(Duration::from_secs(1)), shared: true, ends: LineEnds::Serial };
 }
 
 impl RawConnection {
-    /// A wire over any pair of streams.
+    /// A connection over any pair of streams, without a process or control lines.
     pub fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -80,13 +85,14 @@ impl fmt::Debug for RawConnection {
     }
 }
 
-/// The lines of a serial port beside its data.
+/// The control lines of a serial port, beside its data.
 pub trait Control: Send + Sync {
-    /// Sets DTR. Boards take a change to low as the end of a session.
+    /// Sets the DTR line. A board takes its change to low as the end of the session.
     fn set_dtr(&self, on: bool) -> io::Result<()>;
-    /// Drops what is queued in both directions.
+    /// Drops the bytes that are queued in both directions.
     fn discard(&self) -> io::Result<()>;
-    /// The other processes that have the port open, as far as can be seen: each byte from the device goes to one of them only.
+    /// Returns the other processes that have the port open, as far as they are visible. Each byte
+    /// from the device goes to only one of the processes.
     fn others(&self) -> Vec<Holder> {
         Vec::new()
     }
@@ -98,14 +104,15 @@ pub trait Timed: Send + Sync {
     fn until(&self, time: Option<tokio::time::Instant>);
 }
 
-/// The future of [`Connect`].
+/// The future that [`Connect::dial`] returns.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<RawConnection, HostError>> + Send + 'a>>;
 
-/// Opens a connection, as often as one is needed: at first, after a loss and after a cancellation.
+/// A dialer, which opens connections to a target: the first one, and further ones after a loss or a
+/// cancellation.
 pub trait Connect: Send + Sync {
-    /// The dialled target, in words.
+    /// Returns the target in words, for messages.
     fn name(&self) -> String;
-    /// Opens a connection.
+    /// Opens a connection to the target.
     fn dial(&self) -> Connecting<'_>;
 }
 

@@ -1,4 +1,4 @@
-//! How a target is connected to.
+//! The connections to targets, without a session.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ use crate::target::{Exec, Link, Target, Tcp};
 use rigline_std::net::{self, Token};
 use rigline_std::sync::lock;
 
-/// Returns the dialler of a target.
+/// Returns the dialer of a target.
 ///
 /// # Errors
-/// [`HostError::Unsupported`] for an HTTP target: this machinery is for protocols that are spoken over byte streams.
+/// [`HostError::Unsupported`] for an HTTP target, since a dialer opens streams of bytes.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     // Over the binary link, at so many bytes a second.
     let link = match target {
@@ -74,17 +74,18 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
     Ok(recorded(inner, options))
 }
 
-/// Dials a rig of the lab, which is above this package.
+/// A function that returns the dialer of a rig of the lab. The package of the lab depends on this
+/// one, and sets it.
 pub type RigDialer = fn(&str, &Options) -> Result<Box<dyn Connect>, HostError>;
 
 static RIGS: OnceLock<RigDialer> = OnceLock::new();
 
-/// Says how targets `rig:…` are dialled in this process. The first one counts.
+/// Sets the function that dials targets `rig:…` in this process. Only the first call has an effect.
 pub fn set_rig_dialer(dialer: RigDialer) {
     let _ = RIGS.set(dialer);
 }
 
-/// The dialer, whose connections are recorded if the options have a recorder. [`dialer`] does this itself.
+/// Adds a recorder to a dialer if the options have one. [`dialer`] does this itself.
 pub fn recorded(inner: Box<dyn Connect>, options: &Options) -> Box<dyn Connect> {
     match &options.recorder {
         Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
@@ -92,11 +93,12 @@ pub fn recorded(inner: Box<dyn Connect>, options: &Options) -> Box<dyn Connect> 
     }
 }
 
-/// Whether a program that is the target exists. A server checks this before it listens: its first client would otherwise be the one to
-/// learn it. Devices and servers may appear later.
+/// Checks that the program that a target names exists. A server does so before it listens, since
+/// otherwise its first client would learn it. Devices and servers are not checked, since they may
+/// appear later.
 ///
 /// # Errors
-/// [`HostError::NoProgram`], or [`HostError::Start`] if its folder does not exist.
+/// [`HostError::NoProgram`], or [`HostError::Start`] if the working folder does not exist.
 pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostError> {
     match target {
         Target::Exec(exec) => child::ensure_found(exec, options.working_dir.as_deref()),
@@ -104,10 +106,10 @@ pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostErro
     }
 }
 
-/// Opens a connection, and waits for a port that is busy, or a device that is not there, no longer than `wait`.
+/// Opens a connection. If the port is busy or the device is missing, it waits for at most `wait`.
 ///
 /// # Errors
-/// What kept the last try from one.
+/// The error of the last attempt.
 pub async fn open(dialer: &dyn Connect, options: &Options, wait: Duration) -> Result<RawConnection, HostError> {
     let given_up = deadline(Instant::now(), wait);
     loop {

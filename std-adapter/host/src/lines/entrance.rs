@@ -1,4 +1,4 @@
-//! Clients that are turned away: for whom there is no place, or who may not ask.
+//! The entrance of a server: clients that may not ask, or find no place, are refused here.
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
@@ -7,20 +7,20 @@ use super::{NOT_ALLOWED, STALLED, error_line};
 use rigline_std::net::{self, Access, Arrival, Door, Place, Stream};
 use rigline_std::stderr::complain;
 
-/// Admits clients of a server of lines. Those that are turned away are told why, and the first of those for whom there is no place is
-/// reported on standard error.
+/// The entrance of a server of lines. It admits clients, and tells the others why they are refused.
+/// When the places run out, the first refusal is also reported on standard error.
 pub struct Entrance {
     door: Door,
     is_reported: bool,
 }
 
 impl Entrance {
-    /// Admits this many clients at a time, of those that may ask.
+    /// An entrance that admits at most `limit` clients at a time, if `access` allows them to ask.
     pub fn new(access: Access, limit: usize) -> Self {
         Self { door: Door::new(access, limit), is_reported: false }
     }
 
-    /// Gives a client a place, or tells it why it has none.
+    /// Gives a client a place. Returns `None` if the client was refused; it has then been told why.
     pub fn admit(&mut self, stream: &Stream) -> Option<Place> {
         let (text, told) = match self.door.arrive(stream, false) {
             Arrival::Admitted(place) => {

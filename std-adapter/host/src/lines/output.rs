@@ -1,4 +1,5 @@
-//! Lines to a client: whole, in order, and bounded. They wait in a queue, so that who sends never waits for who reads.
+//! The lines that a server sends to a client: whole, in order, and limited in number. They wait in
+//! a queue, so that a sender never waits for the client.
 
 use std::io;
 use std::pin::Pin;
@@ -14,20 +15,21 @@ use super::STALLED;
 use rigline_std::log::logs_in;
 use rigline_std::sync::lock;
 
-/// While more bytes than this wait for a client, log lines for it are dropped, and counted.
+/// The number of waiting bytes from which on log lines for a client are dropped. The dropped lines
+/// are counted.
 pub const LOG_BACKLOG: usize = 4 << 20;
 
 /// So many bytes of lines that wait are written at once.
 const JOINED: usize = 32 << 10;
 
-/// Where a client's lines go. The clones are the same output.
+/// The output to one client. A clone is the same output.
 #[derive(Clone)]
 pub struct Output {
     queue: mpsc::UnboundedSender<Option<Vec<u8>>>,
     state: Arc<State>,
 }
 
-/// The lines that wait; none is the end.
+/// The queue of lines that wait to be written. `None` marks the end.
 pub type Queue = mpsc::UnboundedReceiver<Option<Vec<u8>>>;
 
 struct State {
@@ -52,12 +54,13 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 type SharedWriter = Arc<tokio::sync::Mutex<Writer>>;
 
 impl Output {
-    /// An output whose lines the caller reads from the queue.
+    /// An output whose lines the caller takes from the returned queue and writes.
     pub fn queued(backlog: usize) -> (Self, Queue) {
         Self::new(backlog, None)
     }
 
-    /// An output whose lines a task writes; or, if `is_direct`, who sends them, where they need not wait.
+    /// An output to `writer`, written by a task. If `is_direct` is set, a line that need not wait
+    /// is written by its sender.
     pub fn of<W: AsyncWrite + Send + Unpin + 'static>(writer: W, backlog: usize, is_direct: bool) -> Self {
         let writer: SharedWriter = Arc::new(tokio::sync::Mutex::new(Box::new(writer)));
         let (output, queue) = Self::new(backlog, is_direct.then(|| writer.clone()));
@@ -81,7 +84,7 @@ impl Output {
         (Self { queue: lines, state: Arc::new(state) }, queue)
     }
 
-    /// Sends a line. A client for which too much waits is lost.
+    /// Sends a line. If more than the allowed bytes wait, the client is given up as lost.
     pub fn send(&self, mut line: Vec<u8>) {
         let _order = lock(&self.state.order);
         if self.is_gone() || self.waiting() == 0 && self.state.write_now(&mut line) {
@@ -94,7 +97,8 @@ impl Output {
         let _ = self.queue.send(Some(line));
     }
 
-    /// Sends a log line, unless too much waits. `report` writes the line which says how many were dropped.
+    /// Sends a log line, unless more than [`LOG_BACKLOG`] bytes wait. If lines were dropped before,
+    /// the line that `report` writes with their number goes first.
     pub fn log(&self, line: Vec<u8>, report: impl FnOnce(u64) -> Vec<u8>) {
         if self.waiting() > LOG_BACKLOG {
             return self.drop_logs(logs_in(&line));
@@ -103,12 +107,12 @@ impl Output {
         self.send(line);
     }
 
-    /// Counts logs that are not sent.
+    /// Counts log lines that are dropped.
     pub fn drop_logs(&self, count: u64) {
         self.state.dropped_logs.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// Sends what `report` writes if log lines were dropped since the last report.
+    /// Sends the line that `report` writes if log lines were dropped since the last such line.
     pub fn report_dropped(&self, report: impl FnOnce(u64) -> Vec<u8>) {
         match self.state.dropped_logs.swap(0, Ordering::AcqRel) {
             0 => {}
@@ -116,17 +120,17 @@ impl Output {
         }
     }
 
-    /// How many bytes wait.
+    /// Returns the number of waiting bytes.
     pub fn waiting(&self) -> usize {
         self.state.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether the client was lost since too much waited.
+    /// Returns whether the client was given up because too many bytes waited.
     pub fn has_overflowed(&self) -> bool {
         self.state.has_overflowed.load(Ordering::Acquire)
     }
 
-    /// Waits until at most this many bytes wait, or the client is gone.
+    /// Waits until at most `bytes` bytes wait, or the client is gone.
     pub async fn at_most(&self, bytes: usize) {
         loop {
             let mut fewer = std::pin::pin!(self.state.fewer.notified());
@@ -141,11 +145,12 @@ impl Output {
         }
     }
 
-    /// A line of the queue was written.
+    /// Records that a line of the queue was written. `length` is its number of bytes.
     pub fn written(&self, length: usize) {
         self.state.written(length);
     }
 
+    /// Returns whether the client is gone.
     pub fn is_gone(&self) -> bool {
         *self.state.gone.borrow()
     }
@@ -155,12 +160,13 @@ impl Output {
         self.state.gone().await;
     }
 
-    /// The client is gone: no more lines are written.
+    /// Gives the client up as lost. No more lines are written.
     pub fn lose(&self) {
         self.state.gone.send_replace(true);
     }
 
-    /// Waits until everything is written, and the writer is shut down; returns whether the client has got it all.
+    /// Waits until everything is written and the writer is closed. Returns whether the client got
+    /// all lines.
     pub async fn finish(&self) -> bool {
         let _ = self.queue.send(None);
         let _ = self.state.ended.subscribe().wait_for(|ended| *ended).await;

@@ -1,9 +1,11 @@
-//! A server of lines: all its clients' requests wait in one [`Queue`] before the extension.
+//! A server of lines. The requests of all its clients wait in one [`Queue`] before the extension.
 //!
-//! What needs no extension is answered at once, whatever runs. The lines of a connection are received in their order. A line that begins or
-//! ends a session waits until what came before it on its connection has ended, and so do the lines behind one in a protocol without ids, behind a
-//! batch, and behind a configuration. A batch is run member by member, and other clients' requests come between. All that a
-//! client has asked for ends with it.
+//! A request that does not need the extension is answered at once, whatever runs. The lines of a
+//! connection are handled in their order. A line that begins or ends a session waits until the
+//! earlier lines of its connection have been answered. In a protocol without ids, each line waits
+//! for the one before it. Lines after a batch or a configuration also wait for its end. A batch
+//! runs member by member, and requests of other clients may run between the members. When a client
+//! ends, its requests end too.
 //!
 //! | what | limit |
 //! |---|---|
@@ -43,7 +45,8 @@ const MAX_UNREAD: usize = 16 << 20;
 /// How often a full queue is tried again, and a client that has ended its input is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Serves clients that connect and [may ask](Access), up to so many at once; the others are told so, and refused. It runs until it is dropped.
+/// Serves TCP clients that [may ask](Access), at most `clients` at a time. Further clients are told
+/// so, and refused. The future runs until it is dropped.
 ///
 /// # Errors
 /// The listeners cannot be used in this runtime.
@@ -94,8 +97,11 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
     }
 }
 
-/// Serves one client over a pair of streams, until its end or until `lost` is ready. [`Transport::Stdio`] is this process's own input and output:
-/// `shutdown` ends serving. With [`Transport::Stream`] the client may begin a new session after it, and HTTP is refused.
+/// Serves one client over a pair of streams, until the client ends or `lost` is ready.
+///
+/// With [`Transport::Stdio`], the client is the process that started this one, and `shutdown` ends
+/// serving. With [`Transport::Stream`], the client may begin a new session after `shutdown`, and
+/// HTTP is refused.
 pub async fn serve<R, W>(
     queue: &Arc<Queue>,
     client: Client,
@@ -148,17 +154,17 @@ async fn serve_with<R: AsyncRead + Unpin>(
     if out.finish().await { end } else { End::Lost }
 }
 
-/// How serving a client ended.
+/// The way in which serving a client ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// It has ended its stream, and has got all its answers.
+    /// The client has closed its sending half, and has got all its answers.
     Input,
-    /// `shutdown` was acknowledged.
+    /// The acknowledgement of `shutdown` was sent.
     Shutdown,
-    /// It is gone, or has read nothing for too long.
+    /// The client is gone, or has read nothing for too long.
     Lost,
-    /// It may not ask, or spoke HTTP.
+    /// The client may not ask, or spoke HTTP.
     Refused,
 }
 

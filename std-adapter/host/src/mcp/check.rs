@@ -1,6 +1,8 @@
-//! The cases of MCP, of both eras, for any server of tools: a program, a serial port, TCP, HTTP.
+//! The conformance cases of MCP, of both eras, for any server of tools: a program, a serial port,
+//! TCP or HTTP.
 //!
-//! Over HTTP, the cases of messages run as over lines. The cases that begin with `http.` run there only.
+//! Over HTTP, the cases of messages run as they do over lines. The cases that begin with `http.`
+//! run over HTTP only.
 
 mod http;
 
@@ -16,7 +18,7 @@ use crate::client::ClientError;
 use crate::http_client;
 use crate::target::Target;
 
-/// All cases, in the order in which they run.
+/// All conformance cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case] = cases! {
     "legacy.initialize", "MCP 2025-11-25: Lifecycle, Initialization", Host, initialize;
@@ -101,7 +103,8 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     }
 }
 
-/// Knows the calls that may be made by the tools' own names. What is no call of this server is the caller's fault, before any case.
+/// Knows the calls that may be made by the tools' own names. What is no call of this server is the
+/// caller's fault, before any case.
 async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
     bench.calls = calls_of(&settings.plan);
     bench.timeout = settings.timeout;
@@ -118,7 +121,8 @@ async fn with_tools(mut bench: Bench, settings: &Settings) -> Bench {
     bench
 }
 
-/// The cases of the era that a server does not speak: one is enough. A server that speaks neither fails the cases of both.
+/// The cases of the era that a server does not speak: one is enough. A server that speaks neither
+/// fails the cases of both.
 async fn other_era(bench: &Bench) -> Vec<(&'static str, &'static str)> {
     let asked = |method: &'static str, params: String| async move {
         let Ok(mut peer) = bench.connect().await else { return None };
@@ -140,7 +144,8 @@ async fn other_era(bench: &Bench) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// The cases of the legacy era. The last ones are about sessions and streams over HTTP, which the modern era does not have.
+/// The cases of the legacy era. The last ones are about sessions and streams over HTTP, which the
+/// modern era does not have.
 const OF_LEGACY: &[&str] = &[
     "legacy.",
     "modern.both-eras",
@@ -158,7 +163,8 @@ fn is_modern_only(bench: &Bench) -> bool {
     bench.left_out.iter().any(|(cases, _)| *cases == "legacy.")
 }
 
-/// A connection with a session of the legacy era, or one on which the modern era is spoken, which has none.
+/// A connection with a session of the legacy era, or one on which the modern era is spoken, which
+/// has none.
 async fn session(bench: &Bench) -> Result<Peer, CaseFailure> {
     let mut peer = bench.connect().await?;
     if is_modern_only(bench) {
@@ -440,7 +446,8 @@ async fn cancelled(bench: &mut Bench) -> Verdict {
     Ok(None)
 }
 
-/// No client needs an answer to such a line, and both official kits give none; but the next request has to be answered.
+/// No client needs an answer to such a line, and both official kits give none; but the next request
+/// has to be answered.
 async fn bad_json(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     let first = after_bad_json(bench, &mut peer).await?;

@@ -1,9 +1,12 @@
-//! MCP's client side over lines, and over HTTP as over lines: a session of the legacy era, whose end a board notices.
+//! MCP's client over lines and over HTTP. It opens a session of the legacy era, since a board
+//! notices the end of such a session.
 //!
-//! Lines are those of the gevals host's connection, which finds the reply among whatever else comes: noise, logs, echoes, half lines, late
-//! replies. `ping` of a server is answered, and its other requests are refused.
+//! The lines are those of the connection of the gevals host. It finds the reply among noise, logs,
+//! echoes, incomplete lines and late replies. A `ping` of the server is answered, and its other
+//! requests are refused.
 //!
-//! `tools/list` comes in pages from a small device. They are merged here, since several clients read the first page only.
+//! A small device answers `tools/list` in pages. They are merged here, since several clients read
+//! only the first page.
 //!
 //! Replies stay JSON texts, so that their numbers keep all their digits.
 

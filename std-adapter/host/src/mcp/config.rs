@@ -28,46 +28,47 @@ mod toml;
 /// The longest configuration file that is edited, in bytes.
 const LONGEST: u64 = 8 << 20;
 
-/// A program whose agents use MCP servers.
+/// An MCP client: a program whose agents use MCP servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Client {
-    /// Claude Code: `.mcp.json` of the project.
+    /// Claude Code, with the file `.mcp.json` in the project.
     ClaudeCode,
-    /// Claude Desktop: its file among the user's settings.
+    /// Claude Desktop, with its file among the user's settings.
     ClaudeDesktop,
-    /// Cursor: `.cursor/mcp.json` of the project.
+    /// Cursor, with the file `.cursor/mcp.json` in the project.
     Cursor,
-    /// Visual Studio Code: `.vscode/mcp.json` of the project.
+    /// Visual Studio Code, with the file `.vscode/mcp.json` in the project.
     VsCode,
-    /// Codex: `.codex/config.toml` in the user's folder.
+    /// Codex, with the file `.codex/config.toml` in the user's home.
     Codex,
-    /// Gemini CLI: `.gemini/settings.json` of the project.
+    /// Gemini CLI, with the file `.gemini/settings.json` in the project.
     Gemini,
-    /// Windsurf: `.codeium/windsurf/mcp_config.json` in the user's folder.
+    /// Windsurf, with the file `.codeium/windsurf/mcp_config.json` in the user's home.
     Windsurf,
 }
 
-/// How a client reaches a server.
+/// The way in which a client reaches an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
-    /// The client starts this program.
+    /// The client starts a program, and speaks over its standard streams.
     Program {
-        /// The program.
+        /// The path of the program.
         command: String,
         /// The arguments of the program.
         args: Vec<String>,
     },
-    /// The client sends requests to this URL.
+    /// The client sends requests to a URL.
     Url {
-        /// The URL.
+        /// The URL of the server.
         url: String,
-        /// The headers of each request.
+        /// The headers that each request carries.
         headers: Vec<Header>,
     },
 }
 
-/// A header of each request. `${NAME}` in its value stands for an environment variable of the client.
+/// A header that each request carries. `${NAME}` in its value stands for an environment variable of
+/// the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     name: String,
@@ -75,10 +76,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// `Authorization: Bearer …`, with the token in an environment variable.
+    /// The header `Authorization: Bearer …`. The client takes the token from the environment
+    /// variable `variable`.
     ///
     /// # Errors
-    /// It is not the name of a variable.
+    /// The text is not the name of a variable.
     pub fn bearer(variable: &str) -> Result<Self, String> {
         if is_variable(variable) {
             Ok(Self { name: "Authorization".to_owned(), value: format!("Bearer ${{{variable}}}") })
@@ -136,37 +138,38 @@ impl std::str::FromStr for Header {
     }
 }
 
-/// The name of a server in a client's file.
+/// The name of a server's entry in the file of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name<'n> {
-    /// This, and nothing else.
+    /// Exactly this name.
     Given(&'n str),
-    /// The name of the entry that the file has for the same target; else this, with a number if another target has it.
+    /// The name of the entry that the file already has for the same target. If it has none, this
+    /// name; a number is added if another target has it.
     Derived(&'n str),
 }
 
-/// The outcome of an edit.
+/// The result of editing the file of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// The entry was there already, and nothing was changed.
+    /// The entry was already there. Nothing was changed.
     Unchanged,
-    /// The file is new.
+    /// The file did not exist, and was created.
     Created,
-    /// The file was changed. This is the copy of the old one.
+    /// The file was changed, and a copy of the old file was made.
     Changed {
-        /// The copy of the old file.
+        /// The path of the copy.
         backup: PathBuf,
     },
 }
 
-/// Why a file was not edited.
+/// The reason why a file was not edited.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {
     /// The file cannot be read or written.
     Io(io::Error),
-    /// The file does not have the form of the client's file.
+    /// The file does not have the form that the client requires.
     Content(String),
 }
 
@@ -182,11 +185,11 @@ impl fmt::Display for EditError {
 impl std::error::Error for EditError {}
 
 impl Client {
-    /// All clients that are known.
+    /// All known clients.
     pub const ALL: [Self; 7] =
         [Self::ClaudeCode, Self::ClaudeDesktop, Self::Cursor, Self::VsCode, Self::Codex, Self::Gemini, Self::Windsurf];
 
-    /// Its name on the command line.
+    /// Returns the name of the client on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -199,7 +202,8 @@ impl Client {
         }
     }
 
-    /// The file that has the client's servers: in the project's folder, or in the user's.
+    /// Returns the file that has the client's servers. It is below the folder `project` or below
+    /// the user's folder `home`.
     pub fn file(self, project: &Path, home: &Path) -> PathBuf {
         match self {
             Self::ClaudeCode => project.join(".mcp.json"),
@@ -226,7 +230,7 @@ impl Client {
         if let Self::VsCode = self { "servers" } else { "mcpServers" }
     }
 
-    /// Whether its file can name a URL.
+    /// Returns whether the client's file can have a server at a URL.
     pub const fn takes_urls(self) -> bool {
         !matches!(self, Self::ClaudeDesktop)
     }
@@ -293,10 +297,11 @@ impl Client {
         }
     }
 
-    /// The text that makes the client find the server under this name: a whole file, were there no other servers.
+    /// Returns the text of a file that has only this server, under this name. A user can paste it
+    /// into the client's file.
     ///
     /// # Errors
-    /// The client's file cannot say it.
+    /// The client's file cannot have such a server.
     pub fn snippet(self, name: &str, server: &Server) -> Result<String, String> {
         let entry = self.entry(server)?;
         if self == Self::Codex {
@@ -306,11 +311,12 @@ impl Client {
         Ok(new.unwrap_or_default())
     }
 
-    /// Adds the server to the file, or changes the entry of the same target. Every other byte of the file stays as it is. A copy of
-    /// the old file is written beside it.
+    /// Adds the server to the client's file, or changes the entry of the same target. Every other
+    /// byte stays. A copy of the old file is written beside it.
     ///
     /// # Errors
-    /// The file cannot be read or written, is a link, or cannot be edited without a loss; or the given name is another target's.
+    /// The file cannot be read or written, is a link, or cannot be edited without a loss. Another
+    /// target has the given name.
     pub fn write(self, path: &Path, name: Name<'_>, server: &Server) -> Result<Edit, EditError> {
         let content = |text: &str| EditError::Content(format!("{}: {text}", path.display()));
         let failed =

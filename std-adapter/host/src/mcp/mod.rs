@@ -1,4 +1,5 @@
-//! MCP: agents' programs as clients of extensions. The client's side, and what makes clients find a server.
+//! MCP: the client that calls a server's tools, and the entries by which agents' programs find a
+//! server.
 
 pub mod check;
 mod client;

@@ -1,4 +1,4 @@
-//! `tools.yaml` and `pack.yaml`.
+//! The files `tools.yaml` and `pack.yaml` of namel3ss: bindings of tools, and packs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,27 +11,28 @@ use crate::files;
 /// The largest file of a project that is read, in bytes.
 pub(super) const FILE_LIMIT: u64 = 4 << 20;
 
-/// Where and how a tool runs.
+/// The runner of a tool: it decides where the tool runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Runner {
-    /// As a process for each call.
+    /// A process runs for each call.
     #[default]
     Local,
-    /// Over HTTP.
+    /// A service is called over HTTP.
     Service,
-    /// In a container for each call.
+    /// A container runs for each call.
     Container,
-    /// namel3ss's runner for JavaScript. It is not supported here.
+    /// namel3ss's own runner for JavaScript runs the tool. It is not supported here.
     Node,
-    /// None of these: a call of the tool fails, and the other tools of the project work.
+    /// The file names another runner. A call of this tool fails, and the other tools of the project
+    /// work.
     #[serde(other)]
     Unknown,
 }
 
 impl Runner {
-    /// The name in files and traces.
+    /// Returns the name of the runner in files and traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -43,69 +44,71 @@ impl Runner {
     }
 }
 
-/// The binding of a tool's name: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
+/// A binding: it says what runs for the name of a tool. It is an entry of `tools.yaml`, or of
+/// `entrypoints` in `pack.yaml`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Binding {
-    /// The kind of tool: `python`, or `node`.
+    /// The language of the tool: `python` or `node`.
     pub kind: String,
-    /// The function to call in it, `module:function`.
+    /// The function to call, as `module:function`.
     pub entry: String,
-    /// Where the tool runs [default: the pack's default, or locally].
+    /// The runner of the tool [default: that of the pack, or local].
     pub runner: Option<Runner>,
-    /// The service's address.
+    /// The address of the service that runs the tool.
     pub url: Option<String>,
-    /// The container's image.
+    /// The image of the container that runs the tool.
     pub image: Option<String>,
-    /// The command to run in the container.
+    /// The command that runs in the container.
     pub command: Option<Vec<String>>,
-    /// Variables for the container.
+    /// The environment variables of the container.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// `pure` or `impure`.
+    /// Whether the tool has side effects: `pure` or `impure`.
     pub purity: Option<String>,
-    /// The time limit, in milliseconds.
+    /// The time limit of a call, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The time limit, in seconds; `timeout_ms` goes first.
+    /// The time limit of a call, in seconds. It is ignored if `timeout_ms` is set.
     pub timeout_seconds: Option<f64>,
-    /// Whether the tool is to be run in namel3ss's sandbox.
+    /// Whether the tool must run in namel3ss's sandbox.
     pub sandbox: Option<bool>,
-    /// Whether a container enforces guarantees: `declared` or `verified`.
+    /// The way in which a container enforces guarantees: `declared` or `verified`.
     pub enforcement: Option<String>,
 }
 
-/// The tools of a project, by their names.
+/// The bindings of a project's tools, by the names of the tools.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Bindings {
-    /// The tools. Nothing behind `tools:`, as the real program leaves it, is none.
+    /// The bindings. If nothing follows `tools:` in the file, as namel3ss itself leaves it, there
+    /// are none.
     #[serde(default, deserialize_with = "or_none")]
     pub tools: BTreeMap<String, Binding>,
 }
 
-/// A pack: tools that come together.
+/// A pack: a set of tools that are distributed together.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Pack {
-    /// The identifier of the pack.
+    /// The id of the pack.
     pub id: String,
     /// The name of the pack.
     pub name: String,
     /// The version of the pack, such as `1.2.0` or `stable`.
     #[serde(deserialize_with = "text")]
     pub version: String,
-    /// The purpose of the pack.
+    /// The description of the pack.
     #[serde(default)]
     pub description: String,
-    /// The author.
+    /// The author of the pack.
     #[serde(default)]
     pub author: String,
-    /// On what terms.
+    /// The license of the pack.
     #[serde(default)]
     pub license: String,
-    /// The names of its tools.
+    /// The names of the pack's tools.
     pub tools: Vec<String>,
     #[serde(default)]
     runners: Runners,
@@ -113,10 +116,10 @@ pub struct Pack {
     service_url: Option<String>,
     #[serde(default)]
     container: Container,
-    /// The bindings of the pack, unless it has a `tools.yaml`, whose bindings count then.
+    /// The bindings of the pack's tools. If the pack has a `tools.yaml`, they come from there.
     #[serde(default)]
     pub entrypoints: BTreeMap<String, Binding>,
-    /// The file that contains it.
+    /// The folder of the pack.
     #[serde(skip)]
     pub folder: PathBuf,
 }
@@ -133,35 +136,35 @@ struct Container {
     image: Option<String>,
 }
 
-/// Why a file is not accepted.
+/// The reason why a file of a project is not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingsError {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is not of the form that it should be.
+    /// The file does not have the required form.
     #[error("{}: {reason}", path.display())]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault and its place.
+        /// The fault, and its place in the file.
         reason: String,
     },
 }
 
 impl Bindings {
-    /// Reads `tools.yaml`.
+    /// Reads the file `tools.yaml` at `path`.
     pub fn read(path: &Path) -> Result<Self, BindingsError> {
         Self::parse(&read(path)?, path)
     }
 
-    /// Reads the text of a `tools.yaml`; `path` is for errors.
+    /// Reads the text of a `tools.yaml`. Errors name `path` as its file.
     pub fn parse(text: &str, path: &Path) -> Result<Self, BindingsError> {
         let is_blank = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         if is_blank {
@@ -211,8 +214,9 @@ impl Pack {
 }
 
 impl Pack {
-    /// Whether `n3 packs verify` has passed the pack as it is now: its `verification.json` says so for the digest of its files.
-    /// Signatures are not checked here.
+    /// Returns whether `n3 packs verify` has verified the pack in its present form. Its
+    /// `verification.json` must have the digest of its present files. Signatures are not checked
+    /// here.
     pub fn is_verified(&self) -> bool {
         #[derive(Deserialize)]
         struct Verification {

@@ -12,7 +12,7 @@ use crate::check::{
 };
 use crate::client::ClientError;
 
-/// The cases, in the order in which they run.
+/// The conformance cases of namel3ss tools, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case<Recorded<Host>>] = cases! {
     "success", "Local subprocess schema (stdout)", Host, success;

@@ -35,66 +35,68 @@ const CONTAINER_COMMAND: [&str; 3] = ["python", "-m", "namel3ss_tools.runner"];
 
 const PROTOCOL_VERSION: u32 = rigline::protocol::namel3ss::VERSION;
 
-/// Runs tools.
+/// A host that runs the tools of a project.
 ///
-/// Tools of the local runner are started as namel3ss starts them, `PYTHON -c SOURCE` with the project on Python's path;
-/// [`python`](Self::python) may be any program that plays the part.
+/// Tools of the local runner are started as namel3ss starts them: `PYTHON -c SOURCE`, with the
+/// project on Python's path. [`python`](Self::python) may be any program that answers in the same
+/// way.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Host {
-    /// The project.
+    /// The project whose tools run.
     pub project: Project,
-    /// The interpreter [default: that of the project's `.venv`, or `python3`].
+    /// The interpreter of local tools [default: that of the project's `.venv`, or `python3`].
     pub python: Option<PathBuf>,
-    /// The arguments of the interpreter before `-c SOURCE`.
+    /// The arguments that the interpreter gets before `-c SOURCE`.
     pub python_args: Vec<String>,
-    /// The program is `rigline bridge`: where it ends before it answers, the device behind it did not give a usable response.
+    /// Whether the interpreter is `rigline bridge`. If it then ends without an answer, the error is
+    /// about the device behind it.
     pub is_bridge: bool,
-    /// The longest reply that is accepted, in bytes: 16 MiB.
+    /// The longest accepted reply, in bytes [default: 16 MiB].
     pub limit: usize,
-    /// The credentials for each request to a service.
+    /// The credentials that each request to a service carries.
     pub credentials: Credentials,
     package_root: OnceCell<Option<PathBuf>>,
 }
 
-/// A call of a tool.
+/// The parameters of a call of a tool.
 #[derive(Debug, Clone, Default)]
 pub struct ToolCall {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// The arguments: the JSON text of an object.
+    /// The arguments, as the text of a JSON object.
     pub payload: String,
-    /// The tool's own time limit, where its binding has none.
+    /// The time limit, if the binding of the tool has none.
     pub timeout: Option<Duration>,
-    /// The flow that calls, if any.
+    /// The name of the flow (a namel3ss program) that calls. `None` if no flow does.
     pub flow: Option<String>,
-    /// The trace's identifier [default: a new one].
+    /// The identifier of the call in traces [default: a new one].
     pub trace_id: Option<String>,
 }
 
-/// The outcome of a call.
+/// The result of a call that the tool has answered.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The result's JSON text; or the tool's own error.
+    /// The result as JSON text, or the error that the tool reported.
     pub result: Result<String, ToolError>,
-    /// The record of it.
+    /// The trace record of the call.
     pub trace: Trace,
-    /// The end of the program's standard error.
+    /// The last lines of the program's standard error.
     pub stderr: String,
 }
 
-/// An error that a tool reports, or that prevents it from running.
+/// An error that a tool reports, or that prevents the tool from running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolError {
     /// The kind of error, such as `ValueError`.
     pub error_type: String,
-    /// The error.
+    /// The description of the error.
     pub message: String,
-    /// Why, in a word, such as `guarantee_blocked`.
+    /// The reason, as a word such as `guarantee_blocked`. `None` if none is given.
     pub reason_code: Option<String>,
-    /// The kind of failure, where a tool of rigline's own says it beside a type that does not.
+    /// The kind of failure, as rigline's own tools add it where the error type does not tell.
     pub kind: Option<String>,
 }
 
@@ -107,7 +109,7 @@ impl fmt::Display for ToolError {
 impl std::error::Error for ToolError {}
 
 impl Host {
-    /// A host for a project.
+    /// A host for a project, with the default settings.
     pub fn new(project: Project) -> Self {
         Self {
             project,
@@ -120,7 +122,8 @@ impl Host {
         }
     }
 
-    /// A host of the tools in one program or behind one service, whatever their names; none for targets of other kinds.
+    /// A host of the tools behind a program or an HTTP service, whatever their names are. Returns
+    /// `None` for other kinds of target.
     pub fn of_target(target: &Target) -> Option<Self> {
         let mut host = Self::new(Project::of_one(None));
         match target {
@@ -139,8 +142,8 @@ impl Host {
         Some(host)
     }
 
-    /// Runs a tool. The trace is returned in every case. An `Err` is an error that the tool has not reported
-    /// itself.
+    /// Runs a tool. The trace record is always returned. An `Err` is an error that the tool has not
+    /// reported itself.
     pub async fn call(&self, call: &ToolCall) -> (Result<ToolResult, RunError>, Trace) {
         let start = Instant::now();
         let mut trace = Trace {
@@ -164,8 +167,8 @@ impl Host {
         (result, trace)
     }
 
-    /// Sends one request text as it is to what [`of_target`](Self::of_target) has found, and returns the answer: for
-    /// checks.
+    /// Sends the text of one request to the target of [`of_target`](Self::of_target), and returns
+    /// the text of the answer. Conformance cases use it.
     pub async fn raw(&self, text: &str) -> Result<String, RunError> {
         let Some(binding) = &self.project.fallback else {
             return Err(RunError::Binding("a project's tools are called by their names".into()));

@@ -1,4 +1,4 @@
-//! namel3ss: the host's side, its runners, bindings, packs and traces.
+//! namel3ss: the host that runs tools, with its runners, bindings, packs and traces.
 
 use rigline::protocol::NAMEL3SS;
 
@@ -46,10 +46,13 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
                 "trace-format",
                 Form::OneOf(&["text", "namel3ss"]),
                 "FORMAT",
-                "The shape of the trace record: `text` as in the protocol's specification, `namel3ss` as in .namel3ss/run/last.json [default: text]",
+                "The members of the trace record, which is a JSON line in both cases: `text` has those of the protocol's text, `namel3ss` those of .namel3ss/run/last.json [default: text]",
             )
         },
-        ProtocolOption::flag("handshake", "Require that the service first declares the guarantees that it enforces"),
+        ProtocolOption::flag(
+            "handshake",
+            "Ask the service before the call which guarantees it enforces. The call fails if the service does not answer, refuses, or does not enforce a required guarantee",
+        ),
         ProtocolOption::new(
             "require",
             Form::Repeated,

@@ -9,80 +9,84 @@ use serde_json::Value;
 use super::bindings::{Binding, Bindings, BindingsError, FILE_LIMIT, Pack, Runner};
 use crate::files;
 
-/// A project as it was when it was loaded.
+/// A namel3ss project, as it was when it was loaded.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Project {
     /// The folder of the project.
     pub app_root: PathBuf,
-    /// The settings in its `namel3ss.toml`.
+    /// The settings in the project's `namel3ss.toml`.
     pub settings: Settings,
-    /// The tools that belong to the project:  `.namel3ss/tools.yaml`, or `tools.yaml`.
+    /// The bindings of the project's own tools, from `.namel3ss/tools.yaml` or `tools.yaml`.
     pub bindings: Bindings,
-    /// The packs that are in use, with where they come from.
+    /// The packs that are in use. Each has its source before it.
     pub packs: Vec<(Source, Pack)>,
-    /// The tools of packs that are not verified or not enabled, with the pack's identifier. They are not run.
+    /// The tools of packs that are not verified or not enabled, with the id of their pack. They are
+    /// not run.
     pub unavailable: BTreeMap<String, String>,
-    /// The binding of all other names, if there is one.
+    /// The binding of all other names. `None` if other names are unknown tools.
     pub fallback: Option<Binding>,
 }
 
-/// The settings for tools in `namel3ss.toml`. Other tables are left alone.
+/// The settings in `namel3ss.toml` that concern tools. Other tables are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `[python_tools]`, or `[python]`.
+    /// The table `[python_tools]`, or `[python]`: how tools run.
     #[serde(alias = "python")]
     pub python_tools: PythonTools,
-    /// `[tool_packs]`, or `[packs]`.
+    /// The table `[tool_packs]`, or `[packs]`: which packs are in use.
     #[serde(alias = "packs")]
     pub tool_packs: ToolPacks,
-    /// `[capability_overrides]`: guarantees by tool, and `allow_unsafe_execution`.
+    /// The table `[capability_overrides]`: the guarantees of each tool, and
+    /// `allow_unsafe_execution`.
     pub capability_overrides: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
-/// How tools run.
+/// The settings of how tools run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PythonTools {
-    /// The time limit of tools that declare none, in seconds [default: 10]. `N3_PYTHON_TOOL_TIMEOUT_SECONDS` takes
-    /// precedence.
+    /// The time limit of tools that declare none, in seconds [default: 10]. The variable
+    /// `N3_PYTHON_TOOL_TIMEOUT_SECONDS` takes precedence.
     pub timeout_seconds: Option<f64>,
-    /// The address of services that declare none. `N3_TOOL_SERVICE_URL` takes precedence.
+    /// The address of services that declare none. The variable `N3_TOOL_SERVICE_URL` takes
+    /// precedence.
     pub service_url: Option<String>,
-    /// Whether a service must say which guarantees it enforces, before it is called.
+    /// Whether a service must declare the guarantees that it enforces before it is called.
     pub service_handshake_required: Option<bool>,
 }
 
-/// Which packs are in use.
+/// The settings of which packs are in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolPacks {
-    /// The installed packs that are in use; none is unless it is named here.
+    /// The ids of the installed packs that are in use. An installed pack that is not named here is
+    /// not used.
     pub enabled_packs: Vec<String>,
-    /// Packs that are switched off.
+    /// The ids of the packs that are switched off.
     pub disabled_packs: Vec<String>,
-    /// The preferred pack for a tool that several packs have.
+    /// The id of the preferred pack for a tool that several packs have, by the name of the tool.
     pub pinned_tools: BTreeMap<String, String>,
 }
 
-/// Where a tool comes from: the trace's `resolved_source`.
+/// The source of a tool: the member `resolved_source` of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// A pack that comes with the host.
+    /// The tool is in a pack that comes with the host.
     BuiltinPack,
-    /// A pack in `.namel3ss/packs` or `packs/capability`.
+    /// The tool is in a pack in `.namel3ss/packs` or `packs/capability`.
     InstalledPack,
-    /// The project's own `tools.yaml`.
+    /// The tool is in the project's own `tools.yaml`.
     Binding,
 }
 
 impl Source {
-    /// The name in traces.
+    /// Returns the name of the source in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BuiltinPack => "builtin_pack",
@@ -92,28 +96,30 @@ impl Source {
     }
 }
 
-/// A tool, resolved: what is called, and how.
+/// A tool whose name was resolved: its binding, its source and its runner.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Resolved<'a> {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: &'a str,
     /// The binding of the tool.
     pub binding: &'a Binding,
     /// The source of the tool.
     pub source: Source,
-    /// The pack, if it comes from one.
+    /// The pack of the tool. `None` if the tool is the project's own.
     pub pack: Option<&'a Pack>,
     /// The runner of the tool.
     pub runner: Runner,
 }
 
 impl Project {
-    /// Loads the project in `app_root`; `builtin` are folders of packs that come with the host.
+    /// Loads the project in the folder `app_root`. `builtin` lists folders of packs that come with
+    /// the host.
     ///
-    /// As the real program has it, an installed pack counts if it is verified ([`Pack::is_verified`]) and
-    /// enabled, and one in `packs/capability` if it is verified. A pack that is broken, a name that two packs have, and a tool
-    /// that is bound twice are errors, here and not when they are called.
+    /// As in namel3ss, an installed pack counts if it is verified ([`Pack::is_verified`]) and
+    /// enabled, and a pack in `packs/capability` if it is verified. A broken pack, a name that two
+    /// packs have, and a tool that is bound twice are errors here, and not only when they are
+    /// called.
     pub fn load(app_root: &Path, builtin: &[PathBuf]) -> Result<Self, BindingsError> {
         let settings = settings(&app_root.join("namel3ss.toml"))?;
         let mut bindings = Bindings::default();
@@ -172,7 +178,7 @@ impl Project {
         }
     }
 
-    /// The binding of a tool's name.
+    /// Finds the binding of a tool's name. Returns `None` if no tool has the name.
     pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
         let pinned = self.settings.tool_packs.pinned_tools.get(tool);
         let from_pack = self

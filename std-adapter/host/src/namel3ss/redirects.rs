@@ -1,6 +1,7 @@
 //! Redirects as Python's urllib follows them, since the real service runner is built on it.
 //!
-//! A crate for URIs, such as fluent-uri, refuses the addresses that are not quite URIs and that urllib quotes.
+//! A crate for URIs, such as fluent-uri, refuses the addresses that are not quite URIs and that
+//! urllib quotes.
 
 use tokio::time::timeout;
 
@@ -63,7 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// The first server sends the client to the second, which sends it to itself. Only the first is trusted.
+    /// The first server sends the client to the second, which sends it to itself. Only the first is
+    /// trusted.
     #[test]
     fn no_redirect_takes_the_token_to_another_server() {
         let [first, second] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());

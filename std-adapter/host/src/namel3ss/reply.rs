@@ -1,10 +1,10 @@
-//! Replies of tools, as the real host reads them.
+//! Replies of tools, read in the way in which namel3ss reads them.
 
 use rigline::json::{Json, Kind, SyntaxErrorKind, check::SyntaxError};
 use rigline::protocol::KIND_NAME;
 use serde::Serialize;
 
-/// A tool's reply.
+/// A reply of a tool.
 ///
 /// ```
 /// use rigline_host::namel3ss::Reply;
@@ -16,23 +16,23 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply {
-    /// The result's JSON text, digits and all; or the error.
+    /// The result as JSON text with all digits, or the error that the tool reported.
     pub result: Result<String, super::ToolError>,
-    /// The checks of the tool's host, if it reports them.
+    /// The capability checks that the tool's program made. `None` if it reports none.
     pub capability_checks: Option<Vec<CapabilityCheck>>,
 }
 
-/// A check of something that a tool wanted to do.
+/// A capability check: whether a tool was allowed to do something that it wanted to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CapabilityCheck {
-    /// The wanted capability, such as `network`.
+    /// The capability that the tool wanted, such as `network`.
     pub capability: String,
-    /// Whether the tool was allowed to do it.
+    /// Whether the tool was allowed to use the capability.
     pub allowed: bool,
-    /// The owner of the deciding guarantee: `engine`, `tool`, `pack`, `user` or `policy`.
+    /// The origin of the guarantee that decided: `engine`, `tool`, `pack`, `user` or `policy`.
     pub guarantee_source: String,
-    /// The reason, such as `guarantee_blocked`.
+    /// The reason of the decision, such as `guarantee_blocked`.
     pub reason: String,
 }
 
@@ -47,22 +47,22 @@ impl CapabilityCheck {
     }
 }
 
-/// Why a text is not a reply.
+/// The reason why the output of a tool is not a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// There is nothing.
+    /// The output is empty.
     #[error("no response")]
     Empty,
     /// The output is not JSON.
     #[error("the response is not JSON: {error}{}", shown(line.as_deref()))]
     NotJson {
-        /// The fault.
+        /// The error of the JSON parser.
         error: String,
-        /// The line that is not JSON, if other lines are.
+        /// The first line that is not JSON, if other lines are JSON. `None` otherwise.
         line: Option<String>,
     },
-    /// It is not an object with a member `ok`.
+    /// The output is not an object with the member `ok`.
     #[error("the response must be an object with the member ok")]
     Unexpected,
 }
@@ -72,9 +72,8 @@ fn shown(line: Option<&str>) -> String {
 }
 
 impl Reply {
-    /// Reads all that a tool has written.
-    ///
-    /// A reply with other lines before it is an error, as in the real host. The error shows the first of them.
+    /// Reads the whole output of a tool. As in namel3ss, other lines before the reply are an error.
+    /// The error shows the first of them.
     pub fn parse(text: &[u8]) -> Result<Self, ReplyError> {
         // RFC 8259 §8.1: a byte order mark may be passed over.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii();

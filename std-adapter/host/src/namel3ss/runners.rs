@@ -1,4 +1,4 @@
-//! Processes that read one text and write one.
+//! Runners: a tool is a process that reads one text and writes one text.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,104 +17,105 @@ use crate::process::{Pipes, Running, last_words};
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
 
-/// Why there is no reply from a tool.
+/// The reason why a call has no reply from the tool.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// No tool has this name.
+    /// No tool has the name.
     #[error("no tool is called {tool:?}{}", hint(suggestion.as_deref()))]
     UnknownTool {
-        /// The name.
+        /// The name that was called.
         tool: String,
-        /// A name that is like it.
+        /// A similar name that exists.
         suggestion: Option<String>,
     },
-    /// The tool is in a pack that is not verified or not enabled: it is not run.
+    /// The tool is in a pack that is not verified or not enabled, so it is not run.
     #[error(
         "the tool {tool:?} is provided by the pack {pack}, which is not verified or not enabled; run `n3 packs verify {pack}`, then `n3 packs enable {pack}`"
     )]
     UnavailablePack {
-        /// The tool's name.
+        /// The name of the tool.
         tool: String,
-        /// The pack's identifier.
+        /// The id of the pack.
         pack: String,
     },
-    /// The tool comes with namel3ss itself, which alone can run it.
+    /// The tool is part of namel3ss itself, and only namel3ss can run it.
     #[error("{tool:?} is a built-in tool of namel3ss: only namel3ss itself can run it")]
     BuiltIn {
-        /// The tool's name.
+        /// The name of the tool.
         tool: String,
     },
-    /// A service's answer to the handshake is unusable.
+    /// The answer of a service to the handshake cannot be used.
     #[error("the service's answer to the handshake is unusable: {reason}")]
     Handshake {
-        /// The fault.
+        /// The fault of the answer.
         reason: String,
     },
-    /// The program cannot be started.
+    /// The program of the tool cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// The program.
+        /// The path of the program.
         program: String,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It did not end in time, and was ended.
+    /// The program did not end within the time limit, and was ended.
     #[error("the tool did not end within {limit:?}{}", last_words(stderr))]
     Timeout {
-        /// The limit.
+        /// The time limit.
         limit: Duration,
-        /// The end of its standard error.
+        /// The last lines of the program's standard error.
         stderr: String,
     },
-    /// It ended without a word, and not well.
+    /// The program failed and wrote no output.
     #[error("the tool crashed ({status}){}", last_words(stderr))]
     Crash {
-        /// How the tool's program ended.
+        /// The exit status of the program.
         status: ExitStatus,
-        /// The end of its standard error.
+        /// The last lines of the program's standard error.
         stderr: String,
     },
-    /// The device behind `rigline bridge` did not give a usable response.
+    /// The device behind `rigline bridge` gave no usable response.
     #[error("{text}")]
     Device {
-        /// The text of the bridge.
+        /// The error text of the bridge.
         text: String,
-        /// The exit code of the extension.
+        /// The exit code of the bridge.
         code: u8,
     },
-    /// Its output is not a reply.
+    /// The output of the program is not a reply.
     #[error("{source}{}", last_words(stderr))]
     Reply {
-        /// The fault.
+        /// The fault of the output.
         source: ReplyError,
-        /// The end of its standard error.
+        /// The last lines of the program's standard error.
         stderr: String,
     },
-    /// Its output is longer than the limit.
+    /// The output is longer than the host accepts.
     #[error("the response is longer than the limit of {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// The longest accepted output, in bytes.
         limit: usize,
     },
-    /// The service could not be asked.
+    /// The service did not give a usable answer.
     #[error("the tool service at {url}: {source}")]
     Service {
         /// The address of the service.
         url: String,
-        /// The error.
+        /// The error of the HTTP request.
         source: HttpError,
     },
-    /// The binding lacks something that its runner needs.
+    /// The binding lacks something that its runner needs. The text names it.
     #[error("{0}")]
     Binding(String),
-    /// A pipe to the program failed.
+    /// Writing to or reading from the program failed.
     #[error("talking to the tool failed: {0}")]
     Pipe(io::Error),
 }
 
 impl RunError {
-    /// A word for it, as Python's exceptions are named.
+    /// Returns the kind of error as a Python exception would be named: `TimeoutError` or
+    /// `Namel3ssError`.
     pub fn error_type(&self) -> &'static str {
         match self {
             Self::Timeout { .. } | Self::Service { source: HttpError::Timeout { .. }, .. } => "TimeoutError",

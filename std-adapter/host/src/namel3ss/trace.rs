@@ -1,4 +1,4 @@
-//! Trace records of tool calls: "Trace fields".
+//! Trace records of tool calls, with the members of "Trace fields" in namel3ss's documentation.
 
 use rigline::json::{Json, Kind};
 use serde::Serialize;
@@ -6,97 +6,99 @@ use serde_json::{Value, json};
 
 use super::reply::CapabilityCheck;
 
-/// The trace record of a call, as one line of JSON. Members that do not apply are omitted.
+/// The trace record of one call, written as a JSON line. Members that do not apply are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Trace {
-    /// `tool_call`.
+    /// The kind of record. It is always `tool_call`.
     #[serde(rename = "type")]
     pub record: &'static str,
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// The name of the tool again.
+    /// The name of the tool again: namel3ss writes both members.
     pub tool_name: String,
-    /// The kind of tool.
+    /// The language of the tool, such as `python`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The call's own identifier.
+    /// The identifier of the call.
     pub trace_id: String,
-    /// `ok` or `error`.
+    /// The outcome of the call: `ok` or `error`.
     pub status: &'static str,
-    /// `local`, `service` or `container`.
+    /// The runner of the tool: `local`, `service` or `container`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner: Option<&'static str>,
-    /// `builtin_pack`, `installed_pack` or `binding`.
+    /// The source of the tool: `builtin_pack`, `installed_pack` or `binding`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<&'static str>,
-    /// The called function of the tool.
+    /// The function that the tool's binding names, as `module:function`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
-    /// The time limit, in milliseconds.
+    /// The time limit of the call, in milliseconds.
     pub timeout_ms: u64,
-    /// How long it took, in milliseconds.
+    /// The duration of the call, in milliseconds.
     pub duration_ms: u64,
     /// The version of the tool protocol.
     pub protocol_version: u32,
-    /// Local: `venv` or `system`.
+    /// The Python environment of a local tool: `venv` or `system`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_env: Option<&'static str>,
-    /// Local: the program that was started.
+    /// The program that was started for a local tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_path: Option<String>,
-    /// Local: `pyproject`, `requirements` or `none`.
+    /// The file that declares the dependencies of a local tool: `pyproject`, `requirements` or
+    /// `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deps_source: Option<&'static str>,
-    /// Local: whether a sandbox was asked for.
+    /// Whether the binding of a local tool asks for a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<bool>,
-    /// Service: its address.
+    /// The address of the service that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_url: Option<String>,
-    /// Service: whether there was a handshake.
+    /// Whether the service was asked for its guarantees before the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_handshake: Option<bool>,
-    /// Service: what the handshake said.
+    /// The level of enforcement that the service declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforcement_level: Option<String>,
-    /// Container: `docker` or `podman`.
+    /// The container runtime: `docker` or `podman`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_runtime: Option<&'static str>,
-    /// Container: its image.
+    /// The image of the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Container: what was run in it.
+    /// The command that ran in the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Container: `declared` or `verified`.
+    /// The way in which the container enforces guarantees: `declared` or `verified`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_enforcement: Option<String>,
-    /// Pack: its identifier.
+    /// The id of the tool's pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack_id: Option<String>,
-    /// Pack: its name.
+    /// The name of the tool's pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack_name: Option<String>,
-    /// Pack: its version.
+    /// The version of the tool's pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack_version: Option<String>,
-    /// The call went on although guarantees were not enforced, because the settings allow that.
+    /// Whether the call was made although a guarantee was not enforced, because the settings allow
+    /// that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unsafe_override: bool,
-    /// The checks that the tool or its runner reported.
+    /// The capability checks that the tool or its runner reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capability_checks: Vec<CapabilityCheck>,
-    /// The kind of error.
+    /// The kind of error, such as `TimeoutError`. `None` if the call succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
-    /// The error.
+    /// The description of the error. `None` if the call succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
 }
 
 impl Trace {
-    /// The record as a line, with its newline.
+    /// Returns the record as a JSON line, with the newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }

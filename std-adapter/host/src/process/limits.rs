@@ -9,8 +9,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The limit on open files that this process was started with, if it has raised it.
 static OPEN_FILES: OnceLock<u64> = OnceLock::new();
 
-/// Asks the system for so many open files, which a server of many clients needs. Programs that are started later have the limit
-/// that this process was started with: some close every descriptor up to it, or use select(2).
+/// Raises the limit on open files of this process to `wanted`, or as far as the system allows. A
+/// server of many clients needs it. Programs that are started later get the former limit, since
+/// some close all descriptors up to the limit, or use select(2).
 pub fn raise_open_files(wanted: u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(wanted, |maximum| maximum.min(wanted));
@@ -25,10 +26,10 @@ pub fn raise_open_files(wanted: u64) {
 /// those of the runtime.
 const NEEDED: usize = 16;
 
-/// That this process can open the few files that every command needs.
+/// Checks that this process can open the few files that every command needs.
 ///
 /// # Errors
-/// The limit on open files is too low, or most are open already.
+/// The limit on open files is too low, or too many are open.
 pub fn ensure_descriptors() -> Result<(), String> {
     let opened: Result<Vec<_>, _> = (0..NEEDED).map(|_| std::fs::File::open("/dev/null")).collect();
     match opened {

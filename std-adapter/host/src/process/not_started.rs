@@ -1,4 +1,4 @@
-//! Why a program was not started, with a suggestion.
+//! The reason why a program could not be started, with a suggestion.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use super::{is_path, located};
 use crate::files;
 
-/// Why a program was not started.
+/// The reason why a program could not be started.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// There is no such program. The text is a suggestion, and may be empty.
+    /// The program does not exist. The text is a suggestion, if there is one.
     Missing(Option<String>),
-    /// The file exists, and the system reports this error.
+    /// The program exists, but the system reports this error.
     Fault(io::Error),
 }
 
 impl NotStarted {
-    /// Finds out what the system's `error` was about.
+    /// Finds the reason behind the system's `error`.
     pub fn why(program: impl AsRef<OsStr>, folder: Option<&Path>, error: io::Error) -> Self {
         let program = program.as_ref();
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -59,7 +59,7 @@ impl NotStarted {
         })
     }
 
-    /// The same as an error of the system's.
+    /// Converts the reason to an error of the standard library.
     #[allow(dead_code, reason = "not every protocol starts programs itself")]
     pub fn into_io(self) -> io::Error {
         match self {

@@ -25,7 +25,7 @@ const TERMINATION: Duration = Duration::from_millis(500);
 #[cfg(unix)]
 const STEP: Duration = Duration::from_millis(20);
 
-/// A program that was started.
+/// A started program and its process group.
 pub struct Running {
     group: Option<u32>,
     /// Ends it when this process is killed.
@@ -35,14 +35,18 @@ pub struct Running {
     is_over: bool,
 }
 
-/// Its pipes.
+/// The standard streams of a started program.
 pub struct Pipes {
+    /// The standard input of the program.
     pub stdin: ChildStdin,
+    /// The standard output of the program.
     pub stdout: ChildStdout,
+    /// The standard error of the program.
     pub stderr: ChildStderr,
 }
 
 impl Running {
+    /// Starts a program in `folder`, with `env` in addition to the variables of this process.
     pub fn start(
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -62,7 +66,8 @@ impl Running {
         Ok((running, Pipes { stdin, stdout, stderr }))
     }
 
-    /// Waits for the program's end, and meanwhile for `talk`, which uses its pipes; no output if that did not come to its end.
+    /// Waits until the program has ended and `talk`, which uses its pipes, is ready. Returns `None`
+    /// in place of the result of `talk` if that was not ready shortly after the end.
     pub async fn ended<T>(&mut self, talk: impl Future<Output = T>) -> (io::Result<ExitStatus>, Option<T>) {
         let mut talk = pin!(talk);
         let ended = tokio::select! {
@@ -76,7 +81,7 @@ impl Running {
         ended
     }
 
-    /// Asks the whole group to end, and then makes it.
+    /// Asks the process group to end, waits a short time, and kills it.
     pub async fn end(mut self) {
         self.signal(false);
         let _ = timeout(TERMINATION, self.child.wait()).await;

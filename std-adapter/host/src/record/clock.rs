@@ -2,8 +2,9 @@
 
 /// The offsets that readings of a device's clock allow: host's time = device's time + offset.
 ///
-/// A reading of D milliseconds in a reply was taken between the request's and the reply's time S and R on the host's clock. The device cuts its
-/// time down to whole units, so that its clock was in [D, D + resolution): the offset is in [S − D − resolution, R − D].
+/// A reading of D milliseconds in a reply was taken between the request's and the reply's time S
+/// and R on the host's clock. The device cuts its time down to whole units, so that its clock was
+/// in [D, D + resolution): the offset is in [S − D − resolution, R − D].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Offset {
     least: f64,

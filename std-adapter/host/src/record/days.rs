@@ -1,4 +1,5 @@
-//! A recording that goes on for days: transcripts of bounded size in a folder, of which the oldest make room.
+//! A recording that goes on for days: transcripts of bounded size in a folder, of which the oldest
+//! make room.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! The folder of a recording: whose it is, and what is written there.
+//! The folder of a recording, and the files in it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,42 +10,43 @@ use serde_json::{Map, Value, json};
 use crate::{files, terminal};
 use rigline_std::sync::lock;
 
-/// The file that describes the recording.
+/// The name of the file that describes the recording.
 pub const RUN: &str = "run.json";
-/// The transcript.
+/// The name of the file with the transcript.
 pub const SESSION: &str = "session.jsonl";
 /// The output of the board under test.
 pub(super) const UART: &str = "uart.jsonl";
 /// The longest [`RUN`] that is read.
 const RUN_LIMIT: u64 = 16 << 20;
 
-/// Why a recording cannot be written to a folder.
+/// The reason why a recording cannot be written to a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// The path leads to a link.
+    /// The path leads to a link, which is not followed.
     #[error("{} is a link, which is not followed: name the folder", .0.display())]
     Link(PathBuf),
-    /// There is something that no recording has put there.
+    /// The folder contains files that are not part of a recording.
     #[error("{} is neither empty nor a recording; nothing was changed", .0.display())]
     Foreign(PathBuf),
-    /// A file with the name of one of the recording's files was not made by it.
+    /// A file has the name of one of the recording's files, but no recording has written it.
     #[error("{} exists, and is not part of the recording in that folder; nothing was changed", .0.display())]
     ForeignFile(PathBuf),
-    /// Another process records there.
+    /// Another process writes a recording to this folder.
     #[error("{}: another process is recording to this folder", .0.display())]
     Busy(PathBuf),
-    /// The folder cannot be made, read or written.
+    /// The folder or a file cannot be made, read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The text.
+        /// The path of the folder or the file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A folder that a recording is written to. It is empty at first, or holds an earlier recording, which is replaced.
+/// The folder of a recording that is being written. At first it must be empty, or have an earlier
+/// recording, which is replaced.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -54,10 +55,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, or reuses that of an earlier recording.
+    /// Makes the folder, or takes that of an earlier recording.
     ///
     /// # Errors
-    /// It cannot be made, or is not ours. Then nothing was changed.
+    /// The folder cannot be made, or contains other files. Nothing was changed then.
     pub fn create(path: &Path) -> Result<Self, FolderError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -123,15 +124,15 @@ impl Folder {
         &self.path
     }
 
-    /// Says something in [`RUN`], which is written at the end.
+    /// Sets the member `name` of the file [`RUN`], which is written at the end of the recording.
     pub fn say(&self, name: &str, value: Value) {
         self.lock().insert(name.to_owned(), value);
     }
 
-    /// Writes a whole file.
+    /// Writes a whole file into the folder.
     ///
     /// # Errors
-    /// It cannot be written, or is none of the names that a recording has.
+    /// The file cannot be written, or a recording has no file of this name.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.claim(name)?;
         files::write_private(&self.path.join(name), bytes)

@@ -27,7 +27,7 @@ const SEARCHED: usize = 64 * 1024;
 /// How many different rigs are described.
 const RIGS: usize = 64;
 
-/// Writes a recording: a folder, or a transcript alone. It is shared by all connections that are recorded.
+/// A writer of a recording: a folder, or a single transcript. All recorded connections share it.
 #[derive(Debug)]
 pub struct Recorder {
     folder: Option<Folder>,
@@ -65,9 +65,12 @@ struct Further {
 }
 
 impl Recorder {
-    /// Begins a recording that goes on for days: transcripts in a folder, which is made for this user only if there is none. A file
-    /// is ended with its day (UTC), or when it has a sixteenth of `limit`, and at most 64 MiB. The oldest files are removed, so that all
-    /// together have at most `limit` bytes. Each file can be read by itself.
+    /// Begins a recording that goes on for days, as transcripts in `folder`. A missing folder is
+    /// made so that only this user can read it.
+    ///
+    /// A transcript ends with its day (UTC), or when it has a sixteenth of `limit` or 64 MiB. The
+    /// oldest transcripts are removed, so that all together have at most `limit` bytes. Each can be
+    /// read without the others.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -85,7 +88,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Begins a recording in a folder, which is made if there is none.
+    /// Begins a recording in the folder `path`, which is made if it is missing.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -101,10 +104,10 @@ impl Recorder {
         Ok(Self { folder: Some(folder), ..Self::new(file, started_ms) })
     }
 
-    /// Begins a transcript in a file. One that is there already is replaced if it is a transcript.
+    /// Begins a transcript in the file `path`. An earlier transcript is replaced.
     ///
     /// # Errors
-    /// It cannot be written, or is something else.
+    /// The file cannot be written, or is no transcript.
     pub fn file(path: &Path, target: &str) -> io::Result<Self> {
         let started_ms = unix_millis(SystemTime::now());
         let is_ours = |first: String| serde_json::from_str(&first).is_ok_and(|first| transcript::is_header(&first));
@@ -132,12 +135,12 @@ impl Recorder {
         Self { folder: None, started: Instant::now(), started_ms, state: Mutex::new(state) }
     }
 
-    /// Says something in the recording's [`RUN`](super::RUN).
+    /// Sets the member `name` of the recording's file [`RUN`](super::RUN).
     pub fn say(&self, name: &str, value: Value) {
         self.folder.iter().for_each(|folder| folder.say(name, value.clone()));
     }
 
-    /// Notes what a rig says of itself. The same rig is noted once.
+    /// Adds the identity of a rig to the recording. The same identity is added once.
     pub fn rig(&self, rig: Value) {
         let mut state = self.lock();
         let without_time = |rig: &Value| {
@@ -153,18 +156,18 @@ impl Recorder {
         }
     }
 
-    /// Writes one of the recording's files.
+    /// Writes one of the recording's files. A recording without a folder ignores it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.write(name, bytes))
     }
 
-    /// Ends the recording, with the exit code of the command.
+    /// Ends the recording. `exit_code` is that of the command.
     ///
     /// # Errors
-    /// Something could not be written, now or before.
+    /// A file of the recording could not be written, now or before.
     pub fn finish(&self, exit_code: u8) -> io::Result<()> {
         let (failed, rigs, clocks) = {
             let state = self.lock();
@@ -281,7 +284,7 @@ impl Recorder {
         self.started.elapsed().as_secs_f64() * 1000.0
     }
 
-    /// When it began, in milliseconds since 1970.
+    /// Returns the time at which the recording began, in milliseconds since 1970 (UTC).
     pub fn started_ms(&self) -> u64 {
         self.started_ms
     }

@@ -1,12 +1,15 @@
-//! A recorded session as an extension that can be asked again.
+//! A recorded session in the role of an extension.
 //!
-//! The recording is cut into exchanges: a request, and what came until and with its reply. A request is answered by the next exchange in the
-//! recording whose request asks for the same, and by the first such exchange where there is none further on. So a session that is repeated in its
-//! order gets what was recorded, any number of times; and a measurement after a rail was switched off gets what was measured after
-//! that, whatever else was asked in between.
+//! The recording is divided into exchanges: a request, and the lines that came until its reply. A
+//! request is answered by the next exchange of the recording that has the same request. If no such
+//! exchange follows, the first one of the recording is used. So a session that is repeated in its
+//! order gets the recorded answers, any number of times. A measurement after a rail was switched
+//! off gets the value that was measured after that.
 //!
-//! Two requests ask for the same if their method, or operation, and their arguments are the same: as JSON values, with the defaults of the
-//! operation's schema filled in. The id and the context of a call do not count, and neither do the parameters of `initialize`.
+//! Two requests are the same if they have the same method or operation, and the same arguments.
+//! Arguments are compared as JSON values, after the defaults of the operation's schema were filled
+//! in. The id and the context of a call are not compared, and neither are the parameters of
+//! `initialize`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::BufReader;
@@ -29,7 +32,7 @@ const LONGEST: u64 = 1 << 30;
 const LISTED: usize = 8;
 const LISTED_LENGTH: usize = 100;
 
-/// A recording, to be played.
+/// A recording that was read, and that can be replayed in place of an extension.
 #[derive(Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
@@ -83,31 +86,31 @@ struct Lost {
     for_good: bool,
 }
 
-/// An action of a recorded extension.
+/// An action of the extension during a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The extension waits.
+    /// The extension waits for this time.
     Wait(Duration),
-    /// It sends these bytes: a line with its newline, or a part of one.
+    /// The extension sends these bytes: a line with its newline, or a part of a line.
     Send(Vec<u8>),
-    /// The extension ends the connection.
+    /// The extension closes the connection.
     Close,
 }
 
 impl Recording {
-    /// Reads a recording's folder, or a transcript.
+    /// Reads a recording. `path` is its folder, or a transcript.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The recording cannot be read. The text says why.
     pub fn load(path: &Path) -> Result<Self, String> {
         Self::read_transcript(path).map(Self::new)
     }
 
-    /// Reads the transcript of a recording's folder, or one that is a file.
+    /// Reads a transcript. `path` is the transcript, or the folder of a recording.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The transcript cannot be read. The text says why.
     pub fn read_transcript(path: &Path) -> Result<Transcript, String> {
         let file = if path.is_dir() { path.join(SESSION) } else { path.to_owned() };
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
@@ -124,7 +127,7 @@ impl Recording {
         transcript::read(BufReader::new(source)).map_err(|error| failed(&error))
     }
 
-    /// Makes a player of a transcript.
+    /// A recording with the content of a transcript.
     pub fn new(transcript: Transcript) -> Self {
         let mut recording = Self {
             exchanges: Vec::new(),
@@ -350,7 +353,8 @@ impl Asked {
     }
 }
 
-/// Plays a recording to one host, over one connection after the other.
+/// The state of a replay: its position in the recording. One host is served, over one connection
+/// after another.
 #[derive(Debug, Default)]
 pub struct Player {
     /// Where the next exchange is looked for.
@@ -363,15 +367,16 @@ pub struct Player {
 }
 
 impl Player {
-    /// A player at the beginning of a recording. Replies come at once, or after the time that they took.
+    /// A replay from the beginning of a recording. If `keeps_pace` is set, replies take as long as
+    /// in the recording; otherwise they come at once.
     pub fn new(keeps_pace: bool) -> Self {
         Self { keeps_pace, ..Self::default() }
     }
 
-    /// Begins a connection; returns what the extension sends before any request.
+    /// Begins a connection. Returns the actions of the extension before the first request.
     ///
     /// # Errors
-    /// In the recording none could be opened.
+    /// In the recording no connection could be opened at this point.
     pub fn connect(&mut self, recording: &Recording) -> Result<Vec<Action>, String> {
         if let Some(why) = &recording.unopened {
             return Err(format!("in the recording it could not be opened: {why}"));
@@ -387,7 +392,7 @@ impl Player {
         Ok(greeting.into_iter().map(line).collect())
     }
 
-    /// The extension's actions at a line.
+    /// Returns the actions of the extension after the line `request`.
     pub fn answer(&mut self, recording: &Recording, request: &[u8]) -> Vec<Action> {
         let request = request.trim_ascii();
         if request.is_empty() {

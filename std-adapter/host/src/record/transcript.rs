@@ -23,87 +23,88 @@ use serde_json::{Map, Value, json};
 
 use crate::terminal;
 
-/// The version that is written.
+/// The version of the format in which transcripts are written.
 pub const VERSION: u64 = 2;
 /// The longest line of a transcript, in bytes: the longest line of an extension, and each of its bytes as six.
 const LINE_LIMIT: u64 = 100 << 20;
 
-/// Which way a line goes.
+/// The direction of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To the extension.
+    /// The line went from the host to the extension.
     Sent,
-    /// From the extension to the host.
+    /// The line went from the extension to the host.
     Received,
 }
 
-/// Something that happened on a connection.
+/// An entry of a transcript: something that happened on a connection.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// When, in milliseconds since the start.
+    /// The time of the entry, in milliseconds since the start of the transcript.
     pub ms: f64,
-    /// On which connection, from 1.
+    /// The number of the connection, from 1.
     pub connection: u32,
-    /// The text.
+    /// The event itself.
     pub what: What,
 }
 
-/// The event.
+/// The event of a transcript's entry.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum What {
-    /// A line passed.
+    /// A line was sent or received.
     Line {
         /// The direction of the line.
         direction: Direction,
-        /// The line without its newline.
+        /// The bytes of the line, without its newline.
         bytes: Vec<u8>,
-        /// No newline followed.
+        /// Whether the connection ended before the newline came.
         cut: bool,
-        /// The number of further bytes that were not recorded.
+        /// The number of further bytes of the line that were not recorded.
         dropped: u64,
-        /// The device's clock, if the line has it.
+        /// The time of the device's own clock in milliseconds, if the line has it.
         device_ms: Option<f64>,
     },
-    /// A line of standard error.
+    /// The program wrote this line to standard error.
     Stderr(String),
     /// The connection was opened.
     Open,
-    /// It could not be opened.
+    /// The connection could not be opened. The text says why.
     Unopened(String),
-    /// The connection was lost.
+    /// The connection was lost. The text says why.
     Gone(String),
-    /// The host closed it.
+    /// The host closed the connection.
     Closed,
 }
 
-/// A transcript that was read.
+/// The content of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Transcript {
-    /// The target, as it was named.
+    /// The target, as the caller named it.
     pub target: String,
-    /// When the transcript began, in milliseconds since 1970 (UTC); 0 if it does not say.
+    /// The time at which the transcript began, in milliseconds since 1970 (UTC). It is 0 if the
+    /// transcript does not say.
     pub started_ms: u64,
-    /// The entries in their order.
+    /// The entries, in their order.
     pub entries: Vec<Entry>,
-    /// The text ends in the middle of a line, which is left out.
+    /// Whether the text ends in the middle of a line, which is then left out.
     pub is_cut: bool,
 }
 
-/// Whether this is the first line of a transcript.
+/// Returns whether `value` is the first line of a transcript.
 pub fn is_header(value: &Value) -> bool {
     value["rigline"] == "transcript"
 }
 
-/// The first line, with its newline.
+/// Returns the first line of a transcript, with the newline.
 pub fn header(target: &str, started_ms: u64) -> String {
     format!("{}\n", json!({ "rigline": "transcript", "version": VERSION, "target": target, "started_ms": started_ms }))
 }
 
 impl Entry {
-    /// As a line, with its newline.
+    /// Returns the entry as a JSON line, with the newline.
     pub fn to_line(&self) -> String {
         let mut members = Map::new();
         // Microseconds are as much as means anything here.
@@ -149,7 +150,8 @@ impl Entry {
         terminal::json(&format!("{}\n", Value::Object(members))).into_owned()
     }
 
-    /// The line that passed, if this is one.
+    /// Returns the direction and the bytes of the recorded line. Returns `None` if the entry is not
+    /// about a line.
     pub fn line(&self) -> Option<(Direction, &[u8])> {
         match &self.what {
             What::Line { direction, bytes, .. } => Some((*direction, bytes)),
@@ -191,10 +193,10 @@ impl Entry {
     }
 }
 
-/// Reads a transcript.
+/// Reads a transcript. An incomplete last line is not an error.
 ///
 /// # Errors
-/// What is wrong with it, and in which line. A last line that was cut off is not an error.
+/// The text is not a transcript. The error names the line and its fault.
 pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
     let mut transcript = Transcript { target: String::new(), started_ms: 0, entries: Vec::new(), is_cut: false };
     let mut line = Vec::new();

@@ -1,7 +1,8 @@
 //! The cases of waza's JSON-RPC protocol, for anyone's server.
 //!
-//! They bring evals of their own, in the system's folder for temporary files, which a server on this computer can read. What needs
-//! them is skipped with a server that does not see them. Nothing but the executor `mock` is run.
+//! They bring evals of their own, in the system's folder for temporary files, which a server on
+//! this computer can read. What needs them is skipped with a server that does not see them. Nothing
+//! but the executor `mock` is run.
 
 use std::fs;
 

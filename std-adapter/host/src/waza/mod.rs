@@ -1,4 +1,5 @@
-//! waza: evals over JSON-RPC. Its files, its runner and its server are [`eval`](rigline_eval).
+//! waza: evals over JSON-RPC. The package [`rigline_eval`](rigline_eval) has its eval files, its
+//! runner and its server.
 
 pub(crate) mod check;
 

@@ -1,4 +1,4 @@
-//! The kinds of lines.
+//! The kinds of lines that a host receives from an extension.
 
 use core::fmt;
 
@@ -7,10 +7,10 @@ use super::reply::{Body, Reply, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
 use crate::json::view::{Json, Text};
 
-/// A line that [`Client::receive`](super::Client::receive) has read.
+/// The result of [`Client::receive`](super::Client::receive).
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
-    /// The message, or the kind of line if it is not a message.
+    /// The message, or the kind of the line if it is not a message.
     pub incoming: Incoming<'t>,
     /// Text before the message on the same line, such as an escape sequence or a banner without a
     /// newline.
@@ -28,25 +28,27 @@ impl<'t> Received<'t> {
     }
 }
 
-/// The kinds of lines.
+/// The kind of a line that a host receives.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Incoming<'t> {
-    /// The reply to a request that was out. It no longer is.
+    /// The reply to a pending request, which is no longer pending then.
     Reply(Reply<'t>),
-    /// A damaged reply to a pending request, or a damaged message that belongs to no request. The request that it names
-    /// is no longer pending.
+    /// A damaged message. If it is the reply to a pending request, that request is no longer
+    /// pending.
     Malformed(Malformed<'t>),
-    /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
+    /// A reply to no pending request. It is too late, belongs to an earlier session, or has an id
+    /// that the peer has invented.
     UnknownId(UnknownId<'t>),
-    /// An error with id null or without id: the peer could not read a request (JSON-RPC 2.0 §5).
+    /// An error without an id or with id null: the peer could not read a request (JSON-RPC 2.0 §5).
     ErrorWithoutId {
         /// The error.
         error: RpcError<'t>,
-        /// The request that it must be about, if exactly one is out. It stays out: [`Client::forget`](super::Client::forget) ends it.
+        /// The pending request, if there is exactly one: the error must be about it. It stays
+        /// pending until [`Client::forget`](super::Client::forget).
         only: Option<u32>,
     },
-    /// gevals "Log".
+    /// A log of the extension (gevals "Log").
     Log(Log<'t>),
     /// A notification other than a log. It must not be answered (JSON-RPC 2.0 §4.1).
     Notification {
@@ -57,27 +59,27 @@ pub enum Incoming<'t> {
     },
     /// A request to the host. [`write_refusal`](super::write_refusal) answers it.
     Request(PeerRequest<'t>),
-    /// A request of our own came back: the line echoes. Not to be answered.
+    /// A request of this client came back, because the line echoes. Do not answer it.
     Echo,
-    /// No message of ours. Not to be answered.
+    /// A line that is not a message of this protocol. Do not answer it.
     NonProtocol(NonProtocol<'t>),
 }
 
-/// A reply to no call that is out.
+/// A reply to no pending request.
 #[derive(Debug, Clone, Copy)]
 pub struct UnknownId<'t> {
     /// The id of the reply.
     pub id: Json<'t>,
-    /// Whether the id is one of this session's: the reply is late, or the second one.
+    /// Whether the id is one that this session has used. The reply is then late, or a second one.
     pub late: bool,
-    /// The content.
+    /// The content of the reply.
     pub body: Body<'t>,
 }
 
 /// A request from the peer.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerRequest<'t> {
-    /// The id of the request, to be echoed.
+    /// The id of the request, which the reply must contain.
     pub id: Json<'t>,
     /// The method of the request.
     pub method: Text<'t>,
@@ -85,29 +87,29 @@ pub struct PeerRequest<'t> {
     pub params: Json<'t>,
 }
 
-/// A reply that came damaged.
+/// A damaged message.
 #[derive(Debug, Clone, Copy)]
 pub struct Malformed<'t> {
-    /// The request it belongs to, as far as that can be read from it.
+    /// The id of the request that the message replies to, if it can be read.
     pub id: Option<u32>,
-    /// The fault.
+    /// The kind of damage.
     pub fault: MalformedKind,
-    /// The line, or as much of it as there is. It is not a message.
+    /// The line, as far as it was received.
     pub text: &'t [u8],
 }
 
-/// The fault of a damaged message.
+/// The kind of damage of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MalformedKind {
     /// The line is not JSON.
     Syntax(SyntaxError),
-    /// The message is spread over several lines (multi-line JSON): the peer prints it indented.
+    /// The message is spread over several lines, because the peer prints indented JSON.
     SeveralLines,
 }
 
 impl Malformed<'_> {
-    /// The word that is not allowed in JSON, such as `NaN`, if that is the fault.
+    /// The word that JSON does not allow, such as `NaN`, if it is the reason of the damage.
     pub fn token(&self) -> Option<&str> {
         let MalformedKind::Syntax(error) = self.fault else { return None };
         if !matches!(error.kind, SyntaxErrorKind::UnexpectedByte | SyntaxErrorKind::BadNumber) {
@@ -141,21 +143,21 @@ impl fmt::Display for Malformed<'_> {
 /// A line that is not a message of this protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct NonProtocol<'t> {
-    /// The line.
+    /// The text of the line.
     pub text: &'t [u8],
-    /// The reason why the line is no message.
+    /// The reason why the line is not a message.
     pub why: NonProtocolKind,
 }
 
-/// Why a line is not a message.
+/// The reason why a line is not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NonProtocolKind {
     /// The line is not JSON.
     NotJson(SyntaxError),
-    /// The line is JSON, and not an object.
+    /// The line is JSON, but not an object.
     NotAnObject,
-    /// The line is an object without the members of a message.
+    /// The line is an object, but without the members of a message.
     NotAMessage,
 }
 
@@ -171,18 +173,18 @@ impl fmt::Display for NonProtocolKind {
     }
 }
 
-/// How a message deviated from the protocol.
+/// A set of deviations of a message from the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anomalies(u8);
 
 impl Anomalies {
-    /// In nothing.
+    /// No deviation.
     pub const NONE: Self = Self(0);
-    /// It lacks `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
+    /// The message lacks `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
     pub const NO_JSONRPC: Self = Self(1);
-    /// Its id has the value of ours in another spelling: `"7"` or `7.0` for `7`.
+    /// The id is equal to the one that was sent, but in another spelling: `"7"` or `7.0` for `7`.
     pub const ID_REFORMATTED: Self = Self(2);
-    /// There was other text on its line.
+    /// There was other text on the line of the message.
     pub const EXTRA_TEXT: Self = Self(4);
 
     /// Returns the union of both sets.
@@ -191,12 +193,12 @@ impl Anomalies {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are in this set.
+    /// Whether all deviations of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// A sentence for each.
+    /// The descriptions of the deviations, one sentence each.
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         [
             (Self::NO_JSONRPC, "the message lacks \"jsonrpc\":\"2.0\""),

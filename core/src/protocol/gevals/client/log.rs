@@ -1,34 +1,35 @@
-//! Logs from extensions: gevals "Log".
+//! Logs that an extension sends to its host (gevals "Log").
 
 use super::reply::{Plain, member};
 use crate::json::view::{Json, Kind};
 use crate::level::Level;
 
-/// A log line: gevals "Log".
+/// A log that an extension has sent (gevals "Log").
 #[derive(Debug, Clone, Copy)]
 pub struct Log<'t> {
     params: Json<'t>,
 }
 
 impl<'t> Log<'t> {
-    /// Reads the notification's `params`.
+    /// Reads the `params` of a log notification.
     pub fn of_params(params: Json<'t>) -> Self {
         Self { params }
     }
 
-    /// The level; words that other loggers use count as the nearest, and what is unknown or missing as `info`.
+    /// The level of the log. Words of other loggers count as the nearest level, such as `fatal` as
+    /// error. An unknown or missing level counts as info.
     pub fn level(&self) -> Level {
         let Some(name) = self.level_name().and_then(|name| name.0.text()) else { return Level::Info };
         let is = |known: &str| name.chars().map(|char| char.to_ascii_lowercase()).eq(known.chars());
         LEVELS.iter().find(|(known, _)| is(known)).map_or(Level::Info, |(_, level)| *level)
     }
 
-    /// The level as the peer said it.
+    /// The level as the extension has written it; none if it is missing.
     pub fn level_name(&self) -> Option<Plain<'t>> {
         member(self.params, "level").map(Plain)
     }
 
-    /// The message. Params other than an object are themselves the message.
+    /// The message of the log. Params that are not an object are the message themselves.
     pub fn message(&self) -> Plain<'t> {
         match self.params.kind() {
             Kind::Object => Plain(member(self.params, "message").unwrap_or(Json::NULL)),
@@ -36,7 +37,7 @@ impl<'t> Log<'t> {
         }
     }
 
-    /// The data, whatever it is.
+    /// The data of the log, of any JSON type; none if there is none.
     pub fn data(&self) -> Option<Json<'t>> {
         member(self.params, "data")
     }

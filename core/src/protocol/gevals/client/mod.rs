@@ -1,10 +1,12 @@
-//! The host's half of a session, without I/O: makes request lines, matches replies to calls, and separates logs and noise.
+//! The host's side of a gevals session, without input and output. It writes request lines, matches
+//! replies to calls, and separates logs and other text.
 //!
-//! A [`Client`] gives each request an id and remembers which are out. Pass each line that a
-//! [`Framer`](crate::frame::Framer) returns. The result is an [`Incoming`], a view over the line. Real peers print
-//! banners into the stream, leave members out and break lines. So a line that is not a message of this protocol is
-//! never an error: it is [`NonProtocol`], to be shown; and a reply that can be recognised although it is damaged ends
-//! its call with a reason ([`Malformed`]).
+//! A [`Client`] gives each request an id, and remembers which requests are pending. Pass it each
+//! line that a [`Framer`](crate::frame::Framer) returns. The result contains an [`Incoming`], which
+//! is a view of the line. Real peers print banners into the stream, leave members out and break
+//! lines. A line that is not a message of this protocol is therefore never an error: it is
+//! [`NonProtocol`], to be shown to the user. A damaged reply that can be recognised ends its call
+//! with a reason ([`Malformed`]).
 //!
 //! ```
 //! use rigline::client::{Client, Incoming, Request};
@@ -25,13 +27,14 @@
 //!
 //! # Ids
 //!
-//! Ids are whole numbers that count up from a base the session chooses. On a port that outlives the process, a base that
-//! is new each time keeps a reply to an earlier session from satisfying a call of this one.
+//! Ids are integers that count up from a base. On a port that stays open longer than the process,
+//! use a new base for each session. A late reply to an earlier session can then not be taken for
+//! the reply to a new call.
 //!
-//! # What is bounded
+//! # Limits
 //!
-//! At most [`MAX_PENDING`] requests are out at once. A line is checked once, and a damaged one a fixed number of times
-//! more, however it is made.
+//! At most [`MAX_PENDING`] requests are pending at once. A line is checked once. A damaged line is
+//! checked a fixed number of times more, whatever its content.
 
 mod incoming;
 mod log;
@@ -54,14 +57,14 @@ pub use log::Log;
 pub use reply::{Body, ExecuteResult, Outputs, Plain, Reply, RpcError, member};
 pub use request::{Request, RequestContext};
 
-/// The most requests that may be out at once.
+/// The greatest number of requests that may be pending at once.
 pub const MAX_PENDING: usize = 8;
 
 /// Ids stay below this, so that a peer that reads them as signed 32-bit integers returns them
 /// unchanged.
 const ID_END: u32 = 1 << 31;
 
-/// The host's half of one session.
+/// The host's side of one gevals session.
 #[derive(Debug, Clone)]
 pub struct Client {
     first: u32,
@@ -74,24 +77,28 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client whose ids begin at `base + 1`; of `base` the low 30 bits count.
+    /// A client whose ids begin at `base + 1`. Only the low 30 bits of `base` count.
     ///
-    /// For a child process, which is new itself, 0 will do. For a port use a random base.
+    /// For a new child process, 0 suffices. For a port, use a random base.
     pub const fn new(base: u32) -> Self {
         let first = (base & 0x3FFF_FFFF) + 1;
         Self { first, next: first, pending: [0; MAX_PENDING], strict: false, open: false }
     }
 
-    /// The same client, which fails calls whose reply lacks `"jsonrpc":"2.0"` instead of accepting it.
+    /// Makes calls fail if their reply lacks `"jsonrpc":"2.0"`. By default such replies are
+    /// accepted.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// Writes a request as one line, newline included, and waits for its reply from now on.
+    /// Writes a request as one line with its newline, and returns its id. The request is pending
+    /// until its reply comes.
     ///
-    /// On an error nothing is pending, and what was written is to be thrown away.
+    /// # Errors
+    /// Too many requests are pending, or the line does not fit. Nothing is pending then; throw away
+    /// what was written.
     pub fn start(&mut self, request: &Request<'_>, out: &mut Writer<'_>) -> Result<u32, StartError> {
         let id = self.next;
         let Some(free) = self.pending.iter_mut().find(|pending| **pending == 0) else {
@@ -104,7 +111,8 @@ impl Client {
         Ok(id)
     }
 
-    /// No longer waits for a request's reply: its caller gave up. A reply that comes all the same is [`Incoming::UnknownId`].
+    /// Removes a request from the pending ones, because its caller has given up. A later reply to
+    /// it is [`Incoming::UnknownId`].
     pub fn forget(&mut self, id: u32) {
         for pending in &mut self.pending {
             if *pending == id {
@@ -113,23 +121,25 @@ impl Client {
         }
     }
 
-    /// No longer waits for any reply, and forgets what it saw of a damaged message: for a new connection.
+    /// Removes all pending requests, and forgets the beginning of a damaged message. Call it for a
+    /// new connection.
     pub fn reset(&mut self) {
         self.pending = [0; MAX_PENDING];
         self.open = false;
     }
 
-    /// The ids that are waited for.
+    /// The ids of the pending requests.
     pub fn pending(&self) -> impl Iterator<Item = u32> + '_ {
         self.pending.iter().copied().filter(|id| *id != 0)
     }
 
-    /// Whether the reply to `id` is waited for.
+    /// Whether the request with this id is pending.
     pub fn is_pending(&self, id: u32) -> bool {
         id != 0 && self.pending.contains(&id)
     }
 
-    /// Says what a line is. Whatever follows a complete message on the same line is [`Received::rest`]: give it in again.
+    /// Classifies a line. Text after a complete message on the same line is [`Received::rest`];
+    /// pass it in again.
     pub fn receive<'t>(&mut self, line: &'t [u8]) -> Received<'t> {
         let text = line.trim_ascii();
         let mut spans = NO_SPANS;
@@ -232,13 +242,13 @@ impl Client {
     }
 }
 
-/// Why a request was not written.
+/// The reason why a request was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// [`MAX_PENDING`] requests are out.
+    /// [`MAX_PENDING`] requests are pending.
     TooManyPending,
-    /// The request does not fit the writer.
+    /// The request does not fit into the memory.
     TooLarge(TooLarge),
 }
 
@@ -253,7 +263,8 @@ impl fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-/// Writes the reply to a request of the peer's, which a host has no method for: error -32601 (JSON-RPC 2.0 §5.1).
+/// Writes the reply to a request of the peer. It is error -32601, because a host has no methods
+/// (JSON-RPC 2.0 §5.1).
 pub fn write_refusal(request: &PeerRequest<'_>, out: &mut Writer<'_>) {
     let id = request.id.as_bytes();
     rpc::write_head(out, if id.len() <= rpc::MAX_ID { id } else { b"null" });

@@ -1,4 +1,4 @@
-//! The content of a reply, whatever its shape.
+//! The content of a reply, in all forms that real peers send.
 
 use core::fmt;
 
@@ -7,9 +7,9 @@ use crate::json::view::{Json, Kind, Members, Text};
 /// The reply to a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'t> {
-    /// The request's id.
+    /// The id of the request.
     pub id: u32,
-    /// The content.
+    /// The content of the reply.
     pub body: Body<'t>,
 }
 
@@ -17,20 +17,20 @@ pub struct Reply<'t> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Body<'t> {
-    /// The member `result`.
+    /// The member `result` of the reply.
     Result(Json<'t>),
-    /// The member `error`; it counts where there are both, unless it is null.
+    /// The member `error` of the reply. If it is not null, it counts even if there is a `result`.
     Error(RpcError<'t>),
-    /// JSON-RPC does not allow such a reply.
+    /// The reply is one that JSON-RPC does not allow. The text is the reason.
     Invalid(&'static str),
 }
 
-/// A reply's `error`, whatever its shape (JSON-RPC 2.0 §5.1 has an object).
+/// The `error` of a reply, of any JSON type. By JSON-RPC 2.0 §5.1 it should be an object.
 #[derive(Debug, Clone, Copy)]
 pub struct RpcError<'t>(pub(super) Json<'t>);
 
 impl<'t> RpcError<'t> {
-    /// The code, from a number or from a string that holds one.
+    /// The error code, from a number or from a string that contains one; none if there is none.
     pub fn code(&self) -> Option<i32> {
         let code = if self.0.kind() == Kind::Object { self.0.get("code")? } else { self.0 };
         match code.text() {
@@ -39,24 +39,24 @@ impl<'t> RpcError<'t> {
         }
     }
 
-    /// The best text there is: the message, else the data, else the error itself.
+    /// The text of the error: its message, or else its data, or else the error itself.
     pub fn message(&self) -> Plain<'t> {
         let member = |name| self.0.get(name).filter(|json| !Plain(*json).is_empty());
         Plain(member("message").or_else(|| member("data")).unwrap_or(self.0))
     }
 
-    /// The data; null if there is none.
+    /// The data of the error; null if there is none.
     pub fn data(&self) -> Json<'t> {
         self.0.get("data").unwrap_or(Json::NULL)
     }
 
-    /// The error as it came.
+    /// The error as JSON, as it came.
     pub fn json(&self) -> Json<'t> {
         self.0
     }
 }
 
-/// Its message.
+/// Displays the message of the error.
 impl fmt::Display for RpcError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.message().fmt(f)
@@ -65,12 +65,13 @@ impl fmt::Display for RpcError<'_> {
 
 impl core::error::Error for RpcError<'_> {}
 
-/// A value as a person reads it: a string decoded and without its quotes, null as nothing, any other as its JSON text.
+/// A JSON value in the form in which a person reads it. A string is decoded and without quotes,
+/// null is the empty text, and any other value is its JSON text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Plain<'t>(pub Json<'t>);
 
 impl Plain<'_> {
-    /// Whether nothing would be printed.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_null() || self.0.text().is_some_and(|text| text.is_empty())
     }
@@ -92,9 +93,10 @@ impl fmt::Debug for Plain<'_> {
     }
 }
 
-/// The result of `execute`: gevals "Result Fields". Null means absent everywhere.
+/// The result of `execute` (gevals "Result Fields"). A member that is null counts as absent.
 ///
-/// Names are found in any case where they are not there as the text spells them, since the real host finds them so.
+/// If a member of the exact name is missing, a member whose name differs only in upper and lower
+/// case is used, as the real host does.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecuteResult<'t> {
     kind: Kind,
@@ -105,7 +107,7 @@ pub struct ExecuteResult<'t> {
 const RESULT_MEMBERS: [&str; 4] = ["success", "message", "error", "outputs"];
 
 impl<'t> ExecuteResult<'t> {
-    /// Reads a reply's `result`, in one pass.
+    /// Reads the `result` of a reply, in one pass.
     pub fn new(result: Json<'t>) -> Self {
         let (mut members, mut in_any_case) = ([None; 4], [None; 4]);
         for (key, value) in result.members() {
@@ -127,7 +129,8 @@ impl<'t> ExecuteResult<'t> {
         Self { kind: result.kind(), members }
     }
 
-    /// Whether the operation succeeded; the error says why that is not known; the call did not succeed then.
+    /// Whether the operation succeeded. It is an error if the result does not say; the call has
+    /// then not succeeded.
     pub fn success(&self) -> Result<bool, &'static str> {
         let [success, ..] = self.members;
         match (self.kind, success) {
@@ -137,32 +140,33 @@ impl<'t> ExecuteResult<'t> {
         }
     }
 
-    /// The summary, if there is one.
+    /// The message of the result; none if it is missing or empty.
     pub fn message(&self) -> Option<Plain<'t>> {
         let [_, message, ..] = self.members;
         message.map(Plain).filter(|plain| !plain.is_empty())
     }
 
-    /// The error's details, if there are any.
+    /// The error text of the result; none if it is missing or empty.
     pub fn error(&self) -> Option<Plain<'t>> {
         let [_, _, error, _] = self.members;
         error.map(Plain).filter(|plain| !plain.is_empty())
     }
 
-    /// The outputs in their order. Values that are not strings come as their JSON text, null as the empty string.
+    /// The outputs, in their order. A value that is not a string is its JSON text, and null is the
+    /// empty string.
     pub fn outputs(&self) -> Outputs<'t> {
         let [.., outputs] = self.members;
         Outputs(outputs.unwrap_or(Json::NULL).members())
     }
 
-    /// The fault of the outputs: they are not an object.
+    /// The reason why the outputs cannot be read: they are not an object.
     pub fn outputs_error(&self) -> Option<&'static str> {
         let [.., outputs] = self.members;
         (outputs?.kind() != Kind::Object).then_some("the result's outputs are not an object")
     }
 }
 
-/// The outputs of a call: names and values.
+/// An iterator over the outputs of a call: names and values.
 #[derive(Debug, Clone)]
 pub struct Outputs<'t>(Members<'t>);
 
@@ -174,7 +178,8 @@ impl<'t> Iterator for Outputs<'t> {
     }
 }
 
-/// An object's member that is not null: called `name`, or else so in another case.
+/// Finds the member called `name` of an object. If there is none, a name that differs only in upper
+/// and lower case is accepted. A member that is null counts as absent.
 pub fn member<'t>(object: Json<'t>, name: &str) -> Option<Json<'t>> {
     object
         .get(name)

@@ -1,4 +1,4 @@
-//! The requests that a host writes.
+//! The requests that a host writes to a gevals extension.
 
 use super::ID_END;
 use crate::duration::GoDuration;
@@ -12,38 +12,38 @@ use crate::protocol::gevals::{self, Phase};
 pub enum Request<'a> {
     /// Opens a session: gevals "Initialize".
     Initialize {
-        /// The extension's own settings, an object.
+        /// The settings of the extension, a JSON object.
         config: Option<RawJson<'a>>,
     },
     /// Runs an operation: gevals "Execute".
     Execute {
         /// The operation's name, as the manifest has it.
         operation: &'a str,
-        /// The arguments, an object.
+        /// The arguments, a JSON object.
         args: RawJson<'a>,
-        /// The call's context.
+        /// The context of the call.
         context: RequestContext<'a>,
     },
     /// Ends the session: gevals "Shutdown".
     Shutdown,
-    /// Any other: to forward one as it came, or to see how a peer refuses one.
+    /// Any other request: to pass one on unchanged, or to see how a peer refuses one.
     Other {
         /// The method's name.
         method: &'a str,
-        /// The parameters.
+        /// The parameters of the request.
         params: RawJson<'a>,
     },
 }
 
 impl Request<'_> {
-    /// The most bytes that the line can take, newline included, whatever its id.
+    /// The greatest length of the request's line with its newline, in bytes, for any id.
     pub fn measure(&self) -> usize {
         let mut out = Writer::new(&mut []);
         self.write(ID_END, &mut out);
         out.needed()
     }
 
-    /// Writes the request as one line, newline included.
+    /// Writes the request as one line with its newline.
     pub fn write(&self, id: u32, out: &mut Writer<'_>) {
         out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.u32(id);
@@ -78,18 +78,19 @@ impl Request<'_> {
     }
 }
 
-/// A call's context: gevals "Context Object".
+/// The context of a call (gevals "Context Object").
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestContext<'a> {
-    /// The task's directory.
+    /// The working directory of the task.
     pub workdir: &'a str,
-    /// The part of the task. [`Phase::Unknown`] is written as the empty string, as the real host does.
+    /// The phase of the task. [`Phase::Unknown`] is written as the empty string, as the real host
+    /// does.
     pub phase: Phase,
-    /// The task's environment variables; left out when there are none.
+    /// The environment variables of the task. They are left out if there are none.
     pub env: &'a [(&'a str, &'a str)],
-    /// The limit on the call's time.
+    /// The time limit of the call, if there is one.
     pub timeout: Option<GoDuration>,
-    /// The prompt of the agent under test, and its answer.
+    /// The prompt and the answer of the agent under test, if there are any.
     pub agent: Option<(&'a str, &'a str)>,
 }
 

@@ -19,11 +19,12 @@ use crate::record::{self, RecordArguments};
 
 /// Expose a device as an extension on standard input and output
 ///
-/// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
-/// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
-/// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
-/// `env` are left out, and a log reports that. For gevals hosts outputs are strings,
-/// whatever protocol the device speaks.
+/// A gevals host can only start programs. By the bridge it can use a board on a serial port, or a
+/// TCP server. The bridge connects at the first request, waits for a port that is in use (60 s, or
+/// --wait), and reconnects after a loss. A call that the loss interrupts is answered with error
+/// -32000. Logs are forwarded at once. If a request is too long for the device, the bridge leaves
+/// out the members `agent` and `env` of its `context`, and logs that. For gevals hosts outputs are
+/// strings, whatever protocol the device speaks.
 ///
 /// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at once.
 ///
@@ -45,7 +46,8 @@ pub(crate) struct Arguments {
     /// The protocol on standard input and output. For namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
-    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading at a line of more than 65535 bytes
+    /// The longest line that is sent to a gevals host, in bytes. Real gevals hosts stop reading at
+    /// a line of more than 65535 bytes
     #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     reply_limit: usize,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`

@@ -44,7 +44,8 @@ impl HasOptions for OfCheck {
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// The protocol of the target. For a waza server, the check writes evals to the folder for temporary files
+    /// The protocol of the target. With waza, the check first writes the evals that it needs to the
+    /// folder for temporary files
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated

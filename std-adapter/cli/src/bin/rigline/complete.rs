@@ -124,14 +124,16 @@ impl Man {
 ///   tcp:HOST:PORT
 ///       a TCP server
 ///   http://…, https://…
-///       an HTTP server, with --protocol amplifier, namel3ss
-///       or mcp
+///       an HTTP server: asked by MCP if mcp is in its path,
+///       and otherwise by Amplifier's protocol, or by MCP if
+///       the server does not answer that; by namel3ss with
+///       --protocol namel3ss
 ///   rig:NAME, rig:KEY=VALUE,…
 ///       a rig of the lab, see `rigline lab list`: this command
 ///       has it alone for as long as it runs
 ///   replay:DIR
-///       a recording that --record DIR of call or
-///       eval run made
+///       a recording that --record DIR made (of call, bridge,
+///       eval run, serve or mcp), or a transcript
 ///   FOLDER
 ///       with --protocol namel3ss: a project
 ///
@@ -159,9 +161,11 @@ impl Man {
 ///   rigline describe \
 ///     'serial:/dev/ttyUSB0?baud=921600&link=cobs'
 ///
-/// `rigline ports` lists serial ports. The variable
-/// RIGLINE_ROOT names a folder in which dev, sys and proc are
-/// looked for, for containers and tests.
+/// `rigline ports` lists serial ports.
+///
+/// For containers and tests, the variable RIGLINE_ROOT names a
+/// folder. Ports are then searched in its folders dev, sys and
+/// proc, and not in /dev, /sys and /proc.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Targets {}

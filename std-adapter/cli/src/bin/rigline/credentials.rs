@@ -1,4 +1,5 @@
-//! Secrets for each request to an HTTP server: a token, headers. Neither has to stand on the command line, which other users can see.
+//! Secrets for each request to an HTTP server: a token, headers. Neither has to stand on the
+//! command line, which other users can see.
 
 use std::path::PathBuf;
 
@@ -11,13 +12,16 @@ use crate::files;
 /// The options of the commands that send requests to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Credentials {
-    /// If the target is reached by HTTP, send it the token in this file, as a bearer token
+    /// If the target is a URL, send the token in this file with each request, as a bearer token.
+    /// (For a TCP target, use its option token-file)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
-    /// If the target is reached by HTTP, send it the token that this environment variable has, as a bearer token
+    /// If the target is a URL, send the token in this environment variable with each request, as a
+    /// bearer token
     #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
     pub(crate) token_env: Option<String>,
-    /// If the target is reached by HTTP, send it this header too. ${VARIABLE} in it stands for an environment variable. @FILE has headers, one per line
+    /// If the target is a URL, send this header with each request too. ${VARIABLE} in it stands for
+    /// an environment variable. @FILE has headers, one per line
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     pub(crate) headers: Vec<String>,
 }
@@ -90,7 +94,8 @@ impl Credentials {
     }
 }
 
-/// A text with the values of the variables that `${NAME}` stands for, or the name of one that there is not.
+/// A text with the values of the variables that `${NAME}` stands for, or the name of one that there
+/// is not.
 fn filled_in(text: &str, value: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {

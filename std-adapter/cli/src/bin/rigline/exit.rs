@@ -20,7 +20,8 @@ pub(crate) const NO_ANSWER: u8 = 3;
 /// A time limit passed.
 pub(crate) const TIMED_OUT: u8 = 124;
 
-/// The first words of a list of exit codes in `--help`. A command whose help has them has a list of its own.
+/// The first words of a list of exit codes in `--help`. A command whose help has them has a list of
+/// its own.
 pub(crate) const HEADING: &str = "Exit codes:";
 
 /// The table, for `--help`.

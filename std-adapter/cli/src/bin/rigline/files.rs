@@ -1,5 +1,6 @@
-//! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`; everything else is read and
-//! written by [`rigline_host::files`]: nothing blocks, and nothing is written through a link or into what another user wrote.
+//! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`;
+//! everything else is read and written by [`rigline_host::files`]: nothing blocks, and nothing is
+//! written through a link or into what another user wrote.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -41,8 +42,9 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
-/// Checks before the work of a command whether it can write its reports: pairs of an option and the file that it names.
-/// At most one of them may be standard output, and none if the command prints `other_output` there.
+/// Checks before the work of a command whether it can write its reports: pairs of an option and the
+/// file that it names. At most one of them may be standard output, and none if the command prints
+/// `other_output` there.
 pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
     let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
     let mut taken: Vec<PathBuf> = Vec::new();
@@ -72,8 +74,8 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
-/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is
-/// a separate file.
+/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place
+/// is replaced, so it is a separate file.
 pub(crate) fn place(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path };

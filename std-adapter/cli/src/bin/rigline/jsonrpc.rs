@@ -17,32 +17,38 @@ use crate::connect::{self, Failure, complain};
 
 /// Serve evals to IDEs by waza's protocol: JSON-RPC on standard input and output, or over TCP
 ///
-/// A client can list, read and run the evals below one folder (--root). An eval may start any program,
-/// so a client can run programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
+/// A client can list, read and run the evals below one folder (--root). An eval may start any
+/// program, so a client can run programs as you. Over TCP a client must therefore send a token as
+/// its first line, and belong to your own user:
 ///
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// The token is printed on standard error with the address, unless it is in a file that --token-file names.
+/// The token is printed on standard error with the address, unless it is in a file that
+/// --token-file names.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token\n\nExit codes: 0 end of input, 1 standard input or output failed, 2 a wrong command line or an unusable file, 3 the address cannot be listened on, 128+n after signal n."
 )]
 pub(crate) struct Arguments {
-    /// Listen on HOST:PORT, instead of standard input and output; a port alone and localhost mean both loopback addresses; port 0 selects a free port
+    /// Listen on HOST:PORT, instead of standard input and output; a port alone and localhost mean
+    /// both loopback addresses; port 0 selects a free port
     #[arg(long, value_name = "[HOST:]PORT")]
     tcp: Option<ListenAddress>,
-    /// Accept only clients that send the token in this file. Without this option a new token is made
+    /// Accept only clients that send the token in this file. Without this option a new token is
+    /// made
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Accept clients without a token. Every client that is accepted can run programs as you. A client of another user of this machine is refused
-    /// only if the system reports the user of the connection. On an address other than loopback, everyone in the network is accepted
+    /// Accept clients without a token. Every client that is accepted can run programs as you. A
+    /// client of another user of this machine is refused only if the system reports the user of the
+    /// connection. On an address other than loopback, everyone in the network is accepted
     #[arg(long, requires = "tcp")]
     no_token: bool,
     /// Accept clients of other users of this machine too
     #[arg(long, requires = "tcp")]
     any_user: bool,
-    /// The folder that evals are read from, and that relative paths begin at. Paths and links that lead out of it are refused
+    /// The folder that evals are read from, and that relative paths begin at. Paths and links that
+    /// lead out of it are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
     /// The folder for the records of runs [default: the user's state folder]

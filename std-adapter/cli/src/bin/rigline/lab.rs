@@ -13,10 +13,12 @@ mod results;
 
 /// See who has which rig, and look after the rigs
 ///
-/// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An agent, which the first command starts,
-/// grants leases for them (`rigline lock`). It ends when nobody has needed it for ten minutes.
+/// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An
+/// agent grants leases for them (see `rigline lock`). The first command that needs the agent starts
+/// it. It ends when nobody has needed it for ten minutes.
 ///
-/// Other hosts of the lab are in lab.toml, in the same folder: `hosts = ["ssh:lab1", "nats://ann@server:4222"]`.
+/// Other hosts of the lab are in lab.toml, in the same folder, as in
+/// `hosts = ["ssh:lab1", "nats://ann@server:4222"]`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The hosts of the lab, with commas between them, instead of those of RIGLINE_LAB or lab.toml
@@ -71,7 +73,7 @@ struct List {
     /// List only the rigs of this name or with these tags: `rig:NAME`, `rig:HOST/NAME` or `rig:KEY=VALUE,…`
     #[arg(default_value = "", hide_default_value = true)]
     selector: String,
-    /// Print it as JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +97,7 @@ struct Scan {
 struct OfRig {
     /// The rig's name, HOST/NAME, or its target [default: all rigs]
     rig: Option<String>,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -103,9 +105,9 @@ struct OfRig {
 /// End the lease of a rig
 #[derive(Debug, Args)]
 struct Break {
-    /// The rig's name, HOST/NAME, or a target
+    /// The rig's name, HOST/NAME, or its target
     rig: String,
-    /// Why: its holder is told
+    /// The reason, which the holder of the lease is told
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
@@ -114,9 +116,9 @@ struct Break {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["reason", "clear"]))]
 struct Quarantine {
-    /// The rig's name, HOST/NAME, or a target
+    /// The rig's name, HOST/NAME, or its target
     rig: String,
-    /// Why: those who want it are told
+    /// The reason, which everybody who asks for the rig is told
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// End the quarantine

@@ -8,13 +8,16 @@ use crate::connect::{self, Failure};
 
 /// Run a command while a rig is yours alone
 ///
-/// The rig may be on another host of the lab (`rig:HOST/NAME`, or tags that rigs of several hosts have); COMMAND runs here.
+/// If the rig is not free, the command waits in a queue for the time of --wait. Without --wait it
+/// fails at once. When the rig is free, COMMAND runs. The rig may be on another host of the lab;
+/// COMMAND runs here.
 ///
-/// Waits in a queue until the rig is free, if --wait says how long, and runs COMMAND. The rig is free again when COMMAND ends, when this command is
-/// ended, even by SIGKILL, or when the time is over: then all processes that COMMAND has started are ended, and the rig is brought to its safe
-/// state and checked before the next user gets it.
+/// The lease ends when COMMAND ends, when this command is ended (even by SIGKILL), or when the time
+/// of --ttl is over. In each of these cases, all processes that COMMAND has started are ended. Then
+/// the rig is brought to its safe state and checked, and the next user gets it.
 ///
-/// COMMAND finds the names of its rigs in the variable RIGLINE_RIGS, and the public id of its lease in RIGLINE_LEASE.
+/// COMMAND gets the names of its rigs in the variable RIGLINE_RIGS, and the id of its lease in
+/// RIGLINE_LEASE. The id is no secret.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rigline lock serial:auto --wait 10m -- pytest tests\n  rigline lock rig:board=pico --count 2 --wait 1h -- ./both.sh\n\nExit codes: that of COMMAND, if COMMAND was started and kept its rig. Otherwise 1 failed; 2 nothing can match TARGET, or COMMAND cannot be started; 3 the rig is another's or in quarantine, or the lease was lost; 124 the time of --wait is over; 130 Ctrl-C while it waited. COMMAND may end with these numbers too: then standard error tells which is meant."

@@ -48,7 +48,7 @@ use protocols::spelling;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command, and so without a target, rigline describes the rig that is plugged in, if there is only one. `rigline describe sim` describes the built-in rig.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve. `rigline man DIR` writes manual pages."
+    after_help = "Without a command, and so without a target, rigline describes the rig that is plugged in, if there is only one. `rigline describe sim` describes the built-in rig.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve (bridge, mcp, jsonrpc, rig). `rigline man DIR` writes manual pages. Older names of commands still work: `gevals-shim`, `namel3ss-shim`, `descriptor` and `mcp-config` for install, and `events` for replay."
 )]
 struct Arguments {
     /// The hosts whose rigs `rig:` targets mean, with commas between them: ssh:HOST, or nats://USER@SERVER:4222 [default: those of

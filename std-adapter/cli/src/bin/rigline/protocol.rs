@@ -1,4 +1,5 @@
-//! `--protocol`, the options that only one protocol has, and clients, all from the registry of protocols.
+//! `--protocol`, the options that only one protocol has, and clients, all from the registry of
+//! protocols.
 
 use std::marker::PhantomData;
 
@@ -43,8 +44,10 @@ pub(crate) fn names(has: fn(&Protocol) -> bool) -> String {
 /// The protocol that is used with an extension.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct PeerArguments {
-    /// The protocol of the target [default: the one that it answers; over HTTP the route decides]. A namel3ss target may also be the folder of a
-    /// project, whose tools.yaml, packs and settings are then used
+    /// The protocol of the target [default: the first one that the target answers]. If the target
+    /// is a URL with `mcp` in its path, the default is mcp; for other URLs it is amplifier, or mcp
+    /// if the server does not answer that. A namel3ss target may also be the folder of a project:
+    /// then its tools.yaml, packs and settings are used
     #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()))]
     pub(crate) protocol: Option<&'static Protocol>,
     #[command(flatten)]
@@ -73,7 +76,8 @@ impl PeerArguments {
         }
     }
 
-    /// Refuses what was asked for and the other end, which has been described, does not take. What this end can do in its place is a warning.
+    /// Refuses what was asked for and the other end, which has been described, does not take. What
+    /// this end can do in its place is a warning.
     pub(crate) fn check_carried(connection: &Connection, chosen: &Chosen, has_time_limit: bool) -> Result<(), Failure> {
         if connection.config.is_some() && !chosen.carries(Part::Config) {
             return Err(Self::cannot_carry(chosen.protocol, "--config", Part::Config));
@@ -142,7 +146,8 @@ impl<C: HasOptions> OwnOptions<C> {
         Self { values: OptionValues::default(), command: PhantomData }
     }
 
-    /// Refuses options of other protocols than the one that is named. If none is named, the options do so.
+    /// Refuses options of other protocols than the one that is named. If none is named, the options
+    /// do so.
     pub(crate) fn check(&self, named: Option<&'static Protocol>) -> Result<Option<&'static Protocol>, Failure> {
         let goes_with = |name: &str| {
             let names: Vec<&str> = owners::<C>(name).map(|owner| owner.name).collect();

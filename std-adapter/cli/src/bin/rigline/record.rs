@@ -19,8 +19,9 @@ use crate::{exit, out};
 /// The folder for the evidence of a run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RecordArguments {
-    /// Keep the evidence of this run in a folder: every line in both directions with its time, values, report, versions and hashes. The
-    /// target replay:DIR then answers as the recorded one did. The folder must be new or empty, or have an earlier recording, which is replaced
+    /// Keep the evidence of this run in a folder: every line in both directions with its time,
+    /// values, report, versions and hashes. The target replay:DIR then answers as the recorded one
+    /// did. The folder must be new or empty, or have an earlier recording, which is replaced
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }
@@ -54,8 +55,8 @@ impl RecordArguments {
     }
 }
 
-/// Ends a recording with these files, which are JSON, and returns the command's exit code. If the recording is
-/// incomplete, this is reported, and a success becomes a failure.
+/// Ends a recording with these files, which are JSON, and returns the command's exit code. If the
+/// recording is incomplete, this is reported, and a success becomes a failure.
 pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) -> u8 {
     let written = files.iter().try_for_each(|(name, text)| {
         let written = recorder.write(name, terminal::json(text).as_bytes());
@@ -96,7 +97,8 @@ pub(crate) fn eval_programs(spec: &rigline_eval::Spec) -> Vec<Hashed> {
     found
 }
 
-/// The program that a target starts in a folder, and the files among its arguments, such as a script.
+/// The program that a target starts in a folder, and the files among its arguments, such as a
+/// script.
 fn programs(target: &str, folder: Option<&Path>) -> Vec<Hashed> {
     match target.parse() {
         Ok(Target::Sim) => {
@@ -111,7 +113,8 @@ fn programs(target: &str, folder: Option<&Path>) -> Vec<Hashed> {
 fn program_and_scripts(program: &str, arguments: &[String], folder: Option<&Path>) -> Vec<Hashed> {
     let from_folder = |path: &str| folder.unwrap_or(Path::new("")).join(path);
     let program = if program.contains(['/', '\\']) { Some(from_folder(program)) } else { which::which(program).ok() };
-    // A shell's command is a word that has others in it, and an option may have a file behind its `=`.
+    // A shell's command is a word that has others in it, and an option may have a file behind its
+    // `=`.
     let words = arguments.iter().flat_map(|argument| {
         let parts = argument.split([' ', '=', ';', '&', '|', '"', '\'']);
         std::iter::once(argument.as_str()).chain(parts)

@@ -23,7 +23,8 @@ const BEHIND: Duration = Duration::from_millis(500);
 
 /// Show a recording, a transcript or a log of events; or send a recording to an extension and compare the answers
 ///
-/// A log of Amplifier's events is read, filtered and checked: `rigline help events` lists the options for it, such as --taxonomy.
+/// If the file is a log of Amplifier's events, it is read, filtered and checked. The options for
+/// that, such as --taxonomy, are listed by `rigline help events`.
 ///
 /// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`.
 ///

@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
     #[arg(long, value_name = "JSON", conflicts_with = "http")]
     config: Option<String>,
-    /// The longest line that is sent, in bytes [default: 65535 in gevals, 8388608 in other protocols]
+    /// The longest line that is sent, in bytes, in any protocol [default: 65535 in gevals, 8388608
+    /// in other protocols]
     #[arg(long, value_name = "BYTES", conflicts_with = "http")]
     reply_limit: Option<usize>,
     #[command(flatten)]
@@ -58,10 +59,12 @@ pub(crate) struct HttpArguments {
     /// Also answer requests to this host name, such as `rig.example.org`
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
-    /// Leave the outputs on when an MCP client's last session ends or is idle, and when a session is lost. They are switched off by default
+    /// Leave the outputs on. By default they are switched off when the last session of all MCP
+    /// clients ends or is idle, and when the connection of another session is lost
     #[arg(long)]
     pub(crate) keep_outputs: bool,
-    /// Over HTTP in MCP: switch the outputs off when no request came for so long, such as 90s or 1h [default: 10m]
+    /// Over HTTP in MCP: switch the outputs off when no client has sent a request for this time,
+    /// such as 90s or 1h [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, requires = "http", conflicts_with = "keep_outputs")]
     idle: Option<std::time::Duration>,
     /// Also answer web pages of this origin, such as `https://bench.example.org`

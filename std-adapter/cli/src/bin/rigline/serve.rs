@@ -32,7 +32,8 @@ use crate::rig::{self, HttpArguments};
 /// Their calls take turns, logs go to the client that called, and a client's shutdown ends only its own session. A client with a different config is
 /// refused while another client has a session. The extension is started, or the port opened, when a client needs it, and stays until the server ends.
 ///
-/// HTTP clients find MCP at /mcp, Amplifier at /invoke, /describe and /health, and namel3ss at --path. With --protocol, only that protocol is served.
+/// HTTP clients find MCP at /mcp, and Amplifier at /invoke, /describe and /health. namel3ss is at
+/// the path that --path names. With --protocol, only that protocol is served.
 ///
 /// A target may answer several protocols. rigline tries them in this order, and asks the target by the first one that it answers: MCP, gevals, Amplifier.
 /// By MCP, agents get descriptions, annotations, progress, logs and content as the target gives them. --protocol is about the clients, but it
@@ -47,8 +48,10 @@ use crate::rig::{self, HttpArguments};
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// With --read-only or --allow, clients are offered a part of the operations, and cannot call the others. A target says which operations are
-/// read-only if it speaks MCP, as rigline's own do; it is asked at the start then, so that a wrong name is an error at once.
+/// With --read-only or --allow, clients see only a part of the operations, and cannot call the
+/// others. The target says which operations are read-only. It does so only by MCP, as rigline's own
+/// extensions do. With these options the target is asked when the server starts, and a name in
+/// --allow that it does not have is an error.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline serve serial:auto\n  rigline serve serial:auto --protocol mcp --read-only\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000 --token-file rig.token\n  rigline serve serial:auto --http 8080 --protocol amplifier\n\nShort forms:\n  bridge TARGET  serve TARGET, on standard input and output\n  mcp TARGET     serve TARGET --protocol mcp, on standard input and output\n  jsonrpc        serve --protocol waza: evals for IDEs, without a target\n  rig            serve sim, in one process instead of two\n\nExit codes: 0 success, and with --tcp or --http after Ctrl-C, SIGTERM or SIGHUP; 1 failed; 2 a wrong command line or an unusable file; 3 no usable response, the address cannot be listened on, or the program of the target does not exist; 128+n ended by signal n, without --tcp and --http."

@@ -31,9 +31,11 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 ///
 /// With --evals DIR, the page also runs the evals in that folder. An eval may start any program.
 ///
-/// With --port and --keep-token, the page's address stays the same: a page that is open comes back by itself when the server does.
+/// With --port and --keep-token, the page's address stays the same. A page that is open in a
+/// browser then reconnects when the server is started again.
 ///
-/// With --record DIR, everything that passes between the server and the target is kept there, for days: `rigline replay FILE` shows it.
+/// With --record DIR, all lines between the server and the target are kept there, even if the
+/// server runs for days. --record-limit limits their size. `rigline replay FILE` shows a file.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline web sim\n  rigline web serial:auto --evals evals\n  rigline web serial:auto --port 7080 --keep-token --record ~/rig-days"
@@ -57,7 +59,8 @@ pub(crate) struct Arguments {
     /// folder is made for you only, and so are the files
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// How many megabytes all files of --record may have; the oldest ones make room
+    /// The largest size of all files of --record together, in megabytes. When it is exceeded, the
+    /// oldest files are removed
     #[arg(long, value_name = "MB", requires = "record", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     record_limit: u64,
     /// Let the page run the evals in this folder

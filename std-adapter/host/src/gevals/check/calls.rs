@@ -27,7 +27,8 @@ pub(super) async fn missing_operation(bench: &mut Bench) -> Verdict {
     Ok(None)
 }
 
-/// Operations that may be called with wrong arguments: in a program any, on a wire only those that may run.
+/// Operations that may be called with wrong arguments: in a program any, on a wire only those that
+/// may run.
 async fn callable(bench: &mut Bench) -> Result<Vec<(String, Value)>, CaseFailure> {
     let permitted: Vec<String> = bench.calls.iter().map(|(name, _)| name.clone()).collect();
     let live = bench.is_live();
@@ -67,7 +68,8 @@ pub(super) async fn wrong_argument(bench: &mut Bench) -> Verdict {
     let cases = operations.iter().filter_map(|(name, operation)| {
         let required = operation["params"]["required"].as_array()?;
         let properties = operation["params"]["properties"].as_object()?;
-        // Were the wrong type let pass, the call would still fail for want of the others, where there are several.
+        // Were the wrong type let pass, the call would still fail for want of the others, where
+        // there are several.
         let (argument, schema) =
             properties.iter().find(|(argument, _)| required.iter().any(|name| name == *argument))?;
         Some((name, argument, wrong(schema)?))

@@ -3,7 +3,8 @@
 use super::common::{NO_METHOD, expect_next, request_limit, unknown};
 use crate::check::{Bench, Verdict, cut};
 
-/// How long a line is that is over any sensible limit, where the manifest names none: in a program, and on a wire.
+/// How long a line is that is over any sensible limit, where the manifest names none: in a program,
+/// and on a wire.
 const OVER_LONG: (usize, usize) = (9 << 20, 256 << 10);
 
 pub(super) async fn bad_json(bench: &mut Bench) -> Verdict {

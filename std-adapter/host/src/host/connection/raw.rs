@@ -39,9 +39,9 @@ struct RawState {
 /// A line, or what is left of one.
 #[derive(Debug)]
 pub(crate) enum RawLine {
-    /// The line, and how many of its bytes came before the last [mark](Connection::mark).
+    /// A line, and the number of its bytes that came before the last [mark](Connection::mark).
     Line(Vec<u8>, usize),
-    /// One that was longer than the limit, and was dropped.
+    /// A line that was longer than the limit, and was dropped.
     TooLong,
 }
 

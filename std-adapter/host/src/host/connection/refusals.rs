@@ -22,8 +22,9 @@ pub(super) struct Refusal {
 }
 
 impl Shared {
-    /// Answers a request of the peer's, after those that came before it. Most answers are written here at once, so that they precede
-    /// everything that follows the request. A peer that asks without reading gets a bounded number of answers.
+    /// Answers a request of the peer's, after those that came before it. Most answers are written
+    /// here at once, so that they precede everything that follows the request. A peer that asks
+    /// without reading gets a bounded number of answers.
     pub(super) fn refuse(&self, line: Vec<u8>) {
         let mut refusal = Refusal { rest: line, writer: None };
         if *self.refusals_waiting.borrow() == 0
@@ -40,7 +41,8 @@ impl Shared {
         }
         let length = refusal.rest.len();
         let has_room = self.refusals_waiting.send_if_modified(|waiting| {
-            // The rest of a line that has begun always has room: half a line would damage the next one.
+            // The rest of a line that has begun always has room: half a line would damage the next
+            // one.
             let has_room = refusal.writer.is_some() || *waiting + length <= REFUSALS;
             *waiting += if has_room { length } else { 0 };
             has_room

@@ -126,9 +126,9 @@ impl Drop for Until {
 
 /// How much of a line was written.
 pub(super) enum Written {
-    /// All of it, and it was flushed.
+    /// All bytes were written and flushed.
     Whole,
-    /// So many bytes, or all of them without the flush.
+    /// This number of bytes was written. If it is all of them, the flush failed.
     Part(usize),
 }
 

@@ -1,5 +1,5 @@
-//! Members that are set in a JSON text, which may have comments and trailing commas. Every other byte stays as it is, since each edit is made
-//! at a place that the parser names.
+//! Members that are set in a JSON text, which may have comments and trailing commas. Every other
+//! byte stays as it is, since each edit is made at a place that the parser names.
 
 use jsonc_parser::ast::{Object, ObjectProp, Value as Ast};
 use jsonc_parser::tokens::{Token, TokenAndRange};
@@ -34,8 +34,9 @@ pub(super) fn value(text: &str) -> Result<Option<Value>, String> {
     Ok(parsed.value.as_ref().map(plain))
 }
 
-/// The text with an entry in the object that is the member `member` of the whole; none if it is there already. What an entry of that name has
-/// beside `entry` stays, but the members `without` go.
+/// The text with an entry in the object that is the member `member` of the whole; none if it is
+/// there already. What an entry of that name has beside `entry` stays, but the members `without`
+/// go.
 pub(super) fn with_entry(
     text: &str,
     member: &str,

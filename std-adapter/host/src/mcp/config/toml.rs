@@ -1,5 +1,5 @@
-//! Codex's tables in a TOML text. Every other byte stays as it is, line ends and comments too, since each edit is made at a place that the
-//! parser names.
+//! Codex's tables in a TOML text. Every other byte stays as it is, line ends and comments too,
+//! since each edit is made at a place that the parser names.
 
 use serde_json::{Map, Value};
 use toml_edit::{Document, Item, TableLike};
@@ -54,8 +54,8 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// The text with a server's table, at the end where it is new; none if it is there already. What a table of that name has beside `entry` stays,
-/// but the keys `without` go.
+/// The text with a server's table, at the end where it is new; none if it is there already. What a
+/// table of that name has beside `entry` stays, but the keys `without` go.
 pub(super) fn with_entry(
     text: &str,
     name: &str,

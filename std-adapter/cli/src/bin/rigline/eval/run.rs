@@ -50,10 +50,12 @@ pub(super) struct Run {
     /// The target that steps call, instead of the one in the file: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
     #[arg(long)]
     target: Option<String>,
-    /// The rigs of the lab among which the tasks are spread: a rig's name, or KEY=VALUE,… as in `rigline lab list`
+    /// The rigs of the lab that the tasks are spread over: a rig's name, or tags as KEY=VALUE,…
+    /// (see `rigline lab list`). The prefix `rig:` may be left out
     #[arg(long, value_name = "SELECTOR", conflicts_with = "target")]
     rig: Option<String>,
-    /// How many rigs. The run begins when it has all of them. A task whose rig goes bad runs on another one
+    /// The number of rigs [default: 1]. The run begins when it has all of them. A task whose rig
+    /// fails runs again on another one
     #[arg(long, value_name = "N", requires = "rig", default_value_t = 1, hide_default_value = true)]
     shards: usize,
     /// The executor, instead of the one in the file: mock, command, extension

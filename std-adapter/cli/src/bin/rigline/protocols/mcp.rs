@@ -68,14 +68,18 @@ mod rigs {
 /// come in during a run wait until it has ended. When the client cancels, or input ends, the run is cancelled and its
 /// cleanup steps run.
 ///
-/// Caution: `run_eval` is not limited by --allow. The steps of an eval may call all operations, and may start any program.
-/// Therefore --read-only does not offer `run_eval`, and --allow offers it only if it is one of the names.
+/// Caution: the steps of an eval may call all operations, and may start any program. --allow,
+/// --limit and --confirm apply to the tool `run_eval` itself, and not to these steps. Therefore
+/// --read-only does not offer `run_eval`, and --allow offers it only if it is one of the names.
 ///
-/// A board that is not plugged in, or a server that does not listen, is waited for: until then the tools are those that it last had, marked as
-/// absent, and each call says what is missing. When it comes, or comes back with other tools, the client is told, and lists them again.
+/// The command waits for a board that is not plugged in, and for a server that does not listen.
+/// Until the target comes, the tools are those of its last visit, marked as absent, and each call
+/// says what is missing. If it was never there, it has no tools until then. When it comes, or comes
+/// back with other tools, the client is told, and lists them again.
 ///
-/// A rig of the lab (rig:NAME) has three more tools: `lab_list`, `lease` and `release`. The rig is not held from the start: `lease` takes it, and
-/// waits for it if it is asked to; so does the first call, without waiting. It is given back by `release`, and when the client goes.
+/// A rig of the lab (rig:NAME) has three more tools: `lab_list`, `lease` and `release`. The rig is
+/// not held from the start. The tool `lease` takes it, and can wait for it. A call of an operation
+/// takes it too, but does not wait. The rig is given back by `release`, and when the client goes.
 ///
 /// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
 /// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
@@ -94,10 +98,11 @@ pub(crate) struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
-    /// Leave the outputs on when the client goes or is idle. They are switched off by default
+    /// Leave the outputs on when the client goes or is idle. By default they are switched off then
     #[arg(long)]
     keep_outputs: bool,
-    /// Switch the outputs off when the client has sent nothing for so long and no call runs, such as 90s or 1h [default: 10m]
+    /// Switch the outputs off when the client has sent nothing for this time and no call runs, such
+    /// as 90s or 1h [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, conflicts_with = "keep_outputs")]
     idle: Option<Duration>,
 }
@@ -342,9 +347,11 @@ impl ConfigArguments {
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
-/// The token of such a server is best kept in an environment variable of the client (--token-env NAME), or in a file (--token-file FILE):
-/// then the client starts `rigline mcp URL --token-file FILE`, which it also does where its own file cannot name a URL (Claude Desktop).
-/// In --header, ${NAME} stands for an environment variable, which the entry names in the client's own way.
+/// The token of such a server is best kept in an environment variable of the client (--token-env
+/// NAME) or in a file (--token-file FILE). With a file, the entry starts `rigline mcp URL
+/// --token-file FILE`. For Claude Desktop the entry always starts rigline, since that client's file
+/// cannot have a URL. In --header, ${NAME} stands for an environment variable of the client. The
+/// entry spells it in the way of that client.
 ///
 /// With --write, every other byte of the file stays as it is, comments too. If the file has an entry of this target already, the members that
 /// rigline does not write are kept. A copy of the old file is kept beside it. Links are not followed.

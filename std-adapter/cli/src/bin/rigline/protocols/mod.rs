@@ -1,4 +1,5 @@
-//! The commands and starter files that only one protocol has: the command's own registry of protocols.
+//! The commands and starter files that only one protocol has: the command's own registry of
+//! protocols.
 
 use std::process::ExitCode;
 
@@ -16,7 +17,8 @@ pub(crate) mod spelling;
 
 pub(crate) use mcp::{Offer, Tools, Way};
 
-/// The commands of single protocols. They are forms of `serve`, `install` and `replay`, and are not in the list of commands.
+/// The commands of single protocols. They are forms of `serve`, `install` and `replay`, and are not
+/// in the list of commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(hide = true)]

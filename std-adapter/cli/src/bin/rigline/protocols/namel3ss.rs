@@ -1,4 +1,5 @@
-//! `rigline install namel3ss`: a program that namel3ss's local runner can start, and that runs a target.
+//! `rigline install namel3ss`: a program that namel3ss's local runner can start, and that runs a
+//! target.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,15 +13,18 @@ use crate::connect::Failure;
 pub(super) const STARTER_FILES: &[(&str, &str)] =
     &[("hosts/app.ai", include_str!("../new/app.ai.in")), ("hosts/tools.yaml", include_str!("../new/tools.yaml.in"))];
 
-/// Write a program that namel3ss's local runner can start as `PROGRAM -c SOURCE`, and that runs TARGET
+/// Write a program that namel3ss's local runner can start as `PROGRAM -c SOURCE`, and that runs
+/// TARGET
 ///
 /// namel3ss looks for a project's interpreter at `.venv/bin/python`: write the program there.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// `exec:PROGRAM ARGS`, or the path of a program that supports namel3ss on standard input and output, as rigline's
-    /// extensions do; or sim; or any other target, which is reached by `rigline bridge`
+    /// `exec:PROGRAM ARGS`, or the path of a program that supports namel3ss on standard input and
+    /// output, as rigline's extensions do; or sim; or any other target, which is reached by
+    /// `rigline bridge`
     target: Target,
-    /// Also use `rigline bridge` for a program, since it does not support namel3ss
+    /// Reach TARGET by `rigline bridge`, although it is a program. Use this for a program that does
+    /// not support namel3ss
     #[arg(long)]
     bridge: bool,
     /// Where to write it [default: standard output]

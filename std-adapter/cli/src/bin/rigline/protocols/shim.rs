@@ -1,4 +1,5 @@
-//! Shared part of the shims: a script that runs a program, and targets that mean the same in every folder.
+//! Shared part of the shims: a script that runs a program, and targets that mean the same in every
+//! folder.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,10 +15,12 @@ pub(super) fn this() -> Result<String, Failure> {
     Ok(this.to_string_lossy().into_owned())
 }
 
-/// A program, by its absolute path, and its arguments: a relative path means another file in another folder.
+/// A program, by its absolute path, and its arguments: a relative path means another file in
+/// another folder.
 pub(super) fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
     let program = which::which(&exec.program).unwrap_or_else(|_| exec.program.clone().into());
-    // A link stays: a program may go by the name that it is started with, as Python does in a virtual environment.
+    // A link stays: a program may go by the name that it is started with, as Python does in a
+    // virtual environment.
     let program = std::path::absolute(&program).unwrap_or(program);
     let Some(program) = program.to_str() else {
         return Err(Failure::usage(format!("{}: the path must be UTF-8", program.display())));

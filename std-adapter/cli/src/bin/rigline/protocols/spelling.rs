@@ -1,4 +1,5 @@
-//! Command lines that mean another command: the forms of `serve` on standard input and output, and of `replay` for logs of events.
+//! Command lines that mean another command: the forms of `serve` on standard input and output, and
+//! of `replay` for logs of events.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -69,8 +70,9 @@ fn without_protocol(rest: &[OsString]) -> (Option<String>, Vec<OsString>) {
     (protocol, others)
 }
 
-/// Whether this is a file whose first line is an event of Amplifier: an object with the name of an event, such as `session:start`.
-/// The lines of a transcript have names without a colon, and its first line has none.
+/// Whether this is a file whose first line is an event of Amplifier: an object with the name of an
+/// event, such as `session:start`. The lines of a transcript have names without a colon, and its
+/// first line has none.
 fn is_event_log(word: &OsStr) -> bool {
     let path = Path::new(word);
     if !path.is_file() {

@@ -22,7 +22,9 @@ const FAULTS: usize = 10_000;
 
 /// Read, filter, check and print a log of Amplifier events, of any size
 ///
-/// Exits with 1 if a line is not an event. With --taxonomy, it also exits with 1 if an event lacks a required member.
+/// The command exits with 1 if a line is not an event. With --taxonomy, it also exits with 1 if an
+/// event lacks a required member. With --strict, it also exits with 1 if the taxonomy does not have
+/// the name of an event.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Arguments {
@@ -40,10 +42,11 @@ pub(crate) struct Arguments {
     /// Only events of this status, such as `error`
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// Also check the members that the taxonomy requires of each event, and plans by the Plan Schema
+    /// Also check that each event has the members that Amplifier's taxonomy requires, and that each
+    /// plan fits Amplifier's Plan Schema
     #[arg(long)]
     taxonomy: bool,
-    /// Count an event whose name the taxonomy does not have as a fault
+    /// Also count an event as faulty if the taxonomy does not have its name
     #[arg(long, requires = "taxonomy")]
     strict: bool,
     /// Print one JSON value: the events, the faults and `success`

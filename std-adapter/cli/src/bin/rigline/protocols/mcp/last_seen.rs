@@ -1,4 +1,5 @@
-//! The tools of a board when it was last there, for agents that list tools once, at a time when it is not plugged in.
+//! The tools of a board when it was last there, for agents that list tools once, at a time when it
+//! is not plugged in.
 
 use std::path::PathBuf;
 
