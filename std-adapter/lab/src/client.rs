@@ -169,7 +169,7 @@ impl Connection {
         if let Some(remote) = &place.remote {
             let session = remote.session().await?;
             let (reading, sending) = (Box::new(session.reading), Box::new(session.sending));
-            return Ok(Self::over(reading, sending, session.there));
+            return Ok(Self { agent: session.agent, ..Self::over(reading, sending, session.there) });
         }
         Ok(Self::start(place, &json!({ "protocol": PROTOCOL })).await?.0)
     }

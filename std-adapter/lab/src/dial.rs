@@ -21,7 +21,7 @@ use crate::client::{self, Connection, Place, Reading, Trouble, Want, Writing};
 use crate::clock;
 use crate::frames::{self, Back, HEAD_BACK, Kind, PIECE};
 use crate::hosts::{Hosts, split};
-use crate::link::{Pieces, There, refusal_of};
+use crate::link::{Ending, Pieces, There, refusal_of};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.
@@ -119,24 +119,31 @@ pub fn current() -> Option<(String, String)> {
 static GIVING_BACK: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
 
 /// Gives a lease back when it is dropped.
-struct Keeps(Option<oneshot::Sender<GivingBack>>);
+struct Keeps {
+    keeps: Option<oneshot::Sender<GivingBack>>,
+    /// Whether its agent is on another host, which does not see the end of this process.
+    is_far: bool,
+}
 
 impl Drop for Keeps {
     fn drop(&mut self) {
-        if let Some(keeps) = self.0.take() {
+        if let Some(keeps) = self.keeps.take() {
             // Nobody has it, if the lease is lost.
-            let _ = keeps.send(GivingBack::new());
+            let _ = keeps.send(GivingBack::new(self.is_far));
         }
     }
 }
 
 /// While it is there, this process asks for no lease: it would find the rig with itself.
-struct GivingBack;
+struct GivingBack {
+    /// This process does not end meanwhile.
+    _ending: Option<Ending>,
+}
 
 impl GivingBack {
-    fn new() -> Self {
+    fn new(is_far: bool) -> Self {
         GIVING_BACK.send_modify(|count| *count += 1);
-        Self
+        Self { _ending: is_far.then(Ending::new) }
     }
 }
 
@@ -226,6 +233,7 @@ async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Ref
     let _ = tokio::time::timeout(GIVEN_BACK, giving_back.wait_for(|count| *count == 0)).await;
     let (place, connection, granted) = hosts.acquire(&want, |_, _| {}).await?;
     let rig = granted.lease.rigs.first().cloned().unwrap_or_default();
+    let is_far = place.remote.is_some();
     let lost = Arc::new(Mutex::new(None));
     let (keeps, dropped) = oneshot::channel::<GivingBack>();
     let (told, lease, at) = (Arc::clone(&lost), granted.lease.clone(), place.clone());
@@ -245,7 +253,7 @@ async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Ref
             }
         }
     });
-    Ok(Held { place, lease: granted.lease.id, rig, lost, _keeps: Some(Keeps(Some(keeps))) })
+    Ok(Held { place, lease: granted.lease.id, rig, lost, _keeps: Some(Keeps { keeps: Some(keeps), is_far }) })
 }
 
 /// Opens the rig's port by the agent.
@@ -505,7 +513,7 @@ mod tests {
         let place = Place::here(Folders::in_one(folder.path().into()), "/bin/false".into());
         let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
         let (keeps, dropped) = oneshot::channel();
-        drop(Keeps(Some(keeps)));
+        drop(Keeps { keeps: Some(keeps), is_far: false });
         let asking = tokio::spawn(ask(Hosts::alone(place), "rig:r1".into(), Duration::ZERO));
         assert!(tokio::time::timeout(Duration::from_millis(200), agent.accept()).await.is_err());
         drop(dropped.await.unwrap());

@@ -43,6 +43,8 @@ pub const CA: &str = "RIGLINE_LAB_CA";
 pub const HERE: &str = "localhost";
 /// How long hosts have to answer when all of them are asked.
 const WITHIN: Duration = Duration::from_millis(850);
+/// The same, when a rig is searched.
+const SEARCHED: Duration = Duration::from_secs(4);
 /// How soon hosts that did not answer are asked again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// The most hosts that are named.
@@ -138,7 +140,7 @@ pub struct Hosts {
     found: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
 }
 
-/// What a host has answered.
+/// The answer of a host.
 #[derive(Debug)]
 pub struct Answer {
     /// Its name; none for this one. For a server without an answer the server's address.
@@ -302,7 +304,7 @@ impl Hosts {
 
     /// Asks all hosts, or the one that is named, and returns what each says, or that it does not answer.
     pub async fn ask_all(&self, host: Option<&str>, method: &'static str, params: &Value) -> Vec<Answer> {
-        let mut answers = self.asking(host, method, params);
+        let mut answers = self.asking(host, method, params, WITHIN);
         let mut all = Vec::new();
         while let Some(answer) = answers.recv().await {
             all.push(answer);
@@ -311,26 +313,20 @@ impl Hosts {
         all
     }
 
-    fn asking(&self, host: Option<&str>, method: &'static str, params: &Value) -> mpsc::UnboundedReceiver<Answer> {
+    fn asking(
+        &self,
+        host: Option<&str>,
+        method: &'static str,
+        params: &Value,
+        within: Duration,
+    ) -> mpsc::UnboundedReceiver<Answer> {
         let (tell, answers) = mpsc::unbounded_channel();
-        let given_up = Instant::now() + WITHIN;
-        let ask = |place: Place, tell: mpsc::UnboundedSender<Answer>, params: Value, given_up: Option<Instant>| async move {
-            let asked = async {
-                let mut agent = Connection::open(&place).await?;
-                agent.ask(method, params).await
-            };
-            let answer = match given_up {
-                Some(given_up) => timeout_at(given_up, asked).await.map_err(|_| silent(&place)),
-                None => Ok(asked.await),
-            };
-            let answer = answer.and_then(|answer| answer.map_err(Refusal::from));
-            let _ = tell.send(Answer { host: place.host().map(str::to_owned), place: Some(place), answer });
-        };
+        let given_up = Instant::now() + within;
         if let Some(host) = host {
             let (this, host, params) = (self.clone(), host.to_owned(), params.clone());
             tokio::spawn(async move {
                 match this.named(&host).await {
-                    Ok(place) => ask(place, tell, params, None).await,
+                    Ok(place) => ask(place, tell, method, params, None).await,
                     Err(why) => drop(tell.send(Answer { host: Some(host), place: None, answer: Err(why) })),
                 }
             });
@@ -338,9 +334,9 @@ impl Hosts {
         }
         // This host's agent may have to be started.
         let limit = (!self.is_alone()).then_some(given_up + WITHIN);
-        tokio::spawn(ask(self.here.clone(), tell.clone(), params.clone(), limit));
+        tokio::spawn(ask(self.here.clone(), tell.clone(), method, params.clone(), limit));
         for remote in self.named.values() {
-            tokio::spawn(ask(self.place(Arc::clone(remote)), tell.clone(), params.clone(), Some(given_up)));
+            tokio::spawn(ask(self.place(Arc::clone(remote)), tell.clone(), method, params.clone(), Some(given_up)));
         }
         for server in self.servers.iter().cloned() {
             let (this, tell, params) = (self.clone(), tell.clone(), params.clone());
@@ -354,7 +350,7 @@ impl Hosts {
                 while let Some(name) = found.recv().await {
                     if known.insert(name.clone()) {
                         let place = this.of_nats(&server, &name);
-                        tokio::spawn(ask(place, tell.clone(), params.clone(), Some(given_up)));
+                        tokio::spawn(ask(place, tell.clone(), method, params.clone(), Some(given_up)));
                     }
                 }
                 let why = match asked.await {
@@ -372,7 +368,7 @@ impl Hosts {
     /// The hosts with rigs that are meant, and which rigs those are. It does not wait for all hosts if enough is known.
     async fn matching(&self, selector: &str, count: usize) -> Result<Vec<Matching>, Refusal> {
         let is_name = !selector.contains('=');
-        let mut answers = self.asking(None, "select", &json!({ "selector": selector }));
+        let mut answers = self.asking(None, "select", &json!({ "selector": selector }), SEARCHED);
         let (mut matching, mut refused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         let mut has_here = false;
         while let Some(Answer { host, place, answer }) = answers.recv().await {
@@ -526,6 +522,27 @@ impl Hosts {
     }
 }
 
+/// Asks one host, and tells what it answers.
+async fn ask(
+    place: Place,
+    tell: mpsc::UnboundedSender<Answer>,
+    method: &'static str,
+    params: Value,
+    given_up: Option<Instant>,
+) {
+    let began = Instant::now();
+    let asked = async {
+        let mut agent = Connection::open(&place).await?;
+        agent.ask(method, params).await
+    };
+    let answer = match given_up {
+        Some(given_up) => timeout_at(given_up, asked).await.map_err(|_| silent(&place, began)),
+        None => Ok(asked.await),
+    };
+    let answer = answer.and_then(|answer| answer.map_err(Refusal::from));
+    let _ = tell.send(Answer { host: place.host().map(str::to_owned), place: Some(place), answer });
+}
+
 /// A host with rigs that are meant.
 struct Matching {
     place: Place,
@@ -544,8 +561,9 @@ impl Matching {
     }
 }
 
-fn silent(place: &Place) -> Refusal {
-    Refusal::refused(format!("{}: no answer within {} ms", place.host().unwrap_or(HERE), WITHIN.as_millis()))
+fn silent(place: &Place, began: Instant) -> Refusal {
+    let waited = began.elapsed().as_secs_f64();
+    Refusal::refused(format!("{}: no answer within {waited:.1} s", place.host().unwrap_or(HERE)))
 }
 
 /// Why no host has such a rig.

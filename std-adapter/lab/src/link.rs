@@ -153,7 +153,7 @@ impl Message {
     }
 }
 
-/// What a carrier tells.
+/// An event of a carrier.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Messages of up to so many bytes can be sent from now on.
@@ -172,7 +172,7 @@ pub(crate) enum Event {
 pub(crate) struct Carrier {
     /// Messages that are sent.
     pub(crate) out: mpsc::Sender<Vec<u8>>,
-    /// What comes.
+    /// The events of the carrier.
     pub(crate) events: mpsc::Receiver<Event>,
 }
 
@@ -237,7 +237,7 @@ impl Flow {
         self.owes.get_or_insert(Instant::now() + ACKNOWLEDGE);
     }
 
-    /// What is to be sent again now.
+    /// Returns the messages that are to be sent again now.
     fn resend(&mut self, now: Instant, at_once: bool) -> impl Iterator<Item = &Vec<u8>> {
         let is_due = at_once || self.again.is_some_and(|(due, _)| due <= now);
         if is_due && let Some((due, pause)) = &mut self.again {
@@ -271,7 +271,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What the sender of a session and its link have together.
+/// The state that the sender of a session and its link share.
 #[derive(Default)]
 struct Window {
     state: Mutex<State>,
@@ -342,10 +342,10 @@ impl Drop for Sending {
 }
 
 /// While it is there, an end is not told yet.
-struct Ending;
+pub(crate) struct Ending;
 
 impl Ending {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         ENDINGS.fetch_add(1, Ordering::Relaxed);
         Self
     }
@@ -415,8 +415,8 @@ pub(crate) struct Session {
     pub(crate) sending: Sending,
     /// The clock there.
     pub(crate) there: There,
-    /// What the agent has answered to `hello`.
-    pub(crate) welcome: Value,
+    /// The process id of the agent.
+    pub(crate) agent: u32,
 }
 
 /// The way to the agent of another host, for all sessions of this process.
@@ -428,9 +428,9 @@ pub(crate) struct Link {
 /// How many sessions of this process have not told their end yet.
 static ENDINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until other hosts know which sessions of this process have ended, but not for long.
+/// Waits until other hosts know which sessions and leases of this process have ended, but not for long.
 pub async fn settle() {
-    let given_up = Instant::now() + Duration::from_millis(200);
+    let given_up = Instant::now() + ENDING;
     while ENDINGS.load(Ordering::Relaxed) > 0 && Instant::now() < given_up {
         sleep(Duration::from_millis(2)).await;
     }
@@ -447,6 +447,7 @@ impl Link {
             sessions: HashMap::new(),
             is_up: false,
             longest: LONGEST,
+            denied: None,
             trouble: None,
         };
         runtime.spawn(near.run(carrier.events, received));
@@ -470,7 +471,8 @@ impl Link {
         let open = Command::Open { session, hello, opened, incoming, window };
         self.commands.send(open).map_err(|_| gone())?;
         let welcome = welcome.await.map_err(|_| gone())??;
-        Ok(Session { reading: Pieces::new(pieces), sending, there, welcome })
+        let agent = welcome.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
+        Ok(Session { reading: Pieces::new(pieces), sending, there, agent: agent.unwrap_or_default() })
     }
 }
 
@@ -488,7 +490,7 @@ struct Used {
     estimated: Option<Instant>,
     /// The agent's instance.
     instance: String,
-    /// What the host calls the session. Another host of the same name does not know it.
+    /// The host's own name of the session. Another host of the same name does not know it.
     key: u128,
     /// How long its end is told.
     ends: Option<(Instant, Ending)>,
@@ -501,7 +503,9 @@ struct Near {
     is_up: bool,
     /// The most bytes of a message.
     longest: usize,
-    /// What was wrong last.
+    /// Why no session can begin, if the carrier was denied.
+    denied: Option<Refusal>,
+    /// The last trouble of the carrier.
     trouble: Option<String>,
 }
 
@@ -526,7 +530,8 @@ impl Near {
         let why = format!("{}: {why}", self.name);
         while let Ok(command) = commands.try_recv() {
             if let Command::Open { opened, .. } = command {
-                let _ = opened.send(Err(Trouble::Lost(io::Error::other(why.clone()))));
+                let lost = || Trouble::Lost(io::Error::other(why.clone()));
+                let _ = opened.send(Err(self.denied.clone().map_or_else(lost, Trouble::Refused)));
             }
         }
         for (_, session) in self.sessions.drain() {
@@ -538,6 +543,10 @@ impl Near {
         let now = Instant::now();
         match command {
             Command::Open { session, hello, opened, incoming, window } => {
+                if let Some(refusal) = &self.denied {
+                    let _ = opened.send(Err(Trouble::Refused(refusal.clone())));
+                    return;
+                }
                 let bytes = hello.to_string().into_bytes();
                 let message = Message { kind: Kind::Hello, session, seq: 0, ack: 0, time: 0, bytes }.encode();
                 if self.is_up {
@@ -601,10 +610,11 @@ impl Near {
             Event::Down(why) => (self.is_up, self.trouble) = (false, Some(why)),
             Event::Nobody => self.trouble = Some("no agent of this name is there".to_owned()),
             Event::Denied(why) => {
-                let why = format!("{}: {why}", self.name);
+                let refusal = Refusal::refused(format!("{}: {why}", self.name));
                 for (_, used) in self.sessions.drain() {
-                    used.fail(&Trouble::Refused(Refusal::refused(why.clone())));
+                    used.fail(&Trouble::Refused(refusal.clone()));
                 }
+                self.denied = Some(refusal);
             }
             Event::Message(bytes) => match Message::decode(&bytes) {
                 Ok(message) => self.message(message),
@@ -810,7 +820,7 @@ pub(crate) type Outgoing = (String, Vec<u8>);
 
 /// A session on the side of the agent.
 struct Served {
-    /// What those who use it call it.
+    /// The client's name of the session.
     asked: u128,
     from: String,
     user: Option<String>,
@@ -840,7 +850,7 @@ enum Inner {
 /// Passes the sessions of a carrier on to the agent of this host.
 pub(crate) struct Host {
     place: Place,
-    /// What is told to those who begin a session, beside what the agent tells.
+    /// Facts of the host that a client is told at the beginning of a session, beside the agent's answer.
     about: Value,
     via: &'static str,
     out: mpsc::Sender<Outgoing>,
@@ -1215,9 +1225,9 @@ mod tests {
         });
         let mut session =
             link.open(json!({ "protocol": 3, "user": "ann", "machine": "desk", "pid": 1 })).await.unwrap();
-        assert_eq!(session.welcome["pid"], 5);
+        assert_eq!(session.agent, 5);
         let sent: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).take(300_000).collect();
-        let (mut reading, mut sending) = (session.reading, &mut session.sending);
+        let (mut reading, sending) = (session.reading, &mut session.sending);
         let copy = sent.clone();
         let reader = tokio::spawn(async move {
             let mut back = vec![0; copy.len()];

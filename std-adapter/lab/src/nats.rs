@@ -131,6 +131,10 @@ impl Server {
                 }
                 _ => return Err(Fault::Denied(why)),
             }
+            // It is no other one a moment later.
+            if why.contains("certificate") {
+                return Err(Fault::Denied(why));
+            }
             if given_up.is_some_and(|given_up| Instant::now() >= given_up) {
                 return Err(Fault::Lost(why));
             }
@@ -271,7 +275,12 @@ pub(crate) fn start(server: &Server, host: &str) -> std::io::Result<Carrier> {
                     }
                 }
                 message = next(&mut incoming) => match message {
-                    None => return,
+                    None => {
+                        // Why that is, the server has said, or says it now.
+                        let _ = tell.send(Event::Down("the server has ended the subscription".to_owned())).await;
+                        sleep(Duration::from_millis(500)).await;
+                        return;
+                    }
                     Some(message) if message.status == Some(StatusCode::NO_RESPONDERS) => {
                         let _ = tell.send(Event::Nobody).await;
                     }
@@ -458,7 +467,7 @@ pub async fn serve(place: &Place, serving: &Serving) -> Result<(), String> {
     }
 }
 
-/// What an agent says to others of its name.
+/// The announcement of an agent to others of its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Announced {
     instance: String,
@@ -493,12 +502,12 @@ impl Subjects {
         Self { agent: format!("lab.v1.host.{name}.agent.{name}"), link: format!("lab.v1.host.{name}.link.") }
     }
 
-    /// Who has asked which hosts there are, and where the answer goes.
+    /// Returns the user who has asked which hosts there are, and the subject of the answer.
     fn asked(message: &Message) -> Option<(String, String)> {
         Self::user(message, "lab.v1.all.who.")
     }
 
-    /// Whose message to the agent it is, and where answers go.
+    /// Returns the user who has sent a message to the agent, and the subject of the answers.
     fn linked(&self, message: &Message) -> Option<(String, String)> {
         Self::user(message, &self.link)
     }
@@ -519,7 +528,7 @@ mod tests {
     fn addresses_of_servers_are_read_and_others_are_refused_without_their_passwords() {
         let read = |text: &str| Server::new(text, None, None);
         let server = read("nats://ann@lab:4222").unwrap();
-        assert_eq!((server.url(), server.user.as_str(), server.password), ("nats://lab:4222", "ann", None));
+        assert_eq!((server.url(), server.user.as_str(), server.password.as_deref()), ("nats://lab:4222", "ann", None));
         assert_eq!(read("tls://ann:secret@lab/").unwrap().password.as_deref(), Some("secret"));
         for (text, why) in [
             ("lab:4222", "has no scheme"),

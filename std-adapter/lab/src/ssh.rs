@@ -16,9 +16,9 @@ use crate::link::{CARRIED, Carrier, Event, Host, LONGEST, RUNTIME, Received};
 
 /// The variable that names another program than `ssh`, with its first arguments.
 pub const PROGRAM: &str = "RIGLINE_SSH";
-/// What is run on the host.
+/// The command on the host.
 const PROXY: &str = "rigline lab proxy";
-/// What is asked of `ssh`: a question could not be answered, and would not end.
+/// The options of `ssh`. It must ask no questions, since nobody could answer them.
 const OPTIONS: [&str; 7] = ["-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 
 fn too_long(length: usize) -> io::Error {

