@@ -44,7 +44,7 @@ enum State {
     /// The request for the lease is in progress. It goes on while nobody waits for the connection,
     /// so that it keeps its place in the queue.
     Asking(JoinHandle<Result<Held, Refusal>>),
-    Held(Held),
+    Held(Box<Held>),
 }
 
 /// A lease of this process, or one that it has joined.
@@ -187,7 +187,7 @@ impl Connect for RigDialer {
             if let State::Asking(asking) = &mut *state {
                 let asked = asking.await.map_err(|error| self.unopened(io::Error::other(error)))?;
                 *state = State::Unknown;
-                *state = State::Held(asked.map_err(failed)?);
+                *state = State::Held(Box::new(asked.map_err(failed)?));
             }
             let State::Held(held) = &*state else { return Err(self.unopened(io::ErrorKind::NotConnected.into())) };
             if let Some(why) = lock(&held.lost).clone() {

@@ -338,8 +338,9 @@ impl Hosts {
         for remote in self.named.values() {
             tokio::spawn(ask(self.place(Arc::clone(remote)), tell.clone(), method, params.clone(), Some(given_up)));
         }
-        for server in self.servers.iter().cloned() {
-            let (this, tell, params) = (self.clone(), tell.clone(), params.clone());
+        for server in &self.servers {
+            let (this, server) = (self.clone(), server.clone());
+            let (tell, params) = (tell.clone(), params.clone());
             tokio::spawn(async move {
                 let (found_one, mut found) = mpsc::unbounded_channel();
                 let asked = tokio::spawn({

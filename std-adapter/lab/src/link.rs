@@ -842,7 +842,7 @@ impl Drop for Served {
 }
 
 enum Inner {
-    Opened(u128, Result<(Connection, Value), Refusal>),
+    Opened(u128, Result<Box<(Connection, Value)>, Refusal>),
     Bytes(u128, Vec<u8>),
     Ended(u128),
 }
@@ -1008,7 +1008,7 @@ impl Host {
         let key = uuid::Uuid::new_v4().as_u128();
         let (place, inner) = (self.place.clone(), self.inner.clone());
         let opening = tokio::spawn(async move {
-            let opened = Connection::open_for(&place, &who, protocol).await.map_err(Refusal::from);
+            let opened = Connection::open_for(&place, &who, protocol).await.map(Box::new).map_err(Refusal::from);
             let _ = inner.send(Inner::Opened(key, opened)).await;
         });
         let served = Served {
@@ -1030,7 +1030,8 @@ impl Host {
     fn happens(&mut self, inner: Inner) {
         match inner {
             Inner::Opened(key, Err(refusal)) => self.refuse(key, &refusal),
-            Inner::Opened(key, Ok((connection, mut answer))) => {
+            Inner::Opened(key, Ok(opened)) => {
+                let (connection, mut answer) = *opened;
                 let Some(served) = self.sessions.get_mut(&key) else { return };
                 answer["session"] = format!("{key:032x}").into();
                 for (name, value) in self.about.as_object().into_iter().flatten() {

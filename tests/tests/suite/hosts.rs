@@ -98,13 +98,8 @@ struct Found {
     took: Duration,
 }
 
-/// Clients take leases of the rigs of several hosts, while the server is killed again and again, the second time with its store. Each holder
-/// measures, with a number of its own, switches a rail on, and measures again; when the way is lost in the middle of a call, it asks again.
-/// The rigs' own logs tell whether two holders were at one rig, and each result must be there once.
-fn many(plan: &Plan<'_>) -> Option<Found> {
-    let mut server = Server::new()?;
-    let user = Lab::new("", None);
-    let port = plan.board.map(Port::of);
+/// Starts the hosts with their rigs, whose agents connect to the server at this port.
+fn start(plan: &Plan<'_>, port: Option<&Port>, server: u16) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     for number in 1..=plan.hosts {
         let (name, lab) = (format!("lab{number}"), Lab::new("", None));
@@ -115,16 +110,58 @@ fn many(plan: &Plan<'_>) -> Option<Found> {
                 format!("[[rig]]\nname = 'sim{number}'\ntarget = \"exec:sh -c 'tee -a {log} | {program} rig'\"\ntags = {{ kind = 'any' }}\n")
             })
             .collect();
-        if let (Some(port), 1) = (&port, number) {
+        if let (Some(port), 1) = (port, number) {
             let path = port.path();
             rigs +=
                 &format!("[[rig]]\nname = 'board'\ntarget = 'serial:{}'\ntags = {{ kind = 'any' }}\n", path.display());
         }
         fs::write(lab.path("rigs.toml"), rigs).unwrap();
-        let mut agent = lab.command(&["lab", "agent", "--nats", &url(&name, server.port), "--name", &name]);
+        let mut agent = lab.command(&["lab", "agent", "--nats", &url(&name, server), "--name", &name]);
         let agent = agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         hosts.push(Host { name, lab, agent });
     }
+    hosts
+}
+
+/// Holds the rigs' own logs against the results.
+fn judge(plan: &Plan<'_>, hosts: &[Host], user: &Lab, board_log: &str) {
+    // Who was where, in the rigs' own order.
+    let mut homes: BTreeMap<u32, String> = BTreeMap::new();
+    let mut check = |rig: String, log: &str| {
+        let mut order = samples(log);
+        order.dedup();
+        for number in order {
+            let before = homes.insert(number, rig.clone());
+            assert_eq!(before, None, "{number} was at {rig} again after others: {:?}", samples(log));
+        }
+    };
+    for host in hosts {
+        for number in 1..=plan.sims {
+            let log = fs::read_to_string(host.lab.path(&format!("heard-{number}"))).unwrap_or_default();
+            check(format!("{}/sim{number}", host.name), &log);
+        }
+    }
+    check("lab1/board".to_owned(), board_log);
+    let text = fs::read_to_string(user.path("results")).unwrap();
+    let results = text.lines().map(|line| line.split_once(' ').unwrap());
+    let results: BTreeMap<u32, String> =
+        results.map(|(number, rig)| (number.parse().unwrap(), rig.to_owned())).collect();
+    assert_eq!(results.len(), plan.leases, "a result is lost");
+    assert_eq!(text.lines().count(), plan.leases, "a result is there twice");
+    assert_eq!(results, homes);
+    for host in hosts {
+        until("all rigs are free and the books are in order", || host.lab.said(&["lab", "check"]).0 == 0);
+    }
+}
+
+/// Clients take leases of the rigs of several hosts, while the server is killed again and again, the second time with its store. Each holder
+/// measures, with a number of its own, switches a rail on, and measures again; when the way is lost in the middle of a call, it asks again.
+/// The rigs' own logs tell whether two holders were at one rig, and each result must be there once.
+fn many(plan: &Plan<'_>) -> Option<Found> {
+    let mut server = Server::new()?;
+    let user = Lab::new("", None);
+    let port = plan.board.map(Port::of);
+    let hosts = start(plan, port.as_ref(), server.port);
     plan.board.map(heard);
     let port_number = server.port;
     let command = |user_of: &str, args: &[&str]| {
@@ -203,33 +240,7 @@ fn many(plan: &Plan<'_>) -> Option<Found> {
     if let Some(board) = plan.board {
         board_log.lock().unwrap().push_str(&heard(board));
     }
-    // Who was where, in the rigs' own order.
-    let mut homes: BTreeMap<u32, String> = BTreeMap::new();
-    let mut check = |rig: String, log: &str| {
-        let mut order = samples(log);
-        order.dedup();
-        for number in order {
-            let before = homes.insert(number, rig.clone());
-            assert_eq!(before, None, "{number} was at {rig} again after others: {:?}", samples(log));
-        }
-    };
-    for host in &hosts {
-        for number in 1..=plan.sims {
-            let log = fs::read_to_string(host.lab.path(&format!("heard-{number}"))).unwrap_or_default();
-            check(format!("{}/sim{number}", host.name), &log);
-        }
-    }
-    check("lab1/board".to_owned(), &board_log.lock().unwrap());
-    let text = fs::read_to_string(user.path("results")).unwrap();
-    let results = text.lines().map(|line| line.split_once(' ').unwrap());
-    let results: BTreeMap<u32, String> =
-        results.map(|(number, rig)| (number.parse().unwrap(), rig.to_owned())).collect();
-    assert_eq!(results.len(), plan.leases, "a result is lost");
-    assert_eq!(text.lines().count(), plan.leases, "a result is there twice");
-    assert_eq!(results, homes);
-    for host in &hosts {
-        until("all rigs are free and the books are in order", || host.lab.said(&["lab", "check"]).0 == 0);
-    }
+    judge(plan, &hosts, &user, &board_log.lock().unwrap());
     let tries = fs::read_to_string(user.path("tries")).unwrap_or_default().lines().count();
     let rigs = plan.hosts * plan.sims + usize::from(plan.board.is_some());
     Some(Found { rigs, kills, tries, took })

@@ -189,6 +189,30 @@ fn rigs_over_nats_are_listed_leased_and_called_by_those_who_may() {
 }
 
 #[test]
+fn the_rigs_of_a_living_host_are_listed_in_a_second_beside_three_dead_ones() {
+    let Some(mut lab) = Nats::new() else { return };
+    lab.host("lab1", &["a1"]);
+    let ssh = lab.path("ssh");
+    fs::write(&ssh, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    // The best of a few times counts, since other tests run meanwhile.
+    let mut found = Vec::new();
+    for _ in 0..8 {
+        let mut command = lab.command(&["lab", "list"]);
+        command.env("RIGLINE_SSH", format!("sh {}", ssh.display()));
+        command.env("RIGLINE_LAB", format!("{},ssh:dead1,ssh:dead2,ssh:dead3", lab.url("ann")));
+        let started = Instant::now();
+        let (code, text) = said(&command.output().unwrap());
+        let took = started.elapsed();
+        assert!(code == 0 && text.contains("dead2: no answer within"), "{code}: {text}");
+        if text.contains("lab1/a1") && took < Duration::from_secs(1) {
+            return;
+        }
+        found.push((took, text));
+    }
+    panic!("not within a second: {found:?}");
+}
+
+#[test]
 fn nobody_runs_a_program_on_another_host_by_nats() {
     let Some(mut lab) = Nats::new() else { return };
     lab.host("lab1", &["a1"]);

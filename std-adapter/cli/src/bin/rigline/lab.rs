@@ -758,8 +758,15 @@ mod linux {
                         None => std::future::pending().await,
                     }
                 };
+                let runs = async {
+                    match agent::run(&folders, &options).await {
+                        // Another one serves the rigs already; this process lets others reach it.
+                        Ok(false) if serving.is_some() => std::future::pending().await,
+                        ran => ran,
+                    }
+                };
                 tokio::select! {
-                    ran = agent::run(&folders, &options) => match ran {
+                    ran = runs => match ran {
                         Ok(true) => Ok(connect::SUCCESS),
                         Ok(false) if self.on_demand => Ok(connect::SUCCESS),
                         Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket().display()))),
