@@ -12,6 +12,7 @@
     figures.py update plot FOLDER
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into tests/bench/README.md
     figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT there
+    figures.py update lab RESULT        writes the tables that the lab's long tests printed to the file RESULT into std-adapter/lab/README.md
     figures.py update summary           makes README.md's tables anew from those of tests/bench/README.md
     figures.py self-test                changes each count of ours by 3 %, in both directions, and expects a failure that names it
 
@@ -28,6 +29,7 @@ TOLERANCE = 0.02
 BENCH = "tests/bench/README.md"
 FIRMWARE = "firmware-example/README.md"
 BOARDS = "firmware-example/boards/README.md"
+LAB = "std-adapter/lab/README.md"
 GROWTH = "tests/bench/growth.csv"
 PLOTS = ["growth-light.svg", "growth-dark.svg"]
 README = "README.md"
@@ -196,6 +198,12 @@ def update(what, file, *more):
         median, least, most, errors = ratio.groups()
         text = f"The last run gave a median of {median} times the twin's requests per second, from {least} to {most}, and {errors} errors.\n"
         write(BENCH, ": load", text)
+    elif what == "lab":
+        # A table each, wherever it begins in what the tests print.
+        tables = re.findall(r"(?:^\|.*\n)+", read(file), re.M)
+        if len(tables) < 2:
+            sys.exit(f"{file} has no two tables")
+        write(LAB, ": lab", "\n".join(tables))
     else:
         sys.exit(__doc__)
 

@@ -73,8 +73,12 @@ pub(crate) fn joined() -> Vec<String> {
 }
 
 /// Of the leases that targets of this process join, the first with rigs that are meant: its agent, its id and those rigs.
-pub(crate) async fn join(hosts: &Hosts, selector: &str) -> Result<Option<(Place, String, Vec<String>)>, Refusal> {
-    let (host, rig) = split(selector);
+pub(crate) async fn join(
+    hosts: &Hosts,
+    selector: Option<&str>,
+) -> Result<Option<(Place, String, Vec<String>)>, Refusal> {
+    let (host, rig) = selector.map(split).unzip();
+    let host = host.flatten();
     for lease in joined() {
         let at = lease.split_once('/').map_or(crate::hosts::HERE, |(host, _)| host);
         if host.is_some_and(|host| host != at) {
@@ -82,7 +86,7 @@ pub(crate) async fn join(hosts: &Hosts, selector: &str) -> Result<Option<(Place,
         }
         let (place, id) = hosts.of_lease(&lease).await?;
         // A port, or a program, is one of this host.
-        if place.remote.is_some() && !rig.starts_with("rig:") {
+        if place.remote.is_some() && rig.as_ref().is_some_and(|rig| !rig.starts_with("rig:")) {
             continue;
         }
         let mut agent = Connection::open(&place).await?;
@@ -198,6 +202,39 @@ impl Connect for RigDialer {
     }
 }
 
+/// The dialer of the rig that this process has leased at the time of the call.
+struct LeasedDialer(Hosts);
+
+/// The selector of the target `rig:*`: the rig that this process has leased.
+pub const LEASED: &str = "*";
+
+/// Returns the dialer of the rig that this process has leased. After another lease it connects to
+/// the other rig.
+pub fn leased(hosts: &Hosts) -> Box<dyn Connect> {
+    Box::new(LeasedDialer(hosts.clone()))
+}
+
+impl Connect for LeasedDialer {
+    fn name(&self) -> String {
+        "the leased rig".to_owned()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let failed = |source: io::Error| HostError::Open { what: self.name(), source };
+            let nothing = || failed(io::Error::new(io::ErrorKind::NotConnected, "no rig is leased"));
+            let asked = async {
+                let Some((place, lease, rigs)) = join(&self.0, None).await? else { return Ok(None) };
+                let Some(rig) = rigs.first() else { return Ok(None) };
+                open(&place, &lease, rig).await.map(Some).map_err(Refusal::from)
+            };
+            let opened: Result<_, Refusal> = asked.await;
+            let opened = opened.map_err(|refusal| failed(io::Error::other(refusal.why)))?;
+            opened.ok_or_else(nothing)
+        })
+    }
+}
+
 impl RigDialer {
     fn unopened(&self, source: io::Error) -> HostError {
         HostError::Open { what: self.selector.clone(), source }
@@ -214,7 +251,7 @@ impl Drop for RigDialer {
 
 /// Joins the lease that this command runs within, if that has such a rig, and gets one otherwise.
 async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Refusal> {
-    if let Some((place, lease, rigs)) = join(&hosts, &selector).await?
+    if let Some((place, lease, rigs)) = join(&hosts, Some(&selector)).await?
         && let Some(rig) = rigs.into_iter().next()
     {
         return Ok(Held { place, lease, rig, lost: Arc::default(), _keeps: None });

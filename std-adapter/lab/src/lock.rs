@@ -117,7 +117,7 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
 /// The rig, if this runs within a lease that has it.
 async fn joined(lock: &Lock) -> Result<Option<String>, Refusal> {
     let ([rig], 1) = (lock.want.rigs.as_slice(), lock.want.count) else { return Ok(None) };
-    let joined = dial::join(&lock.hosts, rig).await?;
+    let joined = dial::join(&lock.hosts, Some(rig)).await?;
     Ok(joined.and_then(|(place, _, rigs)| rigs.first().map(|rig| place.named(rig))))
 }
 
@@ -184,7 +184,7 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     };
     let rigs: Vec<String> = granted.targets.iter().map(|(name, _)| place.named(name)).collect();
     let mut command = std::process::Command::new(program);
-    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" "));
+    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" ")).envs(place.folders.variable());
     command.process_group(rustix::process::getpgrp().as_raw_nonzero().get());
     let mut child = match Command::from(command).spawn() {
         Ok(child) => child,

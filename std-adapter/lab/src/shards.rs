@@ -56,7 +56,7 @@ impl Shards {
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
         let (host, rest) = split(&selector);
         rest.parse::<Selector>().map_err(Refusal::usage)?;
-        if let Some((place, _, rigs)) = dial::join(hosts, &selector).await?
+        if let Some((place, _, rigs)) = dial::join(hosts, Some(&selector)).await?
             && rigs.len() >= count
         {
             let targets = rigs.iter().take(count).map(|rig| format!("rig:{}", place.named(rig)));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -17,23 +19,23 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A lab of its own, whose agent ends with it.
-pub(super) struct Lab {
+struct Lab {
     folder: TempDir,
     root: Option<PathBuf>,
 }
 
 impl Lab {
-    pub(super) fn new(rigs: &str, root: Option<&Path>) -> Self {
+    fn new(rigs: &str, root: Option<&Path>) -> Self {
         let lab = Self { folder: tempfile::tempdir().unwrap(), root: root.map(Path::to_owned) };
         fs::write(lab.path("rigs.toml"), rigs).unwrap();
         lab
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(rigline());
         command.args(args).env("RIGLINE_LAB_DIR", self.folder.path()).env("FOLDER", self.folder.path());
         command.env("RIGLINE", rigline());
@@ -44,15 +46,15 @@ impl Lab {
         command
     }
 
-    pub(super) fn said(&self, args: &[&str]) -> (i32, String) {
+    fn said(&self, args: &[&str]) -> (i32, String) {
         said(&self.command(args).output().unwrap())
     }
 
-    pub(super) fn status(&self) -> Value {
+    fn status(&self) -> Value {
         serde_json::from_slice(&self.command(&["lab", "status", "--json"]).output().unwrap().stdout).unwrap()
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    fn waiting(&self) -> usize {
         self.status()["queue"].as_array().unwrap().len()
     }
 }
@@ -67,17 +69,17 @@ impl Drop for Lab {
     }
 }
 
-pub(super) fn said(output: &Output) -> (i32, String) {
+fn said(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
-pub(super) fn ended(child: Child) -> (i32, String) {
+fn ended(child: Child) -> (i32, String) {
     said(&child.wait_with_output().unwrap())
 }
 
 #[track_caller]
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let given_up = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < given_up, "not within two minutes: {what}");
@@ -86,15 +88,19 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
-pub(super) struct Port {
+struct Port {
     folder: TempDir,
     is_over: Arc<AtomicBool>,
     keeping: Option<JoinHandle<()>>,
 }
 
 impl Port {
-    pub(super) fn of(board: &Emulator) -> Self {
-        let pty = Pty::in_front_of(board.usb_port()).unwrap();
+    fn of(board: &Emulator) -> Self {
+        Self::at(board.usb_port())
+    }
+
+    fn at(port: u16) -> Self {
+        let pty = Pty::in_front_of(port).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (link, new) = (folder.path().join("port"), folder.path().join("new"));
         symlink(pty.path(), &link).unwrap();
@@ -112,7 +118,7 @@ impl Port {
         Self { folder, is_over, keeping: Some(keeping) }
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.folder.path().join("port")
     }
 }
@@ -127,14 +133,14 @@ impl Drop for Port {
 }
 
 /// All that a board has said since it was asked last.
-pub(super) fn heard(board: &Emulator) -> String {
+fn heard(board: &Emulator) -> String {
     let packets = board.control(&json!({ "cmd": "packets", "last": 1024, "clear": true }));
     let packets = packets["packets"].as_array().unwrap();
     packets.iter().map(|packet| packet["text"].as_str().unwrap()).collect()
 }
 
 /// The numbers of samples in a board's answers: holders measure with a number of their own.
-pub(super) fn samples(log: &str) -> Vec<u32> {
+fn samples(log: &str) -> Vec<u32> {
     let answers = log.split("\"samples\":").skip(1);
     answers
         .filter_map(|rest| rest.trim_start_matches('"').split(|char: char| !char.is_ascii_digit()).next()?.parse().ok())
@@ -289,6 +295,73 @@ fn a_board_is_the_same_rig_on_another_port_and_another_board_on_its_port_hears_n
     assert_eq!(samples(&heard(&two)), [26]);
 }
 
+/// A board that says nothing, and counts the bytes that it hears.
+fn mute() -> (Port, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = Port::at(listener.local_addr().unwrap().port());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, count) = (stream.unwrap(), Arc::clone(&count));
+            thread::spawn(move || {
+                let mut bytes = [0; 1024];
+                while let Ok(length @ 1..) = stream.read(&mut bytes) {
+                    count.fetch_add(length, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn boards_that_cannot_be_told_apart_are_ambiguous_and_hear_nothing() {
+    // zephyrproject-rtos/zephyr#53252
+    let ((one, heard_one), (two, heard_two)) = (mute(), mute());
+    let machine = Machine::new();
+    machine.plug("ttyACM0", "1-1", "TWIN", &one);
+    machine.plug("ttyACM1", "1-2", "TWIN", &two);
+    let rigs = "[[rig]]\nname = 'twin'\ntarget = 'serial:auto/TWIN'\n";
+    let lab = Lab::new(rigs, Some(machine.0.path()));
+    for args in [&["lock", "rig:twin", "--", "true"][..], &["call", "rig:twin", "measure"], &["lab", "scan"]] {
+        let (code, said) = lab.said(args);
+        assert!(code == 3, "{args:?}: {code}: {said}");
+        let is_named = ["1-1", "1-2"].iter().all(|place| said.contains(place)) || said.contains("ambiguous");
+        assert!(is_named, "{args:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(lab.path("rigs.toml")).unwrap(), rigs);
+    assert_eq!((heard_one.load(Ordering::Relaxed), heard_two.load(Ordering::Relaxed)), (0, 0));
+    // Unplugged, the other one can be told.
+    machine.unplug("ttyACM1");
+    let (code, said) = lab.said(&["lab", "scan"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn a_rig_whose_port_a_hidden_process_has_open_after_a_lease_is_in_quarantine_with_its_number() {
+    // zephyrproject-rtos/zephyr#32679
+    let (port, _) = mute();
+    let rigs = format!("[[rig]]\nname = 'r1'\ntarget = 'serial:{}'\ncheck = false\n", port.path().display());
+    let lab = Lab::new(&rigs, None);
+    // It has left the family of the command and its environment, and then the command's keeper is killed.
+    let hidden = format!("exec 3<>{}; echo $$ > $FOLDER/pid; sleep 600; sleep 600", port.path().display());
+    let script = format!(
+        "setsid env -u RIGLINE_LEASE sh -c '{hidden}' & while [ ! -s $FOLDER/pid ]; do sleep 0.02; done; kill -9 $PPID"
+    );
+    let (code, said) = lab.said(&["lock", "rig:r1", "--raw", "--", "sh", "-c", &script]);
+    assert_eq!(code, 137, "{said}");
+    let pid = fs::read_to_string(lab.path("pid")).unwrap().trim().to_owned();
+    let state = || lab.status()["rigs"][0]["state"].clone();
+    until("it is in quarantine", || state() == "quarantine");
+    let (code, said) = lab.said(&["lock", "rig:r1", "--raw", "--", "true"]);
+    assert!(code == 3 && said.contains("is open in") && said.contains(&pid), "{code}: {said}");
+    // When that process has ended, the rig comes back, and is not flapping for it.
+    let process = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    until("it comes back", || lab.said(&["lab", "check"]).0 == 0);
+}
+
 /// A finding of [`many`]: a row of a table.
 struct Found {
     rigs: usize,
@@ -412,13 +485,13 @@ fn no_rig_has_two_holders_by_its_own_log_and_no_result_is_lost_while_the_agent_i
 #[ignore = "minutes: .ci/long runs it"]
 fn two_hundred_leases_of_ten_simulated_rigs_and_an_emulated_board_while_the_agent_is_killed() {
     let Some(board) = Emulator::start("rig") else { return };
-    eprintln!(
-        "| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |"
-    );
-    eprintln!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let mut table = "| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |\n\
+        |---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+        .to_owned();
     for kill_every in [10, 3].map(Duration::from_secs) {
         let Found { rigs, clients, leases, kills, tries, took } = many(10, Some(&board), 20, 200, kill_every);
         let took = took.as_secs_f64();
-        eprintln!("| {rigs} | {clients} | {leases} | {kills} | {tries} | 0 | 0 | 0 | {took:.0} s |");
+        table += &format!("| {rigs} | {clients} | {leases} | {kills} | {tries} | 0 | 0 | 0 | {took:.0} s |\n");
     }
+    eprintln!("\n{table}");
 }

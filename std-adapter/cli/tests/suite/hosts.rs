@@ -337,7 +337,7 @@ fn a_list_of_all_hosts_takes_a_second_and_names_those_that_do_not_answer() {
         assert!(hosts.contains(&(name, answers)), "{hosts:?}");
     }
     // What only a dead one may have is no wrong name.
-    let (code, said) = said(&command(&["call", "rig:r7", "measure"]).output().unwrap());
+    let (code, said) = super::lab::said(&command(&["call", "rig:r7", "measure"]).output().unwrap());
     assert!(code == 3 && said.contains("on no host that answers") && said.contains("dead2"), "{code}: {said}");
     // What is here is found at once, and what is asked for by its host.
     let started = Instant::now();

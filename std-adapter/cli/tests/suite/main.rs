@@ -22,6 +22,8 @@ mod hosts;
 #[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
+mod lab_faults;
+#[cfg(target_os = "linux")]
 mod machine;
 #[cfg(unix)]
 mod mcp;

@@ -196,7 +196,7 @@ impl Arguments {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Rigs, failure, hosts, reach_rigs, select, told};
+pub(crate) use linux::{Rigs, choose, failure, hosts, reach_rigs, select, told};
 
 /// The option `--lab`.
 static HOSTS: OnceLock<String> = OnceLock::new();
@@ -266,6 +266,7 @@ pub(crate) fn reach_rigs() {
 mod linux {
     use std::process::ExitCode;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use rigline_host::ports::Roots;
@@ -277,7 +278,7 @@ mod linux {
     use rigline_lab::hosts::{Answer, Hosts, split};
     use rigline_lab::nats::{Server, Serving};
     use rigline_lab::shards::{Asked, LONGEST, Shards};
-    use rigline_lab::{lock, nats, scan, ssh, users};
+    use rigline_lab::{dial, lock, nats, scan, ssh, users};
     use serde_json::{Value, json};
 
     use super::{Agent, Arguments, Command, Keeper, List, OfRig, Scan, Status};
@@ -305,11 +306,25 @@ mod linux {
         Ok(KNOWN.get_or_init(|| hosts).clone())
     }
 
+    static CHOOSES: AtomicBool = AtomicBool::new(false);
+
+    /// The target `rig:*` of this process is the rig that it has a lease of.
+    pub(crate) fn choose() {
+        CHOOSES.store(true, Ordering::Relaxed);
+    }
+
+    fn is_choosing() -> bool {
+        CHOOSES.load(Ordering::Relaxed)
+    }
+
     /// Targets `rig:…` of all commands are rigs of the lab.
     pub(crate) fn reach_rigs() {
         rigline_host::wire::set_rig_dialer(|selector, options| {
             let hosts = hosts().map_err(|failure| HostError::Unsupported(failure.text))?;
-            rigline_lab::dial::dialer(&hosts, selector, options)
+            match selector {
+                dial::LEASED if is_choosing() => Ok(dial::leased(&hosts)),
+                _ => dial::dialer(&hosts, selector, options),
+            }
         });
     }
 
