@@ -170,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn messages_pass_a_pipe_whole_and_too_long_ones_are_refused_with_the_limit() {
         let mut pipe = Vec::new();
-        for message in [b"".as_slice(), b"a", &[7; LONGEST]] {
+        for message in [b"".as_slice(), b"a", &vec![7; LONGEST]] {
             write(&mut pipe, message).await.unwrap();
         }
         let mut reader = pipe.as_slice();
@@ -179,7 +179,7 @@ mod tests {
         }
         assert_eq!(read(&mut reader).await.unwrap(), None);
         let mut long = Vec::new();
-        write(&mut long, &[0; LONGEST + 1]).await.unwrap();
+        write(&mut long, &vec![0; LONGEST + 1]).await.unwrap();
         let error = read(&mut long.as_slice()).await.unwrap_err().to_string();
         assert!(error.contains(&format!("it may have {LONGEST}")), "{error}");
     }

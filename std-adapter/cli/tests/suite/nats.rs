@@ -154,8 +154,11 @@ fn rigs_over_nats_are_listed_leased_and_called_by_those_who_may() {
     let Some(mut lab) = Nats::new() else { return };
     lab.host("lab1", &["a1", "a2"]);
     lab.host("lab2", &["b1"]);
-    let (code, said) = lab.said(&["lab", "list", "--json"]);
-    assert!(code == 0 && said.contains("lab1/a2") && said.contains("lab2/b1"), "{code}: {said}");
+    // On a busy machine one may not answer in time.
+    until("both are listed", || {
+        let (code, said) = lab.said(&["lab", "list", "--json"]);
+        code == 0 && said.contains("lab1/a2") && said.contains("lab2/b1")
+    });
     for rig in ["rig:lab1/a1", "rig:b1", "rig:kind=sim"] {
         let (code, said) = lab.said(&["call", rig, "measure", "channel=3V3", "--json", "--wait", "20s"]);
         assert!(code == 0 && said.contains("volts"), "{rig}: {code}: {said}");
@@ -200,9 +203,13 @@ fn the_rigs_of_a_living_host_are_listed_in_a_second_beside_three_dead_ones() {
         let mut command = lab.command(&["lab", "list"]);
         command.env("RIGLINE_SSH", format!("sh {}", ssh.display()));
         command.env("RIGLINE_LAB", format!("{},ssh:dead1,ssh:dead2,ssh:dead3", lab.url("ann")));
+        let plain = Instant::now();
+        lab.user.run(&["--version"]);
+        let plain = plain.elapsed();
         let started = Instant::now();
         let (code, text) = said(&command.output().unwrap());
-        let took = started.elapsed();
+        // Beside a command that has nothing to do.
+        let took = started.elapsed().saturating_sub(plain);
         assert!(code == 0 && text.contains("dead2: no answer within"), "{code}: {text}");
         if text.contains("lab1/a1") && took < Duration::from_secs(1) {
             return;
@@ -465,6 +472,7 @@ fn long_messages_pass_a_server_with_a_small_limit_in_parts_and_a_smaller_limit_i
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "the certificates are made by a program with many options")]
 fn the_configuration_of_the_guide_is_accepted_by_the_server_and_serves_a_lab_by_tls() {
     let Some(program) = program() else { return };
     if !is_there("openssl") {
