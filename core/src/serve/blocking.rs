@@ -16,7 +16,7 @@ use crate::context::{Context, LogSink};
 use crate::engine::{Engine, Next, Run};
 use crate::exchange::Work;
 use crate::failure::Failure;
-use crate::phrases::Logs;
+use crate::protocol::format::Logs;
 
 /// The blocking driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 pub struct Server<'a, 'm, E> {
@@ -94,7 +94,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
                 let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
                 let lost = Cell::new(false);
-                let logs = step.reply.reply.phrases().logs;
+                let logs = step.reply.reply.format().logs;
                 let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
                 let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
                 sink.report_dropped();

@@ -18,7 +18,7 @@ use core::time::Duration;
 use crate::clock::Clock;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::phrases::{Log, Logs};
+use crate::protocol::format::{Log, Logs};
 use crate::reply::MADE_SAFE;
 
 #[allow(unused_imports, reason = "for the docs")]

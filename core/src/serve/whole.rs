@@ -11,11 +11,11 @@ use super::{HEARTBEAT, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::definition::Protocol;
 use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
-use crate::phrases::{Logs, Progress};
+use crate::protocol::define::Protocol;
+use crate::protocol::format::{Logs, Progress};
 
 /// The driver for the work of an [`Exchange`], with its clock and the destination of logs and
 /// progress.
@@ -80,11 +80,11 @@ impl<'a> Runner<'a> {
         let (result, end, is_cancelled) = {
             let Some(mut run) = exchange.run(to, message, out) else { return RunEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
-            let (phrases, received) = (run.reply.reply.phrases(), run.reply.received);
+            let (format, received) = (run.reply.reply.format(), run.reply.received);
             let (lines, beats) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
             let done = Cell::new(None);
             let mut sink = Sink { memory: lines, send, done: &done, dropped: 0 };
-            let mut next_beat = phrases.progress.map(|_| clock.now().after(HEARTBEAT));
+            let mut next_beat = format.progress.map(|_| clock.now().after(HEARTBEAT));
             let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
             run.work.prepare(&mut cx);
             let ended = {
@@ -106,7 +106,7 @@ impl<'a> Runner<'a> {
                     if let Some(deadline) = deadline {
                         clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                     }
-                    if let (Some(at), Some(write)) = (next_beat, phrases.progress) {
+                    if let (Some(at), Some(write)) = (next_beat, format.progress) {
                         if clock.now() >= at {
                             let (count, beat): (u32, u32) = done.get().unwrap_or_default();
                             let beat = beat.saturating_add(1);
@@ -137,7 +137,7 @@ impl<'a> Runner<'a> {
                 }
             }
             if sink.dropped > 0
-                && let Some(length) = write_count(sink.memory, sink.dropped, phrases.logs)
+                && let Some(length) = write_count(sink.memory, sink.dropped, format.logs)
             {
                 sink.commit(length);
             }
@@ -154,7 +154,7 @@ impl<'a> Runner<'a> {
 /// Writes the log that reports the number of dropped logs, with its newline, and returns its
 /// length. Returns none if the protocol has no lines for logs, or if the log does not fit.
 pub fn dropped_logs(protocol: &Protocol, count: usize, memory: &mut [u8]) -> Option<usize> {
-    write_count(memory, count, protocol.phrases.logs)
+    write_count(memory, count, protocol.format.logs)
 }
 
 /// The number is data too, `{"dropped":N}`: whoever drops this log adds it to what he has dropped himself.

@@ -1,13 +1,16 @@
 //! MCP: both eras on one stream, tools, content, progress, cancellation.
 
 use crate::common::Pipe;
-use rigline::engine::{Engine, LEAST_REPLY, Memory};
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use rigline::serve::blocking;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
+};
+use rigline::{
+    engine::{Engine, Memory},
+    exchange::LEAST_REPLY,
 };
 use serde_json::{Value, json};
 

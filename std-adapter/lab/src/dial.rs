@@ -9,7 +9,7 @@ use std::time::Duration;
 use rigline::frame::LineEnds;
 use rigline_host::wire::{Connect, Connecting, Control, RawConnection, Timed, TransportTraits};
 use rigline_host::{HostError, Options};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Reading, Trouble, Want, Writing};
+use crate::client::{self, AgentLocation, Connection, Reading, Trouble, Want, Writing};
 use crate::clock;
-use crate::frames::{self, Back, HEAD_BACK, Kind, PIECE};
+use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::hosts::{Hosts, split};
 use crate::link::{Ending, Pieces, There, refusal_of};
 use crate::processes::LEASE;
@@ -49,7 +49,7 @@ enum State {
 
 /// A lease of this process, or one that it has joined.
 struct Held {
-    place: Place,
+    place: AgentLocation,
     lease: String,
     rig: String,
     /// The reason of the loss.
@@ -76,7 +76,7 @@ pub(crate) fn joined() -> Vec<String> {
 pub(crate) async fn join(
     hosts: &Hosts,
     selector: Option<&str>,
-) -> Result<Option<(Place, String, Vec<String>)>, Refusal> {
+) -> Result<Option<(AgentLocation, String, Vec<String>)>, Refusal> {
     let (host, rig) = selector.map(split).unzip();
     let host = host.flatten();
     for lease in joined() {
@@ -294,7 +294,7 @@ async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Ref
 }
 
 /// Opens the rig's port by the agent.
-async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
+async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
     let agent = Connection::open(place).await?;
     let params = json!({ "lease": lease, "rig": rig });
     let (mut reader, writer, there) = agent.into_wire(params).await.map_err(Trouble::Lost)?;
@@ -343,9 +343,9 @@ struct Out {
 }
 
 impl Out {
-    fn add(&mut self, kind: Kind, bytes: &[u8]) {
+    fn add(&mut self, kind: PieceKind, bytes: &[u8]) {
         self.seq += 1;
-        let left = self.until.filter(|_| kind == Kind::Bytes).map(|until| until.duration_since(Instant::now()));
+        let left = self.until.filter(|_| kind == PieceKind::Bytes).map(|until| until.duration_since(Instant::now()));
         let left = left.map_or(FRESH, |left| clock::millis(left).min(FRESH));
         frames::write(&mut self.frames, kind, self.seq, self.there.now() + left, bytes);
     }
@@ -393,7 +393,7 @@ impl AsyncWrite for ToRig {
         // One frame at a time: its time begins when the one before it is on its way.
         ready!(out.poll_written(cx))?;
         let bytes = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
-        out.add(Kind::Bytes, bytes);
+        out.add(PieceKind::Bytes, bytes);
         match out.poll_written(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(bytes.len())),
@@ -407,7 +407,7 @@ impl AsyncWrite for ToRig {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut out = lock(&self.0);
         ready!(out.poll_written(cx))?;
-        out.add(Kind::End, &[]);
+        out.add(PieceKind::End, &[]);
         out.poll_written(cx)
     }
 }
@@ -415,7 +415,7 @@ impl AsyncWrite for ToRig {
 impl Drop for ToRig {
     fn drop(&mut self) {
         let mut out = lock(&self.0);
-        out.add(Kind::End, &[]);
+        out.add(PieceKind::End, &[]);
         // One that cannot be told learns it when the connection ends.
         let _ = out.try_write();
     }
@@ -425,7 +425,7 @@ impl Drop for ToRig {
 struct Lines(Arc<Mutex<Out>>);
 
 impl Lines {
-    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, kind: PieceKind, bytes: &[u8]) -> io::Result<()> {
         let mut out = lock(&self.0);
         out.add(kind, bytes);
         if !out.try_write()? {
@@ -445,11 +445,11 @@ impl Timed for Lines {
 
 impl Control for Lines {
     fn set_dtr(&self, on: bool) -> io::Result<()> {
-        self.send(Kind::Dtr, &[u8::from(on)])
+        self.send(PieceKind::Dtr, &[u8::from(on)])
     }
 
     fn discard(&self) -> io::Result<()> {
-        self.send(Kind::Discard, &[])
+        self.send(PieceKind::Discard, &[])
     }
 }
 
@@ -547,7 +547,7 @@ mod tests {
     #[tokio::test]
     async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::here(Folders::in_one(folder.path().into()), "/bin/false".into());
+        let place = AgentLocation::here(Folders::in_one(folder.path().into()), "/bin/false".into());
         let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
         let (keeps, dropped) = oneshot::channel();
         drop(Keeps { keeps: Some(keeps), is_far: false });

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::agent::PROTOCOL;
 use crate::book::Refusal;
-use crate::client::{self, Connection, First, Granted, Place, Trouble, Want};
+use crate::client::{self, AgentLocation, Connection, First, Granted, Trouble, Want};
 use crate::folders::Folders;
 pub use crate::link::settle;
 use crate::link::{Link, Session};
@@ -132,7 +132,7 @@ fn read(path: &Path) -> Result<List, String> {
 /// The hosts of a lab.
 #[derive(Debug, Clone)]
 pub struct Hosts {
-    here: Place,
+    here: AgentLocation,
     /// Those over SSH, by their names.
     named: BTreeMap<String, Arc<Remote>>,
     servers: Vec<Server>,
@@ -146,7 +146,7 @@ pub struct Answer {
     /// Its name; none for this one. For a server without an answer the server's address.
     pub host: Option<String>,
     /// The agent, if it is known.
-    pub place: Option<Place>,
+    pub place: Option<AgentLocation>,
     /// The answer.
     pub answer: Result<Value, Refusal>,
 }
@@ -160,7 +160,7 @@ impl Answer {
 
 impl Hosts {
     /// The host `here` alone.
-    pub fn alone(here: Place) -> Self {
+    pub fn alone(here: AgentLocation) -> Self {
         Self { here, named: BTreeMap::new(), servers: Vec::new(), found: Arc::default() }
     }
 
@@ -183,10 +183,10 @@ impl Hosts {
         }
         list.creds = file(CREDS).or(list.creds);
         list.ca = file(CA).or(list.ca);
-        Self::of_list(Place::here(folders, program), &list).map_err(|why| format!("{whence}: {why}"))
+        Self::of_list(AgentLocation::here(folders, program), &list).map_err(|why| format!("{whence}: {why}"))
     }
 
-    fn of_list(here: Place, list: &List) -> Result<Self, String> {
+    fn of_list(here: AgentLocation, list: &List) -> Result<Self, String> {
         let mut hosts = Self::alone(here);
         if list.hosts.len() > MOST {
             return Err(format!("{} hosts, and there may be {MOST}", list.hosts.len()));
@@ -221,7 +221,7 @@ impl Hosts {
     }
 
     /// The agent of this host.
-    pub fn here(&self) -> &Place {
+    pub fn here(&self) -> &AgentLocation {
         &self.here
     }
 
@@ -230,11 +230,11 @@ impl Hosts {
         self.named.is_empty() && self.servers.is_empty()
     }
 
-    fn place(&self, remote: Arc<Remote>) -> Place {
-        Place { remote: Some(remote), ..self.here.clone() }
+    fn place(&self, remote: Arc<Remote>) -> AgentLocation {
+        AgentLocation { remote: Some(remote), ..self.here.clone() }
     }
 
-    fn of_nats(&self, server: &Server, name: &str) -> Place {
+    fn of_nats(&self, server: &Server, name: &str) -> AgentLocation {
         let mut found = lock(&self.found);
         let remote = found.entry(format!("{} {name}", server.url()));
         let remote = remote.or_insert_with(|| Arc::new(Remote::new(name, Way::Nats(Box::new(server.clone())))));
@@ -245,7 +245,7 @@ impl Hosts {
     ///
     /// # Errors
     /// There is none, or the server that may know it does not answer.
-    pub async fn named(&self, name: &str) -> Result<Place, Refusal> {
+    pub async fn named(&self, name: &str) -> Result<AgentLocation, Refusal> {
         if name == HERE {
             return Ok(self.here.clone());
         }
@@ -295,7 +295,7 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`named`](Self::named).
-    pub async fn of_lease<'l>(&self, lease: &'l str) -> Result<(Place, &'l str), Refusal> {
+    pub async fn of_lease<'l>(&self, lease: &'l str) -> Result<(AgentLocation, &'l str), Refusal> {
         match lease.split_once('/') {
             Some((host, id)) => Ok((self.named(host).await?, id)),
             None => Ok((self.here.clone(), lease)),
@@ -430,11 +430,11 @@ impl Hosts {
         &self,
         want: &Want,
         mut tell: impl FnMut(u64, &str),
-    ) -> Result<(Place, Connection, Granted), Refusal> {
+    ) -> Result<(AgentLocation, Connection, Granted), Refusal> {
         let text = want.rigs.first().map(String::as_str).unwrap_or_default();
         let (host, selector) = split(text);
         let want = Want { rigs: vec![selector.clone()], ..want.clone() };
-        let places: Vec<Place> = match host {
+        let places: Vec<AgentLocation> = match host {
             Some(host) => vec![self.named(host).await?],
             None if self.is_alone() || !selector.starts_with("rig:") => vec![self.here.clone()],
             None => {
@@ -498,7 +498,7 @@ impl Hosts {
     ///
     /// # Errors
     /// There are not so many.
-    pub(crate) async fn spread(&self, selector: &str, count: usize) -> Result<Vec<(Place, usize)>, Refusal> {
+    pub(crate) async fn spread(&self, selector: &str, count: usize) -> Result<Vec<(AgentLocation, usize)>, Refusal> {
         let mut matching = self.matching(selector, count.max(2)).await?;
         let all: usize = matching.iter().map(|found| found.rigs.len()).sum();
         if all < count {
@@ -525,7 +525,7 @@ impl Hosts {
 
 /// Asks one host, and tells what it answers.
 async fn ask(
-    place: Place,
+    place: AgentLocation,
     tell: mpsc::UnboundedSender<Answer>,
     method: &'static str,
     params: Value,
@@ -546,13 +546,13 @@ async fn ask(
 
 /// A host with rigs that are meant.
 struct Matching {
-    place: Place,
+    place: AgentLocation,
     /// Their names, and whether they are free.
     rigs: Vec<(String, bool)>,
 }
 
 impl Matching {
-    fn of(place: Place, found: &Value) -> Self {
+    fn of(place: AgentLocation, found: &Value) -> Self {
         let rigs = found.get("rigs").and_then(Value::as_array).into_iter().flatten();
         let rigs = rigs.map(|rig| {
             let name = rig.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -562,7 +562,7 @@ impl Matching {
     }
 }
 
-fn silent(place: &Place, began: Instant) -> Refusal {
+fn silent(place: &AgentLocation, began: Instant) -> Refusal {
     let waited = began.elapsed().as_secs_f64();
     Refusal::refused(format!("{}: no answer within {waited:.1} s", place.host().unwrap_or(HERE)))
 }
@@ -592,7 +592,7 @@ mod tests {
     use super::*;
 
     fn hosts(list: &[&str]) -> Result<Hosts, String> {
-        let place = Place::here(Folders::in_one("/nowhere".into()), "/bin/false".into());
+        let place = AgentLocation::here(Folders::in_one("/nowhere".into()), "/bin/false".into());
         let hosts = list.iter().map(|text| (*text).to_owned()).collect();
         Hosts::of_list(place, &List { hosts, creds: None, ca: None })
     }

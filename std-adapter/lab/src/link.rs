@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::runtime::Runtime;
@@ -27,7 +27,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::book::Refusal;
-use crate::client::{Connection, Far, Place, Trouble};
+use crate::client::{AgentLocation, Connection, Far, Trouble};
 use crate::clock::{self, BootTime};
 use crate::frames::{HEAD as FRAME_HEAD, PIECE};
 
@@ -849,7 +849,7 @@ enum Inner {
 
 /// Passes the sessions of a carrier on to the agent of this host.
 pub(crate) struct Host {
-    place: Place,
+    place: AgentLocation,
     /// Facts of the host that a client is told at the beginning of a session, beside the agent's answer.
     about: Value,
     via: &'static str,
@@ -863,7 +863,7 @@ pub(crate) struct Host {
 impl Host {
     /// Serves until `received` ends. `longest` is how many bytes a message may have.
     pub(crate) fn serve(
-        place: &Place,
+        place: &AgentLocation,
         name: &str,
         via: &'static str,
         instance: &str,
@@ -1152,8 +1152,8 @@ mod tests {
     }
 
     /// An agent that greets, and says what it is told.
-    fn echo(folder: &std::path::Path) -> (Place, Arc<Mutex<Vec<u8>>>) {
-        let place = Place::here(Folders::in_one(folder.into()), "/bin/false".into());
+    fn echo(folder: &std::path::Path) -> (AgentLocation, Arc<Mutex<Vec<u8>>>) {
+        let place = AgentLocation::here(Folders::in_one(folder.into()), "/bin/false".into());
         let listener = UnixListener::bind(place.folders.socket()).unwrap();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&heard);
@@ -1178,7 +1178,7 @@ mod tests {
 
     /// Two ends with a carrier between them that does with each message what `fate` says of its number and of whether it goes
     /// to the host: how often it arrives, and after which time.
-    fn between(place: &Place, mut fate: impl FnMut(usize, bool) -> (usize, Duration) + Send + 'static) -> Link {
+    fn between(place: &AgentLocation, mut fate: impl FnMut(usize, bool) -> (usize, Duration) + Send + 'static) -> Link {
         let (out, mut to_host) = mpsc::channel::<Vec<u8>>(CARRIED);
         let (tell, events) = mpsc::channel(CARRIED);
         let (arrived, received) = mpsc::channel(CARRIED);

@@ -22,7 +22,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Want};
+use crate::client::{self, AgentLocation, Connection, Want};
 use crate::dial;
 use crate::hosts::{self, Hosts};
 use crate::processes::{self, LEASE};
@@ -237,7 +237,7 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
 
 /// The lease of a keeper.
 struct Kept<'a> {
-    place: &'a Place,
+    place: &'a AgentLocation,
     lease: &'a str,
 }
 

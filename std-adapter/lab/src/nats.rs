@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::Place;
+use crate::client::AgentLocation;
 use crate::link::{CARRIED, Carrier, Event, Host, LEAST, LONGEST, Outgoing, RUNTIME, Received};
 
 /// How long a server that does not answer is tried again.
@@ -377,7 +377,7 @@ impl Serving {
 ///
 /// # Errors
 /// The server refuses it, or another agent has this host's name.
-pub async fn serve(place: &Place, serving: &Serving) -> Result<(), String> {
+pub async fn serve(place: &AgentLocation, serving: &Serving) -> Result<(), String> {
     let Serving { server, name, admins } = serving;
     let text = |fault: Fault| match fault {
         Fault::Lost(why) | Fault::Denied(why) => why,

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Granted, Place, Want};
+use crate::client::{self, AgentLocation, Connection, Granted, Want};
 use crate::dial;
 use crate::hosts::{HERE, Hosts, split};
 use crate::rigs::Selector;
@@ -18,7 +18,7 @@ pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A request for several rigs.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RigRequest<'a> {
     /// The selector of the rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
     /// The number of rigs. All of them are granted together, or none is.
@@ -39,7 +39,7 @@ pub struct Shards {
 
 /// The rigs of one host.
 struct Own {
-    place: Place,
+    place: AgentLocation,
     lease: String,
     lost: Arc<Mutex<Option<String>>>,
     keeping: JoinHandle<()>,
@@ -51,8 +51,8 @@ impl Shards {
     ///
     /// # Errors
     /// There are not so many, they are not free within `wait`, or the agent does not answer.
-    pub async fn take(hosts: &Hosts, asked: &Asked<'_>, mut tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
-        let Asked { selector, count, wait, ttl, purpose } = *asked;
+    pub async fn take(hosts: &Hosts, asked: &RigRequest<'_>, mut tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
+        let RigRequest { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
         let (host, rest) = split(&selector);
         rest.parse::<Selector>().map_err(Refusal::usage)?;
@@ -95,7 +95,7 @@ impl Shards {
         Ok(taken)
     }
 
-    fn add(&mut self, place: Place, connection: Connection, granted: Granted) {
+    fn add(&mut self, place: AgentLocation, connection: Connection, granted: Granted) {
         let rigs = granted.lease.rigs.iter();
         // Without other hosts a name is enough.
         self.targets.extend(rigs.map(|rig| format!("rig:{}", place.named(rig))));

@@ -6,12 +6,12 @@ use std::io;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use crate::client::Place;
+use crate::client::AgentLocation;
 use crate::link::{CARRIED, Carrier, Event, Host, LONGEST, RUNTIME, Received};
 
 /// The variable that names another program than `ssh`, with its first arguments.
@@ -131,7 +131,7 @@ pub(crate) fn start(destination: &str) -> io::Result<Carrier> {
 ///
 /// # Errors
 /// What comes are no messages.
-pub async fn proxy(place: &Place) -> io::Result<()> {
+pub async fn proxy(place: &AgentLocation) -> io::Result<()> {
     let (arrived, received) = mpsc::channel(CARRIED);
     let (out, mut messages) = mpsc::channel(CARRIED);
     let instance = uuid::Uuid::new_v4().simple().to_string();

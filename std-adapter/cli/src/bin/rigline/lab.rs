@@ -273,11 +273,11 @@ mod linux {
     use rigline_host::{HostError, process};
     use rigline_lab::agent::{self, Options, System};
     use rigline_lab::book::{Refusal, seconds, time_of_day};
-    use rigline_lab::client::{Connection, Place};
+    use rigline_lab::client::{AgentLocation, Connection};
     use rigline_lab::folders::Folders;
     use rigline_lab::hosts::{Answer, Hosts, split};
     use rigline_lab::nats::{Server, Serving};
-    use rigline_lab::shards::{Asked, LONGEST, Shards};
+    use rigline_lab::shards::{LONGEST, RigRequest, Shards};
     use rigline_lab::{dial, lock, nats, scan, ssh, users};
     use serde_json::{Value, json};
 
@@ -289,10 +289,10 @@ mod linux {
     const CHECKED: Duration = Duration::from_secs(15);
 
     /// The agent's folders.
-    pub(crate) fn place() -> Result<Place, Failure> {
+    pub(crate) fn place() -> Result<AgentLocation, Failure> {
         let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
         let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
-        Ok(Place::here(folders, program))
+        Ok(AgentLocation::here(folders, program))
     }
 
     /// The hosts of the lab: the same for all of this process, since they have their connections.
@@ -301,7 +301,7 @@ mod linux {
         if let Some(hosts) = KNOWN.get() {
             return Ok(hosts.clone());
         }
-        let Place { folders, program, .. } = place()?;
+        let AgentLocation { folders, program, .. } = place()?;
         let hosts = Hosts::of_user(folders, program, super::option().as_deref()).map_err(Failure::usage)?;
         Ok(KNOWN.get_or_init(|| hosts).clone())
     }
@@ -364,7 +364,7 @@ mod linux {
                     connect::complain(format_args!("place {place} in the queue: {why}"));
                 }
             };
-            let asked = Asked { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
+            let asked = RigRequest { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
             Shards::take(&hosts()?, &asked, tell).await.map(Some).map(Self).map_err(failure)
         }
 
@@ -509,7 +509,7 @@ mod linux {
     }
 
     /// Puts the host in front of the names of its rigs, if it is another one.
-    fn put_host(found: &mut Value, place: &Place) {
+    fn put_host(found: &mut Value, place: &AgentLocation) {
         let Some(host) = place.host() else { return };
         for rig in found.get_mut("rigs").and_then(Value::as_array_mut).into_iter().flatten() {
             rig["name"] = place.named(rig["name"].as_str().unwrap_or_default()).into();
@@ -765,7 +765,7 @@ mod linux {
                     Some(serving.map_err(|why| Failure::usage(format!("--name, --nats-admin: {why}")))?)
                 }
             };
-            let place = Place { folders: folders.clone(), ..place()? };
+            let place = AgentLocation { folders: folders.clone(), ..place()? };
             connect::run_alone(async {
                 let served = async {
                     match &serving {

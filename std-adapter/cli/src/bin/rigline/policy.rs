@@ -11,7 +11,7 @@ use clap::ValueHint;
 use rigline::{Extension, Manifest};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use rigline_std::{Selected, Selection};
 use serde::Deserialize;
 

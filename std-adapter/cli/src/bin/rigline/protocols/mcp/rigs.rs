@@ -11,8 +11,8 @@ use rigline_lab::book::Refusal;
 use rigline_lab::client::{self, Connection};
 use rigline_lab::dial;
 use rigline_lab::hosts::{HERE, Hosts, split};
-use rigline_lab::shards::{Asked, Shards};
-use rigline_std::sync::lock;
+use rigline_lab::shards::{RigRequest, Shards};
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -136,7 +136,7 @@ impl Rigs {
                 before.give_back().await;
             }
             let selector = self.selector.as_deref().or(wanted);
-            let asked = Asked {
+            let asked = RigRequest {
                 selector: selector.ok_or("rig: required; lab_list shows the rigs")?,
                 count: 1,
                 wait: Duration::from_secs(wait),
