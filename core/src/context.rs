@@ -200,7 +200,7 @@ impl<'a> Context<'a> {
 
     /// Waits for this duration. Async drivers continue to read and write in the meantime. If the
     /// call exceeds its time limit or is cancelled, the handler ends at this await.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -235,7 +235,7 @@ impl<'a> Context<'a> {
         self.deadline.is_some_and(|deadline| self.clock.now() > deadline)
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     fn write_log(&mut self, level: Level, message: &dyn Message, data: Option<&dyn Fn(&mut Writer<'_>)>) {
         let line = if let Some((service, job)) = self.job {
             let mut out = Writer::new(self.logs.room());

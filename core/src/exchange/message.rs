@@ -152,7 +152,6 @@ impl Exchange {
 
     /// Takes the result of the work that [`run`](Self::run) returned. Pass the same memory as to
     /// `run`.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let PendingWork { kind, answer, message: span, .. } = self.running;

@@ -284,7 +284,6 @@ impl CallAction {
     /// `args` is absent or null, the arguments are an empty object. It is written over the member
     /// at `reusable`. That member must be in every such request, be at least two bytes long, and
     /// not be needed after the request was read.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }

@@ -1003,7 +1003,8 @@ impl OtherEnd {
             return Ok(());
         }
         match self.reach_within(Duration::ZERO).await {
-            Err(error) if error.may_pass() && !self.wait.is_zero() => {
+            // A rig of the lab has a queue, and what it cannot wait for is refused again at once.
+            Err(error) if (error.may_pass() || matches!(self.way.target, Target::Rig(_))) && !self.wait.is_zero() => {
                 let _ = told.send(format!("{error}; waiting up to {:?}", self.wait));
                 self.reach().await
             }
