@@ -12,6 +12,7 @@ use crate::json::ser;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::message::Received;
+use crate::protocol::define::Protocol;
 use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
@@ -81,6 +82,11 @@ impl<'a> Context<'a> {
     /// As [`output`](Self::output). An [`output`](Self::output) after content is an error, too.
     pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
         self.reply.content(self.memory, name, content)
+    }
+
+    /// The protocol of the call.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.reply.protocol()
     }
 
     /// Whether the caller's protocol has [content](Self::content) beside outputs, so that content
