@@ -1511,6 +1511,19 @@ fn run<E: Extension>(
     }
 }
 
+/// Answers an entry whose time is up before it runs. Returns an entry that has time left.
+fn answer_late(shared: &Arc<Shared>, entry: Box<Entry>) -> io::Result<Option<Box<Entry>>> {
+    if entry.deadline.is_none_or(|deadline| deadline > Instant::now()) {
+        return Ok(Some(entry));
+    }
+    let to = shared.served(entry.manifest, Some(entry.session.protocol()))?;
+    let (number, lines) = (entry.number, entry.lines.clone());
+    let reply = entry.refuse_late(&to, None);
+    shared.ended(number);
+    reply.into_iter().for_each(|reply| shared.tell(&lines, Line::Reply(reply)));
+    Ok(None)
+}
+
 /// Runs one entry after the other.
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
     let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
@@ -1529,14 +1542,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
                 continue;
             }
         };
-        if entry.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            let to = shared.served(entry.manifest, Some(entry.session.protocol()))?;
-            let (number, lines) = (entry.number, entry.lines.clone());
-            let reply = entry.refuse_late(&to, None);
-            shared.ended(number);
-            reply.into_iter().for_each(|reply| shared.tell(&lines, Line::Reply(reply)));
-            continue;
-        }
+        let Some(entry) = answer_late(shared, entry)? else { continue };
         let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } =
             *entry;
         let mut to = shared.served(manifest, Some(session.protocol()))?;
@@ -1612,17 +1618,22 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             logs = vec![0; LOGS];
         }
     }
+    end(shared, extension).await;
+    Ok(())
+}
+
+/// Brings the extension to its safe state at the end of the queue, if it may be out of it.
+async fn end<E: Extension>(shared: &Arc<Shared>, extension: &mut E) {
     let is_in_session = {
         let state = shared.state();
         state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none() && !state.stays_on
     };
     if shared.settings.keeps_outputs {
-        return Ok(());
+        return;
     }
     if is_in_session || shared.has_begun.load(Ordering::Acquire) {
         extension.safe_state().await;
     }
-    Ok(())
 }
 
 /// The extension for one entry: it is not configured otherwise than another session has it.
