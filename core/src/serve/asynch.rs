@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{End, HEARTBEAT, ServeError, Transport, write_dropped};
+use super::{Beats, End, Heart, ServeError, Transport, progressed, write_dropped};
 use crate::Extension;
 use crate::apart::apart;
 use crate::call::Outcome;
@@ -18,9 +18,7 @@ use crate::context::{Context, LogSink, ReplyBuffer};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::exchange::Work;
 use crate::failure::Failure;
-use crate::json::write::Writer;
-use crate::phrases::{Logs, Progress};
-use crate::received::Received;
+use crate::phrases::Logs;
 
 /// The async driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 ///
@@ -360,11 +358,9 @@ impl<'d> Driver<'d> {
         result: &'g mut Result<Outcome, Failure>,
     ) -> Guard<'g, 'd> {
         let deadline = timeout_nanos.map(|nanos| self.clock.now().after_nanos(nanos));
-        let phrases = reply.reply.phrases();
-        self.queue.logs.set(phrases.logs);
+        self.queue.logs.set(reply.reply.phrases().logs);
         self.queue.beats.set(None);
-        let mut heart = Heart { received: reply.received, write: phrases.progress, next: None };
-        heart.rest(self.clock);
+        let heart = Heart::of(reply, self.clock);
         Guard { driver: self, deadline, heart, state, result, last: None, ran: CallEnd::Stopped, lost: false }
     }
 }
@@ -593,7 +589,7 @@ impl Guard<'_, '_> {
         if let Some(deadline) = self.deadline {
             clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
         }
-        if let Some(next) = self.heart.beat(self.driver) {
+        if let Some(next) = self.beat() {
             clock.wake_at(next, task.waker());
         }
         let polled = self.poll_alongside(alongside, task);
@@ -602,6 +598,13 @@ impl Guard<'_, '_> {
             return Poll::Ready(());
         }
         polled
+    }
+
+    /// Lets the heart beat. It is apart, for the stack.
+    #[inline(never)]
+    fn beat(&mut self) -> Option<Instant> {
+        let Driver { clock, queue, send_log, .. } = self.driver;
+        self.heart.beat(*clock, &queue.beats, &mut QueueSink { queue, send_log: *send_log, held: None })
     }
 
     /// Polls the extension's safe state, and what goes on alongside.
@@ -626,49 +629,6 @@ impl Guard<'_, '_> {
             task.waker().wake_by_ref();
         }
         polled
-    }
-}
-
-/// Reports that a handler is still there, to callers who asked for progress.
-struct Heart<'c> {
-    received: Option<Received<'c>>,
-    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When the heartbeat beats; none if it was not asked for.
-    next: Option<Instant>,
-}
-
-impl Heart<'_> {
-    fn rest(&mut self, clock: &dyn Clock) {
-        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
-    }
-
-    /// Beats if it is time to; returns when to look again.
-    #[inline(never)]
-    fn beat(&mut self, driver: &Driver<'_>) -> Option<Instant> {
-        let Driver { clock, queue, send_log, .. } = driver;
-        let (clock, send_log) = (*clock, *send_log);
-        let (next, write) = (self.next?, self.write?);
-        if clock.now() < next {
-            return Some(next);
-        }
-        let (done, beat) = queue.beats.get().unwrap_or_default();
-        let beat = beat.saturating_add(1);
-        let progress = Progress { done, beat, total: None, message: None, received: self.received };
-        let mut sink = QueueSink { queue, send_log, held: None };
-        let mut out = Writer::new(sink.room());
-        if write(&mut out, &progress) {
-            out.byte(b'\n');
-            match out.finish().map(|line| line.len()) {
-                Ok(length) => sink.commit(length),
-                Err(_) => sink.dropped(),
-            }
-            queue.beats.set(Some((done, beat)));
-            self.rest(clock);
-        } else {
-            sink.withdraw();
-            self.next = None;
-        }
-        self.next
     }
 }
 
@@ -797,8 +757,7 @@ struct Queue<'m> {
     half: usize,
     /// How the running call writes logs.
     logs: Cell<Logs>,
-    /// How far the call has come, and how often that was reported again since.
-    beats: Cell<Option<(u32, u32)>>,
+    beats: Beats,
 }
 
 struct Buffer<'m> {
@@ -896,11 +855,7 @@ impl LogSink for QueueSink<'_, '_> {
     }
 
     fn progressed(&mut self, done: u32) -> bool {
-        let is_farther = self.queue.beats.get().is_none_or(|(last, _)| done > last);
-        if is_farther {
-            self.queue.beats.set(Some((done, 0)));
-        }
-        is_farther
+        progressed(&self.queue.beats, done)
     }
 
     fn is_queue(&self) -> bool {
