@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -48,7 +49,7 @@ use std::time::{Duration, SystemTime};
 
 use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::manifest::Effects;
+use rigline::manifest::{Effects, MAX_IDENTIFIER, identifier};
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
@@ -195,6 +196,8 @@ struct Fault {
 /// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
+    /// Operations that have another name here, and the name that they have there.
+    renamed: Vec<(&'static str, String)>,
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
@@ -627,15 +630,22 @@ fn level_of(log: &Log) -> Level {
 }
 
 impl Known {
-    /// Whether an operation says that it changes nothing.
+    /// The name that an operation has at the other end.
+    fn name_there<'o>(&'o self, operation: &'o str) -> &'o str {
+        self.renamed.iter().find(|(here, _)| *here == operation).map_or(operation, |(_, there)| there)
+    }
+
+    /// Whether an operation says that it changes nothing. It has its name at the other end.
     fn only_reads(&self, operation: &str) -> bool {
-        let found = self.manifest.operations.iter().find(|known| known.name == operation);
+        let found = self.manifest.operations.iter().find(|known| self.name_there(known.name) == operation);
         found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
     }
 
     fn present(described: &Described) -> Self {
+        let (manifest, renamed) = lasting(described);
         Self {
-            manifest: lasting(described),
+            manifest,
+            renamed,
             schemas: Arc::new(Schemas::of(&described.manifest.operations)),
             text: described.manifest.text.clone(),
             absence: None,
@@ -648,6 +658,7 @@ impl Known {
             Some(last) => Self::present(last),
             None => Self {
                 manifest: &NOTHING_KNOWN,
+                renamed: Vec::new(),
                 schemas: Arc::new(Schemas::of(&[])),
                 text: String::new(),
                 absence: None,
@@ -715,13 +726,16 @@ impl Extension for Relay {
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let mut args = call.args_json().as_str().to_owned();
-        let schemas = Arc::clone(&lock(&self.known).schemas);
+        let (schemas, operation) = {
+            let known = lock(&self.known);
+            (Arc::clone(&known.schemas), known.name_there(call.operation()).to_owned())
+        };
         if call.has_numeric_strings() {
-            args = schemas.with_numbers(call.operation(), &args);
+            args = schemas.with_numbers(&operation, &args);
         }
-        args = schemas.without_nulls(call.operation(), args);
+        args = schemas.without_nulls(&operation, args);
         // Not every extension checks its arguments.
-        if let Some(refusal) = schemas.refusal(call.operation(), &args) {
+        if let Some(refusal) = schemas.refusal(&operation, &args) {
             return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
         }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
@@ -731,7 +745,7 @@ impl Extension for Relay {
         });
         self.was_cut_off = true;
         let request = CallRequest {
-            operation: call.operation().to_owned(),
+            operation,
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
@@ -1180,8 +1194,34 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
     }
 }
 
-/// The description as a manifest, which lasts as long as the process: a relay has one.
-fn lasting(described: &Described) -> &'static Manifest {
+/// A name for each operation, so that no two make one [identifier](Operation::identifier), by which agents call them: all but the first of those
+/// that do have a number.
+fn distinct(operations: &[crate::host::Operation]) -> Vec<String> {
+    let of = |name: &str| identifier(name).collect::<Vec<u8>>();
+    let mut taken = HashSet::new();
+    let mut numbers = HashMap::new();
+    let names = operations.iter().map(|operation| {
+        let name = operation.name.as_str();
+        if taken.insert(of(name)) {
+            return name.to_owned();
+        }
+        let most = name.len().min(MAX_IDENTIFIER - "_1000000".len());
+        let end = (0..=most).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+        let stem = name.get(..end).unwrap_or_default();
+        let number: &mut u32 = numbers.entry(of(stem)).or_insert(1);
+        loop {
+            *number += 1;
+            let numbered = format!("{stem}_{number}");
+            if taken.insert(of(&numbered)) {
+                return numbered;
+            }
+        }
+    });
+    names.collect()
+}
+
+/// The description as a manifest, which lasts as long as the process: a relay has one. Also the operations that have another name in it.
+fn lasting(described: &Described) -> (&'static Manifest, Vec<(&'static str, String)>) {
     let Described { manifest, kind, has_typed_outputs, .. } = described;
     let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
     let effects_of = |operation: &crate::host::Operation| {
@@ -1193,16 +1233,19 @@ fn lasting(described: &Described) -> &'static Manifest {
             false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
         })
     };
+    let names: Vec<&'static str> = distinct(&manifest.operations).into_iter().map(leak).collect();
+    let renamed = names.iter().zip(&manifest.operations).filter(|(here, operation)| operation.name != **here);
+    let renamed = renamed.map(|(here, operation)| (*here, operation.name.clone())).collect();
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
-        .map(|operation| {
+        .zip(&names)
+        .map(|(operation, name)| {
             // Arguments are an object anyway.
             let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params_text) };
             let outputs = operation.outputs_text.as_deref().filter(|_| *has_typed_outputs).map(schema);
-            let lasting = Operation::new(leak(operation.name.clone()), params)
-                .description(leak(operation.description.clone()))
-                .optional_outputs(outputs);
+            let lasting =
+                Operation::new(name, params).description(leak(operation.description.clone())).optional_outputs(outputs);
             let members = operation.tool_text.as_deref();
             let members = members.and_then(|members| members.strip_prefix('{')?.strip_suffix('}'));
             let members = members.unwrap_or_default().trim();
@@ -1224,7 +1267,7 @@ fn lasting(described: &Described) -> &'static Manifest {
     if let Some(members) = passing::members(manifest) {
         lasting.own_members = leak(members);
     }
-    Box::leak(Box::new(lasting))
+    (Box::leak(Box::new(lasting)), renamed)
 }
 
 fn leak(text: String) -> &'static str {
