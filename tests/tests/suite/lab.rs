@@ -85,35 +85,44 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
-struct Port {
-    folder: TempDir,
+/// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it. Dropping it
+/// pulls the board's plug: the path is gone.
+pub(crate) struct Port {
+    link: PathBuf,
+    folder: Option<TempDir>,
     is_over: Arc<AtomicBool>,
     keeping: Option<JoinHandle<()>>,
 }
 
 impl Port {
     fn of(board: &Emulator) -> Self {
-        let pty = Pty::in_front_of(board.usb_port()).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (link, new) = (folder.path().join("port"), folder.path().join("new"));
-        symlink(pty.path(), &link).unwrap();
+        let mut port = Self::at(&folder.path().join("port"), board);
+        port.folder = Some(folder);
+        port
+    }
+
+    /// With this path.
+    pub(crate) fn at(link: &Path, board: &Emulator) -> Self {
+        let pty = Pty::in_front_of(board.usb_port()).unwrap();
+        symlink(pty.path(), link).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
+        let (over, kept) = (Arc::clone(&is_over), link.to_owned());
         let keeping = thread::spawn(move || {
+            let new = kept.with_extension("new");
             while !over.load(Ordering::Relaxed) {
-                if fs::read_link(&link).unwrap() != Path::new(&pty.path()) {
+                if fs::read_link(&kept).unwrap() != Path::new(&pty.path()) {
                     symlink(pty.path(), &new).unwrap();
-                    fs::rename(&new, &link).unwrap();
+                    fs::rename(&new, &kept).unwrap();
                 }
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        Self { folder, is_over, keeping: Some(keeping) }
+        Self { link: link.to_owned(), folder: None, is_over, keeping: Some(keeping) }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("port")
+        self.link.clone()
     }
 }
 
@@ -123,6 +132,8 @@ impl Drop for Port {
         if let Some(keeping) = self.keeping.take() {
             let _ = keeping.join();
         }
+        let _ = fs::remove_file(&self.link);
+        drop(self.folder.take());
     }
 }
 
