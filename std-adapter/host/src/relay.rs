@@ -196,6 +196,9 @@ struct Fault {
 /// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
+    /// Whether it is served to agents, which call operations by their identifiers alone. Other hosts
+    /// call each by its own name.
+    is_for_agents: bool,
     /// Operations that have another name here, and the name that they have there.
     renamed: Vec<(&'static str, String)>,
     schemas: Arc<Schemas>,
@@ -429,9 +432,11 @@ impl Relay {
         // Nobody looks for a rig that is another's all the time: that would take it whenever it is free.
         let is_rig = watch.is_some() && matches!(way.target, Target::Rig(_));
         let is_known = is_rig && last.is_some();
+        // It is asked by agents' protocol, since it is served in that.
+        let is_for_agents = takes_logs && !is_lazy;
         let known = match &last {
-            Some(last) if is_rig => Known::present(last),
-            last => Known::absent(last.as_ref(), String::new()),
+            Some(last) if is_rig => Known::present(last, is_for_agents),
+            last => Known::absent(last.as_ref(), String::new(), is_for_agents),
         };
         let known = Arc::new(Mutex::new(known));
         let shared = Arc::clone(&known);
@@ -641,10 +646,11 @@ impl Known {
         found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
     }
 
-    fn present(described: &Described) -> Self {
-        let (manifest, renamed) = lasting(described);
+    fn present(described: &Described, is_for_agents: bool) -> Self {
+        let (manifest, renamed) = lasting(described, is_for_agents);
         Self {
             manifest,
+            is_for_agents,
             renamed,
             schemas: Arc::new(Schemas::of(&described.manifest.operations)),
             text: described.manifest.text.clone(),
@@ -653,11 +659,12 @@ impl Known {
         }
     }
 
-    fn absent(last: Option<&Described>, why: String) -> Self {
+    fn absent(last: Option<&Described>, why: String, is_for_agents: bool) -> Self {
         let mut known = match last {
-            Some(last) => Self::present(last),
+            Some(last) => Self::present(last, is_for_agents),
             None => Self {
                 manifest: &NOTHING_KNOWN,
+                is_for_agents,
                 renamed: Vec::new(),
                 schemas: Arc::new(Schemas::of(&[])),
                 text: String::new(),
@@ -684,7 +691,7 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        *self = Self::present(described);
+        *self = Self::present(described, self.is_for_agents);
         true
     }
 }
@@ -1221,7 +1228,7 @@ fn distinct(operations: &[crate::host::Operation]) -> Vec<String> {
 }
 
 /// The description as a manifest, which lasts as long as the process: a relay has one. Also the operations that have another name in it.
-fn lasting(described: &Described) -> (&'static Manifest, Vec<(&'static str, String)>) {
+fn lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Vec<(&'static str, String)>) {
     let Described { manifest, kind, has_typed_outputs, .. } = described;
     let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
     let effects_of = |operation: &crate::host::Operation| {
@@ -1233,7 +1240,11 @@ fn lasting(described: &Described) -> (&'static Manifest, Vec<(&'static str, Stri
             false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
         })
     };
-    let names: Vec<&'static str> = distinct(&manifest.operations).into_iter().map(leak).collect();
+    let names = match is_for_agents {
+        true => distinct(&manifest.operations),
+        false => manifest.operations.iter().map(|operation| operation.name.clone()).collect(),
+    };
+    let names: Vec<&'static str> = names.into_iter().map(leak).collect();
     let renamed = names.iter().zip(&manifest.operations).filter(|(here, operation)| operation.name != **here);
     let renamed = renamed.map(|(here, operation)| (*here, operation.name.clone())).collect();
     let operations: Vec<Operation> = manifest
