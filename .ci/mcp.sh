@@ -115,6 +115,15 @@ evals() { # TARGET: the tools for evals
   "$work/python/bin/python" tests/mcp/client.py evals "$rigline" mcp "$1" --evals firmware-example/evals --runs "$work/runs"
 }
 
+lab() { # an agent that chooses a rig of a lab
+  local folder=$work/lab
+  mkdir -p "$folder"
+  printf '[[rig]]\nname = "r1"\ntarget = "sim"\n' >"$folder/rigs.toml"
+  RIGLINE_LAB_DIR=$folder "$work/python/bin/python" tests/mcp/client.py lab "$rigline" mcp --lab
+  # The agent of the lab would live on for ten minutes.
+  started+=("$(RIGLINE_LAB_DIR=$folder "$rigline" lab status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["agent"]["pid"])')")
+}
+
 clients() { # stdio COMMAND... | http URL
   "$work/python/bin/python" tests/mcp/client.py "$@"
   (cd "$work/npm" && node client.mjs "$@")
@@ -137,6 +146,7 @@ if [ "$what" = quick ]; then
   "$work/python/bin/python" tests/mcp/fast.py stdio "$rigline" mcp sim
   "$work/python/bin/python" tests/mcp/fast.py confirm "$rigline" mcp sim --confirm power
   evals sim
+  lab
   if emulate; then
     echo "--- a client of the emulated board"
     "$work/debug/rmcp-client" stdio "$rigline" mcp "$board"
@@ -155,6 +165,8 @@ if pgrep -f "^$rigline mcp sim" >/dev/null; then echo "a server was left behind"
 "$work/python/bin/python" tests/mcp/fast.py confirm "$rigline" mcp sim --confirm power
 echo "--- evals as tools"
 evals sim
+echo "--- a rig of the lab"
+lab
 echo "--- clients of a target over TCP"
 serve tcp "$rigline" serve sim --tcp 127.0.0.1:0
 clients stdio "$rigline" mcp "$url"

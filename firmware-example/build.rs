@@ -1,5 +1,5 @@
-//! Tells the crate the commit it is built from. On bare metal also puts `memory.x` where the linker finds it and passes
-//! the linker scripts.
+//! Tells the crate the commit it is built from. On bare metal also puts `memory.x` where the linker
+//! finds it and passes the linker scripts.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,8 +4,8 @@
     tests/reading.py [SEED]     prints the sheet [default seed: 1]
     tests/reading.py [SEED] --answers   prints where each entry is, for those who judge the answers
 
-The reader has not seen the code. For each entry the reader writes what it means, and where one would look for it. An answer is wrong if
-somebody who knows the code would not act on it. Over 5 wrong answers of 120 are too many. The same seed draws the same entries as long as the
+Names come with their kind and signature, as the docs list them. The reader has not seen the code. For each entry the reader
+writes what it means, and where one would look for it. An answer is wrong if somebody who knows the code would not act on it. Over 5 wrong answers of 120 are too many. The same seed draws the same entries as long as the
 number of entries is the same. It needs the built command (`cargo build --bin rigline`) and the lists in `.ci/api`.
 """
 import pathlib
@@ -35,7 +35,7 @@ def comments():
             doc, attributes, around = [], False, []
             for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
                 word = line.strip()
-                opened = re.match(r"(?:pub )?(struct|enum|trait|impl)\b.*?(\w+)(?:<.*>)? \{$", line)
+                opened = re.match(r"(?:pub )?(struct|enum|trait|impl)\b(?:<.*?>(?= ))?(?:.* for)? (?:\w+::)*(\w+)", line)
                 if word.startswith("/// ") or word == "///":
                     doc.append(word[4:])
                     continue
@@ -54,11 +54,11 @@ def comments():
 
 
 def names():
-    """Public types, traits, functions and modules, by their paths."""
+    """Public types, traits, functions and modules: the kind, the path, and what a function takes and returns."""
     for listed in sorted((ROOT / ".ci/api").glob("*.txt")):
         for line in listed.read_text(encoding="utf-8").split("\n"):
-            found = re.match(r"(?:#\[\S+\] )?pub (?:const |async |unsafe )*(?:mod|struct|enum|trait|fn|type|macro) ([\w:]+)", line)
-            if found and found[1].startswith("rigline") and not found[1].endswith(("::fmt", "::drop", "::clone", "::eq", "::hash")):
+            found = re.match(r"(?:#\[\S+\] )?pub ((?:const |async |unsafe )*(?:mod|struct|enum|trait|fn|type|macro) ([\w:]+).*)", line)
+            if found and found[2].startswith("rigline") and not found[2].endswith(("::fmt", "::drop", "::clone", "::eq", "::hash")):
                 yield found[1].rstrip(":")
 
 

@@ -23,9 +23,9 @@ pub trait Clock {
         waker.wake_by_ref();
     }
 
-    /// Writes a log of a protocol that has no lines for logs: in Amplifier and namel3ss the reply is the only line.
-    /// Write it to standard error on a desktop, or to a board's RTT channel. `text` is one line, escaped as in a JSON
-    /// string.
+    /// Writes a log of a protocol that has no lines for logs: in Amplifier and namel3ss the reply
+    /// is the only line. Write it to standard error on a desktop, or to a board's RTT channel.
+    /// `text` is one line, escaped as in a JSON string.
     ///
     /// The default drops it.
     fn log_out_of_band(&self, level: Level, text: &str) {

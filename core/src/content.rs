@@ -51,7 +51,8 @@ pub enum Content<'c> {
 }
 
 impl Content<'_> {
-    /// Writes it as a JSON string, for protocols that have outputs only: text as it is, bytes as a `data:` URI (RFC 2397).
+    /// Writes it as a JSON string, for protocols that have outputs only: text as it is, bytes as a
+    /// `data:` URI (RFC 2397).
     pub(crate) fn write_as_output(&self, out: &mut Writer<'_>) {
         match *self {
             Self::Text(text) | Self::TextResource { text, .. } => out.str(text),
@@ -68,7 +69,8 @@ impl Content<'_> {
         }
     }
 
-    /// Writes it as an object with its `type`, for protocols that have lists of such blocks. Here, so that what has no content does not link it.
+    /// Writes it as an object with its `type`, for protocols that have lists of such blocks. Here,
+    /// so that what has no content does not link it.
     pub(crate) fn write_as_block(&self, out: &mut Writer<'_>) {
         let (kind, uri, mime_type, text, data) = match *self {
             Self::Text(text) => ("text", "", "", text, None),

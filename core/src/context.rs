@@ -281,8 +281,8 @@ impl<'a> Context<'a> {
         self.job = Some((service, job));
     }
 
-    /// Sends a service's notifications about a step of the job. They wait for room in the buffer, and are never
-    /// dropped.
+    /// Sends a service's notifications about a step of the job. They wait for room in the buffer,
+    /// and are never dropped.
     pub(crate) async fn report(&mut self, step: &Step<'_>) {
         let Some((service, job)) = self.job else { return };
         let mut nth = 0;
@@ -313,7 +313,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Ends a line, and returns its length with its newline: 0 if nothing was written, none if it does not fit.
+/// Ends a line, and returns its length with its newline: 0 if nothing was written, none if it does
+/// not fit.
 fn finish_line(mut out: Writer<'_>) -> Option<usize> {
     if out.is_empty() {
         return Some(0);

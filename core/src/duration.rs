@@ -107,7 +107,8 @@ impl GoDuration {
         let mut text = Text { bytes: [0; TEXT_MAX], at: TEXT_MAX };
         let nanos = self.0.unsigned_abs();
         text.push(b's');
-        // In the largest unit below a second, as one number; from a second on in hours, minutes and seconds.
+        // In the largest unit below a second, as one number; from a second on in hours, minutes and
+        // seconds.
         let fraction_digits = match nanos {
             0 => 0,
             1..1_000 => {
@@ -321,7 +322,8 @@ struct Digits<'t> {
 
 impl<'t> Digits<'t> {
     fn read(text: &'t [u8]) -> Self {
-        // Nearly every number has few digits, for which 32 bits do: a small processor multiplies 64 by a call.
+        // Nearly every number has few digits, for which 32 bits do: a small processor multiplies 64
+        // by a call.
         let (mut few, mut count, mut rest) = (0_u32, 0_usize, text);
         while let [digit @ b'0'..=b'9', behind @ ..] = rest
             && count < 9
@@ -342,7 +344,8 @@ impl<'t> Digits<'t> {
         this
     }
 
-    /// Go's `uint64(float64(f) * (float64(unit) / scale))`, where the scale grew tenfold with each digit.
+    /// Go's `uint64(float64(f) * (float64(unit) / scale))`, where the scale grew tenfold with each
+    /// digit.
     #[cold]
     #[inline(never)]
     fn as_fraction_of(&self, unit: &Unit) -> u64 {
@@ -357,13 +360,14 @@ impl<'t> Digits<'t> {
     }
 }
 
-/// As much of IEEE 754 binary64 as Go's fractions need, in integers, bit for bit: positive numbers, rounded to nearest, ties
-/// to even. A microcontroller has no floating-point unit, and its soft-float library would cost some kilobytes; for the same
-/// reason products and quotients are made a bit a turn.
+/// As much of IEEE 754 binary64 as Go's fractions need, in integers, bit for bit: positive numbers,
+/// rounded to nearest, ties to even. A microcontroller has no floating-point unit, and its
+/// soft-float library would cost some kilobytes; for the same reason products and quotients are
+/// made a bit a turn.
 ///
-/// The value is `significand * 2^exponent`; the significand's highest bit is set, and its 11 lowest are not, which leaves 53.
-/// Numbers too large or too small for binary64 do not turn into infinity and zero here; they come from more than 300 leading
-/// zeros, and end as 0 ns either way.
+/// The value is `significand * 2^exponent`; the significand's highest bit is set, and its 11 lowest
+/// are not, which leaves 53. Numbers too large or too small for binary64 do not turn into infinity
+/// and zero here; they come from more than 300 leading zeros, and end as 0 ns either way.
 #[derive(Clone, Copy)]
 struct Float {
     significand: u64,
@@ -473,8 +477,8 @@ impl Text {
         }
     }
 
-    /// Writes the last `digits` digits behind a point, without zeros at the end; returns the number before the
-    /// point.
+    /// Writes the last `digits` digits behind a point, without zeros at the end; returns the number
+    /// before the point.
     fn push_fraction(&mut self, mut value: u64, digits: u32) -> u64 {
         let mut any = false;
         for _ in 0..digits {

@@ -47,7 +47,8 @@ pub use step::{Run, Step};
 /// ```
 #[repr(C)]
 pub struct Engine<'m> {
-    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes last.
+    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes
+    // last.
     peer: Peer,
     finished: bool,
     memory: &'m mut [u8],
@@ -81,7 +82,8 @@ impl<'m> Engine<'m> {
     ///
     /// # Errors
     /// A region of `memory` is too small, or the list is empty.
-    // In line it would clear its memory by a function for the alignment that its caller happens to have.
+    // In line it would clear its memory by a function for the alignment that its caller happens to
+    // have.
     #[inline(never)]
     pub fn with_protocols(
         manifest: &'static Manifest,
@@ -166,8 +168,8 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Whether the current line is needed again: a batch's until its last member, an acknowledged event's until it
-    /// runs.
+    /// Whether the current line is needed again: a batch's until its last member, an acknowledged
+    /// event's until it runs.
     fn holds_line(&self) -> bool {
         self.exchange.is_deferred || self.exchange.batch.is_some()
     }
@@ -257,8 +259,8 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
-    /// [`run`](Self::run) where it stays.
+    /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a
+    /// [`Run`] is made of is large, and made by [`run`](Self::run) where it stays.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn next(&mut self) -> Next {
         if let Stage::Running = self.exchange.stage {
@@ -322,7 +324,8 @@ impl<'m> Engine<'m> {
         self.run_as(|| None, Some)
     }
 
-    /// [`run`](Self::run), as a part of another value: what is made of a [`Run`] that was returned is a copy of it.
+    /// [`run`](Self::run), as a part of another value: what is made of a [`Run`] that was returned
+    /// is a copy of it.
     #[inline(always)]
     fn run_as<'s, T>(&'s mut self, nothing: impl Fn() -> T, take: impl Fn(Run<'s>) -> T) -> T {
         if let Stage::OwnWork = self.exchange.stage {

@@ -115,7 +115,8 @@ pub(crate) enum Detail {
     Static(&'static str),
     /// The text of another error.
     Error(ErrorText),
-    /// The text waits in the reply region, put there by [`Context::failure`](crate::Context::failure).
+    /// The text waits in the reply region, put there by
+    /// [`Context::failure`](crate::Context::failure).
     Written,
     Decode(DecodeError),
     /// Bytes that were needed and bytes that there were.
@@ -173,7 +174,8 @@ impl Failure {
 impl<E: core::error::Error + 'static> From<E> for Failure {
     #[cold]
     fn from(error: E) -> Self {
-        // Errors of this crate's decoder are bad arguments. `dyn Error` has `Debug` among its functions, which is large.
+        // Errors of this crate's decoder are bad arguments. `dyn Error` has `Debug` among its
+        // functions, which is large.
         match (&error as &dyn core::any::Any).downcast_ref::<DecodeError>() {
             Some(error) => Self::bad_arguments(*error),
             None => Self {

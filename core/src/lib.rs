@@ -1,5 +1,5 @@
-//! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals, Amplifier, namel3ss, waza and MCP
-//! hosts, unchanged.**
+//! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals,
+//! Amplifier, namel3ss, waza and MCP hosts, unchanged.**
 //!
 //! ```
 //! use rigline::{Context, Failure, Outcome, Params};
@@ -29,11 +29,13 @@
 //! }
 //! ```
 //!
-//! On a desktop, `rigline_std::stdio::serve(Greeter)` is the whole `main`; the guide in the crate `rigline-std` goes on from here. On a
-//! microcontroller, [`serve::blocking`] or the async driver serves the same extension over any port.
+//! On a desktop, `rigline_std::stdio::serve(Greeter)` is the whole `main`; the guide in the crate
+//! `rigline-std` goes on from here. On a microcontroller, [`serve::blocking`] or the async driver
+//! serves the same extension over any port.
 //!
-//! This crate is the protocol core: `no_std`, without an allocator, without unsafe code, and without a panic path. It works in
-//! memory that the caller owns, over `embedded-io` or `embedded-io-async`.
+//! This crate is the protocol core: `no_std`, without an allocator, without unsafe code, and
+//! without a panic path. It works in memory that the caller owns, over `embedded-io` or
+//! `embedded-io-async`.
 //!
 //! # What you use
 //! An extension uses eight names:
@@ -86,8 +88,10 @@
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].
 //! - `async`: the driver over `embedded-io-async`.
-//! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
-//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs, and operations are found with `-` and `_` taken for the same.
+//! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and
+//!   flatten.
+//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs, and operations are found with
+//!   `-` and `_` taken for the same.
 //! - `postcard`: the binary link, for wires that lose bits.
 //! - `serde-json-core`: typed payloads through that crate, for firmware that links it anyway.
 //! - `defmt`: `Format` on the public types.

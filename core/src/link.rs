@@ -14,10 +14,11 @@
 //! | body | `kind`: 1 byte; `sequence`: varint; length of the payload: varint; the payload |
 //! | crc | CRC-32 of the body (the one of zlib and Ethernet: polynomial 04C11DB7 reflected, start and final inversion), 4 bytes, least significant first |
 //!
-//! A varint is an unsigned number of up to 32 bits, seven bits a byte, least significant first, the high bit set on all bytes but the
-//! last: 300 is `AC 02`. (The body is postcard's encoding of a struct of a `u8`, a `u32` and bytes.) COBS (Cheshire and Baker, 1999)
-//! replaces the zeros: each block is a code byte `n` and `n - 1` bytes other than zero, and means those bytes and a zero, which is
-//! left out when `n` is 255 and at the end of the frame.
+//! A varint is an unsigned number of up to 32 bits, seven bits a byte, least significant first, the
+//! high bit set on all bytes but the last: 300 is `AC 02`. (The body is postcard's encoding of a
+//! struct of a `u8`, a `u32` and bytes.) COBS (Cheshire and Baker, 1999) replaces the zeros: each
+//! block is a code byte `n` and `n - 1` bytes other than zero, and means those bytes and a zero,
+//! which is left out when `n` is 255 and at the end of the frame.
 //!
 //! | kind | name | sent by | sequence | payload |
 //! |---|---|---|---|---|
@@ -33,11 +34,13 @@
 //!
 //! # Exactly once
 //!
-//! The host sends one request at a time and sends it again, the same bytes, when it sees *damaged* or nothing for a while. The
-//! device runs a sequence number once, keeps its reply, and sends that reply again when the number comes again. A hello with
-//! another session number forgets the reply, cancels what runs, and starts the sequence at 1; one with the same number is only
-//! answered again. After a reset in mid-call the device has no session and answers *unknown*. A request that comes while the one
-//! before it is not answered yet is ignored; so is a repeated one: its answer comes when it is there.
+//! The host sends one request at a time and sends it again, the same bytes, when it sees *damaged*
+//! or nothing for a while. The device runs a sequence number once, keeps its reply, and sends that
+//! reply again when the number comes again. A hello with another session number forgets the reply,
+//! cancels what runs, and starts the sequence at 1; one with the same number is only answered
+//! again. After a reset in mid-call the device has no session and answers *unknown*. A request that
+//! comes while the one before it is not answered yet is ignored; so is a repeated one: its answer
+//! comes when it is there.
 //!
 //! Logs are sent once and may be lost.
 
@@ -675,7 +678,8 @@ mod device {
                     // It was answered as a notification, and each request is answered once.
                     return Ok(line.len());
                 }
-                // Nothing is read before the reply was sent again: it is the one that was sent before.
+                // Nothing is read before the reply was sent again: it is the one that was sent
+                // before.
                 if !self.shared.again.take() {
                     self.shared.replied.set(true);
                     self.length = 0;

@@ -41,7 +41,8 @@ pub struct Manifest {
     /// The names of the secrets that the extension uses (namel3ss `secrets_allowed`). It runs only
     /// if all of them are allowed.
     pub secrets: &'static [&'static str],
-    /// Whether [`safe_state`](crate::Extension::safe_state) switches anything off. The gevals manifest then has `"safeState":true`.
+    /// Whether [`safe_state`](crate::Extension::safe_state) switches anything off. The gevals
+    /// manifest then has `"safeState":true`.
     pub has_safe_state: bool,
     /// Whether the operations run on another server, which is asked by a protocol of its own.
     /// Configuration and context of calls may not reach that server.
@@ -66,7 +67,8 @@ impl Manifest {
         if cfg!(feature = "std") { exact.or_else(|| self.spelled(raw)) } else { exact }
     }
 
-    /// The position of the only operation of this name with `-` and `_` taken for the same: people and models mistake one for the other.
+    /// The position of the only operation of this name with `-` and `_` taken for the same: people
+    /// and models mistake one for the other.
     fn spelled(&self, raw: &[u8]) -> Option<usize> {
         let is_dash = |byte: u8| matches!(byte, b'-' | b'_');
         let is_alike = |(one, other): (&u8, u8)| *one == other || is_dash(*one) && is_dash(other);

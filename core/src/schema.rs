@@ -81,7 +81,8 @@ impl Schema {
         }
     }
 
-    /// Whether a member of this name stands anywhere in the schema. The name is what stands between its quotes in JSON.
+    /// Whether a member of this name stands anywhere in the schema. The name is what stands between
+    /// its quotes in JSON.
     pub(crate) fn has_name(&self, name: &[u8]) -> bool {
         let whole;
         let pieces: &[&[u8]] = match self.0 {
@@ -144,8 +145,9 @@ impl fmt::Display for Schema {
     }
 }
 
-/// A generic type's text has a length that no array type can name (`[u8; T::LEN]`), so it is cut into arrays of
-/// 2^15, 2^14, … 1 bytes: those whose bit is set in the length. A manifest fits 65,535 bytes, and so does each schema in it.
+/// A generic type's text has a length that no array type can name (`[u8; T::LEN]`), so it is cut
+/// into arrays of 2^15, 2^14, … 1 bytes: those whose bit is set in the length. A manifest fits
+/// 65,535 bytes, and so does each schema in it.
 const PIECES: usize = 16;
 
 /// A type that has a schema, of arguments or of outputs.

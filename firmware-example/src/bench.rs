@@ -234,8 +234,8 @@ impl<B: Board> BenchRig<B> {
     #[operation]
     fn hang(&mut self) -> Result<Outcome, Failure> {
         loop {
-            // The processor sleeps, so that the emulator need not run it step by step. Interrupts wake it, and nothing
-            // is polled.
+            // The processor sleeps, so that the emulator need not run it step by step. Interrupts
+            // wake it, and nothing is polled.
             #[cfg(target_os = "none")]
             cortex_m::asm::wfi();
             #[cfg(not(target_os = "none"))]

@@ -17,7 +17,8 @@
 //! | `GP15` | inputs | 15 | wired to `GP14` |
 //! | `GP14` | outputs | 14 | wired to `GP15` |
 //!
-//! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of `TEMP`.
+//! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of
+//! `TEMP`.
 
 #[cfg(feature = "waza")]
 use rigline::protocol::waza::{BoardEval, BoardTask};
@@ -93,7 +94,8 @@ pub const STEPS: i32 = 4096;
 pub fn channel_value(channel: usize, steps: u16) -> i32 {
     let steps = i32::from(steps).min(STEPS - 1);
     if channel == TEMPERATURE {
-        // RP2040 datasheet §4.9.5: T = 27 - (V - 0.706) / 0.001721. A step is 805.66 µV, a microvolt 0.581 thousandths.
+        // RP2040 datasheet §4.9.5: T = 27 - (V - 0.706) / 0.001721. A step is 805.66 µV, a
+        // microvolt 0.581 thousandths.
         let microvolts = steps * REFERENCE_MILLIVOLTS * 125 / (STEPS / 8);
         27_000 - (microvolts - 706_000) * 581 / 1000
     } else {

@@ -251,7 +251,8 @@ mod outputs {
 #[rigline::extension(
     name = "rig",
     description = "A hardware-test rig: powers a board, measures it, presses its buttons",
-    // What no board can do. Of environments nothing is promised: they are a desktop's, and its board driver's affair.
+    // What no board can do. Of environments nothing is promised: they are a desktop's, and its
+    // board driver's affair.
     guarantees(no_filesystem_write, no_filesystem_read, no_network, no_subprocess),
     separate_frames
 )]
@@ -514,8 +515,8 @@ impl<B: Board> Rig<B> {
 
 /// The steps of the operations.
 impl<B: Board> Rig<B> {
-    /// Turns all rails off, releases all buttons and drives all outputs low, as far as the hardware lets it; gives the
-    /// first fault, and whose it was.
+    /// Turns all rails off, releases all buttons and drives all outputs low, as far as the hardware
+    /// lets it; gives the first fault, and whose it was.
     fn all_off(&mut self) -> Result<(), (&'static str, &'static str, Fault)> {
         let Layout { rails, buttons, outputs, .. } = self.board.layout();
         let mut result = Ok(());
@@ -856,7 +857,8 @@ enum Pin {
     Output(usize),
 }
 
-/// A button that is held. It is let go when this is dropped: when the press ends, and when it is cancelled.
+/// A button that is held. It is let go when this is dropped: when the press ends, and when it is
+/// cancelled.
 struct Held<'a, B: Board> {
     board: &'a mut B,
     button: usize,
@@ -885,8 +887,8 @@ impl<B: Board> Drop for Held<'_, B> {
     }
 }
 
-/// The names in a table of a [`Layout`]: `3V3, 5V0` in a text, a list in an output. One type for all tables, so that what
-/// is done with names is in flash once.
+/// The names in a table of a [`Layout`]: `3V3, 5V0` in a text, a list in an output. One type for
+/// all tables, so that what is done with names is in flash once.
 #[derive(Clone, Copy)]
 enum Names {
     Rails(&'static [Rail]),

@@ -267,7 +267,8 @@ impl Drop for Evaluation<'_> {
     }
 }
 
-/// The extension in a call's hands. It is given back when this is dropped: when the call ends, and when it is cut off.
+/// The extension in a call's hands. It is given back when this is dropped: when the call ends, and
+/// when it is cut off.
 struct Loan<'w, 'a, E> {
     on: OnWire<'w, 'a, E>,
     extension: Option<&'a mut E>,

@@ -1,7 +1,7 @@
 //! An extension that does all that can go wrong on standard input and output: the tests drive it.
 //!
-//! Environment: `REQUEST_LIMIT` and `REPLY_LIMIT`, in bytes; `REQUIRES=1` for a manifest that requires a command that is
-//! missing as long as nobody puts it into `PATH`.
+//! Environment: `REQUEST_LIMIT` and `REPLY_LIMIT`, in bytes; `REQUIRES=1` for a manifest that
+//! requires a command that is missing as long as nobody puts it into `PATH`.
 
 use std::io::Write as _;
 use std::process::{Command, ExitCode};

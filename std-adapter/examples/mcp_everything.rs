@@ -1,6 +1,8 @@
-//! An extension with the tools that the official conformance suite of MCP asks for, and a few that clients are tried on.
+//! An extension with the tools that the official conformance suite of MCP asks for, and a few that
+//! clients are tried on.
 //!
-//! `mcp_everything` serves on standard input and output, `mcp_everything --http [HOST:]PORT` by Streamable HTTP at `/mcp`.
+//! `mcp_everything` serves on standard input and output, `mcp_everything --http [HOST:]PORT` by
+//! Streamable HTTP at `/mcp`.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -64,7 +64,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer that `wire` reaches.
+    /// Makes a peer with this number and session. `hears_requests` says whether the server can send
+    /// it requests before its reply. `wire` sends the messages.
     pub fn new(number: u64, session: Option<Arc<str>>, hears_requests: bool, wire: Arc<dyn Wire>) -> Self {
         Self { number, session, hears_requests, wire }
     }
@@ -114,7 +115,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// A renewal for which `ask` asks.
+    /// Makes a renewal. [`ask`](Self::ask) calls the function `ask`, which asks the server for it.
     pub fn new(ends_session: bool, ask: impl Fn() + Send + Sync + 'static) -> Self {
         Self { ask: Arc::new(ask), ends_session }
     }

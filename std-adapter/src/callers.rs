@@ -113,7 +113,8 @@ impl Ticket {
         &self.name
     }
 
-    /// Notes a call, which waits for its turn until it [runs](InCall::runs), and has ended when the value is dropped.
+    /// Notes a call, which waits for its turn until it [runs](InCall::runs), and has ended when the
+    /// value is dropped.
     pub(crate) fn begin(self: &Arc<Self>, operation: &str) -> InCall {
         let begun = Instant::now();
         let operation: Arc<str> = operation.chars().take(LONGEST_NAME).collect::<String>().into();

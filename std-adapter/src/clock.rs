@@ -52,8 +52,9 @@ pub struct TokioClock {
     timers: Rc<RefCell<Timers>>,
 }
 
-/// The wakers and their times: one timer for each waker, since whatever is woken asks again for what it still waits for. So
-/// the time limits of calls that are over do not pile up until they would have been due.
+/// The wakers and their times: one timer for each waker, since whatever is woken asks again for
+/// what it still waits for. So the time limits of calls that are over do not pile up until they
+/// would have been due.
 #[derive(Default)]
 struct Timers {
     by_time: BTreeMap<(Instant, Key), Waker>,
@@ -65,7 +66,8 @@ type Key = (usize, usize);
 
 impl Timers {
     fn add(&mut self, at: Instant, waker: &Waker) {
-        // A clone is compared with clones: an executor's own waker may have the same functions at another address.
+        // A clone is compared with clones: an executor's own waker may have the same functions at
+        // another address.
         let waker = waker.clone();
         let key = (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
         match self.by_waker.get_mut(&key) {
@@ -118,7 +120,8 @@ impl TokioClock {
         .await
     }
 
-    /// Wakes the timers that are due, and sees to it that `task` is polled again when the next one is.
+    /// Wakes the timers that are due, and sees to it that `task` is polled again when the next one
+    /// is.
     fn poll_timers(&self, sleep: &mut Option<Pin<Box<time::Sleep>>>, task: &mut task::Context<'_>) {
         loop {
             let Some(at) = self.wake_due() else { return };
@@ -192,7 +195,8 @@ mod tests {
 
     #[test]
     fn timers_end_in_order_and_far_ones_cost_nothing() {
-        // Paused: of timers that a busy machine is late for, all are due at once, and which comes first says nothing.
+        // Paused: of timers that a busy machine is late for, all are due at once, and which comes
+        // first says nothing.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let clock = TokioClock::new();

@@ -21,7 +21,8 @@
 //! | `rigline_cli::guide` | the command and the web page |
 //! | `rigline_lab::guide` | rigs that several users share |
 //!
-//! Start with the example of [this crate](crate), or with `rigline new NAME`, which writes a project.
+//! Start with the example of [this crate](crate), or with `rigline new NAME`, which writes a
+//! project.
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/arguments.md")]

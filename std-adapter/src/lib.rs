@@ -1,7 +1,7 @@
 //! Runs [`rigline`] extensions on a desktop.
 //!
-//! A desktop extension is a program that reads requests from its standard input and writes replies and logs to its
-//! standard output. [`stdio::serve`] is all that its `main` needs:
+//! A desktop extension is a program that reads requests from its standard input and writes replies
+//! and logs to its standard output. [`stdio::serve`] is all that its `main` needs:
 //!
 //! ```no_run
 //! use rigline::{Context, Failure, Outcome, Params};
@@ -34,11 +34,13 @@
 //! chapters on everything else, from arguments to boards.
 //!
 //! # Features
-//! - `http`: [`http`](mod@http), an extension behind HTTP, for hosts of Amplifier and namel3ss and for clients of MCP.
+//! - `http`: [`http`](mod@http), an extension behind HTTP, for hosts of Amplifier and namel3ss and
+//!   for clients of MCP.
 //!
 //! # Other packages
-//! Programs that call extensions depend on the package `rigline-host`, which also has an extension behind a TCP port. Evals are in
-//! `rigline-eval`. The command `rigline` is in `rigline-cli`: `cargo install rigline-cli`.
+//! Programs that call extensions depend on the package `rigline-host`, which also has an extension
+//! behind a TCP port. Evals are in `rigline-eval`. The command `rigline` is in `rigline-cli`:
+//! `cargo install rigline-cli`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "http")]

@@ -45,7 +45,8 @@ pub fn logs_in(line: &[u8]) -> u64 {
     counted().unwrap_or(1)
 }
 
-/// The longest prefix of a JSON string's content that has at most `room` bytes and cuts neither a character nor an escape.
+/// The longest prefix of a JSON string's content that has at most `room` bytes and cuts neither a
+/// character nor an escape.
 #[allow(clippy::match_same_arms, reason = "an arm for each row of the table of UTF-8")]
 fn prefix(content: &str, room: usize) -> &str {
     let bytes = content.as_bytes();

@@ -36,8 +36,8 @@ const FREE_PORT_TRIES: usize = 16;
 /// How long what comes from a client that was refused is still read.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// An address to listen on: `HOST:PORT`, or a port alone. `localhost` and a port alone mean both loopback
-/// addresses.
+/// An address to listen on: `HOST:PORT`, or a port alone. `localhost` and a port alone mean both
+/// loopback addresses.
 ///
 /// ```
 /// use rigline_std::net::ListenAddress;
@@ -222,8 +222,9 @@ impl Access {
     }
 }
 
-/// How long a connection may be silent until the system asks whether its peer is still there, and how long it waits for an answer
-/// each time before it asks again. A machine that lost its power says no goodbye.
+/// How long a connection may be silent until the system asks whether its peer is still there, and
+/// how long it waits for an answer each time before it asks again. A machine that lost its power
+/// says no goodbye.
 const SILENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 

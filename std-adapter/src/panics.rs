@@ -13,7 +13,8 @@ use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Man
 
 /// An extension whose panics are failures of the kind [`FailureKind::Internal`].
 ///
-/// What a panic left behind may be odd: the server brings about the extension's safe state and ends after the reply.
+/// What a panic left behind may be odd: the server brings about the extension's safe state and ends
+/// after the reply.
 #[derive(Debug)]
 pub(crate) struct CatchPanics<E> {
     inner: E,

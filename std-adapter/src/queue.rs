@@ -52,18 +52,21 @@ use crate::sync::lock;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
-/// How long the next request waits after the safe state: what was switched off takes its time to fall.
+/// How long the next request waits after the safe state: what was switched off takes its time to
+/// fall.
 const FALL: Duration = Duration::from_millis(20);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
-/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped, and counted in a log
-/// before the reply.
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is
+/// beyond it is dropped, and counted in a log before the reply.
 const BACKLOG: usize = 8 << 20;
-/// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
+/// The most sessions that are remembered. One more, and the one that was silent for longest is
+/// forgotten.
 pub(crate) const SESSIONS: usize = 1000;
 /// The memory for a line of a log, twice. What a long one has taken of it is given back.
 const LOGS: usize = 16 << 20;
-/// The size of the memory for replies that is kept between requests that are answered at once, in bytes.
+/// The size of the memory for replies that is kept between requests that are answered at once, in
+/// bytes.
 const KEPT: usize = 64 << 10;
 /// The most requests that wait or run, of all clients of a server of lines.
 const REQUESTS: usize = 4096;
@@ -276,7 +279,8 @@ enum Turn {
     Session(String),
 }
 
-/// A client that may have switched something on: a session, a connection, or a client by what it says of itself.
+/// A client that may have switched something on: a session, a connection, or a client by what it
+/// says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Who {
     Connection(usize),
@@ -357,9 +361,9 @@ struct Ticket {
 
 /// State that the two threads share.
 ///
-/// Waking the other thread costs more than many a call. So neither wakes the other for each request: a task of the server's
-/// wakes the extension's thread when all connections that had something to say have said it, and another one hands out all the lines
-/// that there are by then.
+/// Waking the other thread costs more than many a call. So neither wakes the other for each
+/// request: a task of the server's wakes the extension's thread when all connections that had
+/// something to say have said it, and another one hands out all the lines that there are by then.
 struct Shared {
     settings: Settings,
     /// The extension's manifest, which a renewal makes another one.
@@ -432,7 +436,8 @@ enum Task {
 struct Open {
     ticket: Arc<Ticket>,
     bytes: usize,
-    /// Keeps its client waiting until the reply is out. When the extension ends, the queue is closed before the client hears of it.
+    /// Keeps its client waiting until the reply is out. When the extension ends, the queue is
+    /// closed before the client hears of it.
     lines: mpsc::UnboundedSender<Line>,
     wants_logs: bool,
     session: Session,
@@ -466,7 +471,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The manifest of the [origin](Settings::origin), or else the one that the extension had when it was served last.
+    /// The manifest of the [origin](Settings::origin), or else the one that the extension had when
+    /// it was served last.
     fn manifest(&self) -> &'static Manifest {
         let known = *lock(&self.manifest);
         self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(known)
@@ -536,7 +542,8 @@ impl Shared {
         }
     }
 
-    /// The next entry whose client is there, or the safe state if that is due; none when there will be no more.
+    /// The next entry whose client is there, or the safe state if that is due; none when there will
+    /// be no more.
     async fn next(&self) -> Option<Task> {
         loop {
             let next = {
@@ -590,8 +597,9 @@ impl Shared {
         !self.settings.keeps_outputs && self.settings.protocols.first().is_some_and(|protocol| protocol.has_safe_end())
     }
 
-    /// The safe state was brought about. Every client that is there hears so at once, but for the one whose request it is, which has
-    /// heard already. The next replies to those who had switched something on say so, and the next one to `cause`.
+    /// The safe state was brought about. Every client that is there hears so at once, but for the
+    /// one whose request it is, which has heard already. The next replies to those who had switched
+    /// something on say so, and the next one to `cause`.
     fn made_safe(&self, to: &Served<'_>, cause: Option<(&Who, u64)>) {
         let mut state = self.state();
         (state.is_unsafe, state.is_making_safe) = (false, false);
@@ -625,8 +633,8 @@ impl Shared {
         }
     }
 
-    /// Has the safe state brought about if the last session has ended, and only sessions have switched something on: of a client without
-    /// one, only its silence says that it is gone.
+    /// Has the safe state brought about if the last session has ended, and only sessions have
+    /// switched something on: of a client without one, only its silence says that it is gone.
     fn make_safe_without_sessions(&self) {
         if !self.ends_safe() || !lock(&self.sessions).is_empty() {
             return;
@@ -894,8 +902,8 @@ impl Queue {
         Err(out)
     }
 
-    /// Whether a message cannot be received before the extension is reached: a request that neither ends a session nor brings a configuration, which
-    /// reaches it itself.
+    /// Whether a message cannot be received before the extension is reached: a request that neither
+    /// ends a session nor brings a configuration, which reaches it itself.
     fn needs_extension(&self, mut session: Session, message: &[u8]) -> bool {
         if self.is_reached() {
             return false;
@@ -1191,7 +1199,8 @@ impl Queue {
         })
     }
 
-    /// Calls `answer` with memory for a reply of any length that is allowed. What is beyond a small one is given back.
+    /// Calls `answer` with memory for a reply of any length that is allowed. What is beyond a small
+    /// one is given back.
     fn answered_at_once<T>(&self, answer: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut scratch = std::mem::take(&mut *lock(&self.scratch));
         // The system gives such memory page by page, as it is written.
@@ -1411,7 +1420,8 @@ impl Incoming {
         Poll::Pending
     }
 
-    /// Takes it out of the queue, since its time is up; none if it is not there any more. Returns its reply.
+    /// Takes it out of the queue, since its time is up; none if it is not there any more. Returns
+    /// its reply.
     fn expire(&self) -> Option<Vec<u8>> {
         let (entry, running) = {
             let mut state = self.shared.state();
@@ -1539,7 +1549,8 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             if exchange.operation().is_some() || std::ptr::eq(now, to.manifest()) || end != RunEnd::Returned {
                 break end;
             }
-            // The configuration has brought another manifest, which is the answer. The extension has it already.
+            // The configuration has brought another manifest, which is the answer. The extension
+            // has it already.
             to = shared.served(now, Some(session.protocol()))?;
             if !matches!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { .. }) {
                 break end;

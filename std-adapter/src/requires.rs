@@ -1,4 +1,5 @@
-//! Commands that an extension needs: gevals "Requirement Object". They are looked for with the crate `which`.
+//! Commands that an extension needs: gevals "Requirement Object". They are looked for with the
+//! crate `which`.
 
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};

@@ -66,7 +66,8 @@ pub struct Server<'a, E, S = Pending<()>> {
     pauses: Option<&'a Pauses<'a>>,
 }
 
-/// Whether the end of input was a pause, in which the safe state is brought about; and where the log goes that says so.
+/// Whether the end of input was a pause, in which the safe state is brought about; and where the
+/// log goes that says so.
 pub(crate) struct Pauses<'a> {
     pub(crate) is_pause: &'a dyn Fn() -> bool,
     pub(crate) tell: &'a dyn Fn(&[u8]),

@@ -53,7 +53,8 @@ impl Signals {
     }
 }
 
-/// Whether this process ignores SIGHUP, as it was started (proc(5): `SigIgn`, a mask whose lowest bit is signal 1).
+/// Whether this process ignores SIGHUP, as it was started (proc(5): `SigIgn`, a mask whose lowest
+/// bit is signal 1).
 #[cfg(unix)]
 fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

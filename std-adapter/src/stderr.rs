@@ -18,7 +18,8 @@ pub fn complain(text: fmt::Arguments<'_>) {
 
 fn write(line: fmt::Arguments<'_>) {
     if has_room() {
-        // One write, so that the lines of two processes do not mix. A failure cannot be reported anywhere else.
+        // One write, so that the lines of two processes do not mix. A failure cannot be reported
+        // anywhere else.
         let _ = io::stderr().write_all(line.to_string().as_bytes());
     }
 }

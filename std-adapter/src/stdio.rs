@@ -310,7 +310,8 @@ impl Stdio {
         let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(session)));
         if result.is_err() || panicked.load(Ordering::Acquire) {
             stop.hear();
-            // The panic has dropped the call. That the rails go off matters more than a state that may be odd.
+            // The panic has dropped the call. That the rails go off matters more than a state that
+            // may be odd.
             let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
         }
@@ -324,7 +325,8 @@ impl Stdio {
         }
     }
 
-    /// Configures the extension in a separate session, which is shut down: the hardware stays as it is.
+    /// Configures the extension in a separate session, which is shut down: the hardware stays as it
+    /// is.
     async fn configure<E: Extension>(
         &self,
         extension: &mut E,

@@ -1,6 +1,8 @@
-//! A protocol that neither crate has, defined as values, is served on standard input and output, over TCP and over HTTP.
+//! A protocol that neither crate has, defined as values, is served on standard input and output,
+//! over TCP and over HTTP.
 //!
-//! The protocol is the one that the core's tests use; here are its routes over HTTP. This program is its own extension.
+//! The protocol is the one that the core's tests use; here are its routes over HTTP. This program
+//! is its own extension.
 
 use rigline_test_support as _;
 

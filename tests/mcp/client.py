@@ -3,9 +3,11 @@
     client.py stdio COMMAND ARG...
     client.py http URL
     client.py evals COMMAND ARG...      runs the rig's evals as tools
+    client.py lab COMMAND ARG...        chooses a rig of the lab, which has a rig r1
 """
 
 import asyncio
+import os
 import sys
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -118,8 +120,57 @@ async def drive_evals(server, mode):
         print(f"python {mode} {client.protocol_version}: lists evals, runs them, progress, errors, cancels")
 
 
+async def drive_lab(server, mode):
+    """An agent that knows no target: it finds a rig, leases it, has its tools, and gives it back."""
+    changes = asyncio.Queue()
+
+    async def message(received):
+        if getattr(received, "method", None) == "notifications/tools/list_changed":
+            changes.put_nowait(received)
+
+    async def listen(client):
+        async with client.listen(tools_list_changed=True) as subscription:
+            async for event in subscription:
+                changes.put_nowait(event)
+
+    async with Client(server, mode=mode, read_timeout_seconds=60, message_handler=message) as client:
+        listening = asyncio.create_task(listen(client)) if mode == "auto" else None
+        await asyncio.sleep(0.5)
+
+        async def names():
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+        own = await names()
+        assert {"lab_list", "lease", "release"} <= own and "measure" not in own, own
+        listed = await client.call_tool("lab_list", {})
+        rigs = [rig["name"] for rig in listed.structured_content["rigs"]]
+        assert "r1" in rigs, rigs
+        result = await client.call_tool("lease", {})
+        assert result.is_error and "rig" in result.content[0].text, result
+        result = await client.call_tool("lease", {"rig": "r1", "wait_s": 30})
+        assert not result.is_error and result.structured_content["rig"] == "r1", result
+        await asyncio.wait_for(changes.get(), 30)
+        assert "measure" in await names(), await names()
+        result = await client.call_tool("measure", {"channel": "3V3"})
+        assert not result.is_error and "volts" in result.structured_content, result
+        while not changes.empty():
+            changes.get_nowait()
+        result = await client.call_tool("release", {})
+        assert result.structured_content == {"released": True, "rig": "r1"}, result
+        await asyncio.wait_for(changes.get(), 30)
+        assert await names() == own, await names()
+        if listening:
+            listening.cancel()
+        print(f"python {mode} {client.protocol_version}: chooses a rig of the lab, has its tools, gives it back")
+
+
 async def main():
     kind, *words = sys.argv[1:]
+    if kind == "lab":
+        for mode in ["auto", "legacy"]:
+            server = StdioServerParameters(command=words[0], args=words[1:], env={"RIGLINE_LAB_DIR": os.environ["RIGLINE_LAB_DIR"]})
+            await asyncio.wait_for(drive_lab(server, mode), 120)
+        return
     if kind == "evals":
         for mode in ["auto", "legacy"]:
             server = StdioServerParameters(command=words[0], args=words[1:])

@@ -64,7 +64,8 @@ impl Derive {
         }
     }
 
-    /// Which of serde's two forms of an attribute is meant: `rename(serialize = "a", deserialize = "b")`.
+    /// Which of serde's two forms of an attribute is meant:
+    /// `rename(serialize = "a", deserialize = "b")`.
     fn direction(self) -> &'static str {
         match self {
             Self::Params => "deserialize",
@@ -266,7 +267,8 @@ impl Member {
     }
 }
 
-/// Calls `read` for each part of each of the attributes that a derive reads; the second argument says whether the attribute is the derive's own.
+/// Calls `read` for each part of each of the attributes that a derive reads; the second argument
+/// says whether the attribute is the derive's own.
 fn each(
     derive: Derive,
     attributes: &[Attribute],
@@ -381,7 +383,8 @@ fn skip_value(meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
     }
 }
 
-/// Whether a type is written as an `Option`: for types that do not implement our traits, which would know.
+/// Whether a type is written as an `Option`: for types that do not implement our traits, which
+/// would know.
 pub(crate) fn is_option(ty: &Type) -> bool {
     matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Option"))
 }

@@ -43,8 +43,8 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let methods = Methods::take(&mut block, &mut faults);
     let implementation = methods.implementation(&said, &block);
     if let Some(error) = faults.0 {
-        // The block stands in any case, and the trait is there, so that one fault is not followed by one at each use of
-        // the type or of a method.
+        // The block stands in any case, and the trait is there, so that one fault is not followed
+        // by one at each use of the type or of a method.
         let refusal = stub(&block, &error.to_compile_error());
         quote!(#block #refusal)
     } else {
@@ -107,7 +107,8 @@ impl Faults {
         result.map_err(|error| self.add(error)).ok()
     }
 
-    /// Reports attributes that are left on a method. They are another macro's, or a misspelt one of ours, which the compiler would not know.
+    /// Reports attributes that are left on a method. They are another macro's, or a misspelt one of
+    /// ours, which the compiler would not know.
     fn misspelt(&mut self, attributes: &mut Vec<Attribute>) {
         attributes.retain(|attribute| {
             let path = attribute.path();
@@ -381,7 +382,8 @@ impl Methods {
         this
     }
 
-    /// The operations that an extension with a safe state has by itself, unless it has its own of these names.
+    /// The operations that an extension with a safe state has by itself, unless it has its own of
+    /// these names.
     fn own_operations(&self) -> Vec<(&'static str, TokenStream, TokenStream)> {
         let Some(safe_state) = &self.safe_state else { return Vec::new() };
         let has = |tool: &str| self.operations.iter().any(|operation| tool_name(&operation.name) == tool);
@@ -645,8 +647,9 @@ impl Methods {
     }
 }
 
-/// Code that the compiler warns of, at `span`. Only the lint `deprecated` carries a text of ours, behind "use of deprecated
-/// macro" and its name: so the name is the sentence. The name of a macro is shown as it is, that of any other item with its path.
+/// Code that the compiler warns of, at `span`. Only the lint `deprecated` carries a text of ours,
+/// behind "use of deprecated macro" and its name: so the name is the sentence. The name of a macro
+/// is shown as it is, that of any other item with its path.
 pub(crate) fn warning(sentence: &str, span: Span, note: &str) -> TokenStream {
     let name: String = sentence.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect();
     let ident = Ident::new(&name, span);
@@ -667,7 +670,8 @@ fn tool_name(operation: &str) -> String {
     operation.bytes().take(64).map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte) } else { '_' }).collect()
 }
 
-/// Whether an attribute turns lints on or off: `allow` on the user's item counts for the warnings about it.
+/// Whether an attribute turns lints on or off: `allow` on the user's item counts for the warnings
+/// about it.
 pub(crate) fn is_lint_level(attribute: &Attribute) -> bool {
     ["allow", "warn", "deny", "forbid"].iter().any(|level| attribute.path().is_ident(level))
 }

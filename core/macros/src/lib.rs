@@ -55,7 +55,8 @@ mod text;
 /// assert_eq!(manifest.operations[1].params.to_string(), r#"{"type":"object","properties":{}}"#);
 /// ```
 ///
-/// The macro writes an implementation of the trait [`Extension`] and nothing else; the `impl` block itself stays as it is.
+/// The macro writes an implementation of the trait [`Extension`] and nothing else; the `impl` block
+/// itself stays as it is.
 ///
 /// # Attributes of the `impl` block
 /// - `name = "…"`: the name of the extension [default: that of the package].
@@ -250,8 +251,8 @@ pub fn params(item: TokenStream) -> TokenStream {
 /// # Ok::<(), rigline::json::ser::SerError>(())
 /// ```
 ///
-/// The attributes are those of [`Params`](derive@Params) that make sense for outputs, as `#[output(…)]` or in serde's
-/// spelling: `rename`, `rename_all`, `skip`, `example`, `schema`.
+/// The attributes are those of [`Params`](derive@Params) that make sense for outputs, as
+/// `#[output(…)]` or in serde's spelling: `rename`, `rename_all`, `skip`, `example`, `schema`.
 #[proc_macro_derive(Outputs, attributes(output, outputs, serde))]
 pub fn outputs(item: TokenStream) -> TokenStream {
     outputs::expand(item.into()).into()

@@ -17,7 +17,8 @@ pub(crate) fn expand(item: TokenStream) -> TokenStream {
     derive(&input).unwrap_or_else(|error| stub(&input, &error.to_compile_error()))
 }
 
-/// Implementations that the compiler accepts in place of those that could not be written, as in `params`.
+/// Implementations that the compiler accepts in place of those that could not be written, as in
+/// `params`.
 fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
     let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;

@@ -20,8 +20,8 @@ pub(crate) fn expand(item: TokenStream) -> TokenStream {
     derive(&input).unwrap_or_else(|error| stub(&input, &error.to_compile_error()))
 }
 
-/// Implementations that the compiler accepts in place of those that could not be written, so that one fault is not followed
-/// by one at each use of the type.
+/// Implementations that the compiler accepts in place of those that could not be written, so that
+/// one fault is not followed by one at each use of the type.
 fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
     let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;
@@ -51,7 +51,8 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
     }
 }
 
-/// Warnings about fields without a description. A schema in words has its own description, or none on purpose.
+/// Warnings about fields without a description. A schema in words has its own description, or none
+/// on purpose.
 pub(crate) fn undescribed<'a>(
     input: &DeriveInput,
     what: &str,

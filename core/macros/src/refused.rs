@@ -3,7 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// A function without a value, whose body is the error that ends the build: no build that succeeds has it.
+/// A function without a value, whose body is the error that ends the build: no build that succeeds
+/// has it.
 pub(crate) fn function(error: &TokenStream) -> TokenStream {
     quote! {
         fn __refused() -> ::core::convert::Infallible {
@@ -12,8 +13,8 @@ pub(crate) fn function(error: &TokenStream) -> TokenStream {
     }
 }
 
-/// The body of each function of a stub. The type that `function` returns has no values, so nothing runs here, and no value has
-/// to be made up.
+/// The body of each function of a stub. The type that `function` returns has no values, so nothing
+/// runs here, and no value has to be made up.
 pub(crate) fn body() -> TokenStream {
     quote!(match __refused() {})
 }

@@ -95,8 +95,8 @@ fn decapital(word: &str) -> String {
     letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
 }
 
-/// The text of doc comments up to the first heading or code block: the lines of a paragraph joined by spaces, paragraphs by a
-/// line break.
+/// The text of doc comments up to the first heading or code block: the lines of a paragraph joined
+/// by spaces, paragraphs by a line break.
 pub(crate) fn description(attributes: &[Attribute]) -> String {
     let mut paragraphs = vec![String::new()];
     'text: for attribute in attributes {

@@ -165,7 +165,8 @@ pub(crate) enum Inspected {
     Cancels,
     Forgets(Span),
 }
-/// Answers a request that need not wait, in `out`, and returns whether it wrote something; `None` if it has to wait.
+/// Answers a request that need not wait, in `out`, and returns whether it wrote something; `None`
+/// if it has to wait.
 fn answer_at_once(
     out: &mut Writer<'_>,
     protocol: &Protocol,
@@ -227,7 +228,8 @@ fn answer_at_once(
     Some(true)
 }
 
-/// Makes the request with this id blank among lines that wait their turn: it neither runs nor is answered.
+/// Makes the request with this id blank among lines that wait their turn: it neither runs nor is
+/// answered.
 #[inline(never)]
 pub(crate) fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
     for line in kept.split_mut(|byte| *byte == b'\n') {

@@ -11,8 +11,9 @@ use crate::received::Received;
 use crate::rpc;
 
 impl Session {
-    /// JSON-RPC 2.0 §6. An array none of whose members has the marker of JSON-RPC is taken as the last protocol seen, as all
-    /// else that has none. The text begins at `start` of the line, and its bracket is at `bracket`.
+    /// JSON-RPC 2.0 §6. An array none of whose members has the marker of JSON-RPC is taken as the
+    /// last protocol seen, as all else that has none. The text begins at `start` of the line, and
+    /// its bracket is at `bracket`.
     pub(super) fn begin_batch(&mut self, turn: &mut Turn<'_, '_>, start: usize, bracket: usize) -> Done {
         let text = turn.line.get(start..).unwrap_or_default();
         let protocol = self.protocol;

@@ -16,8 +16,9 @@ pub(super) enum Detected {
     Message(&'static Protocol),
 }
 
-/// Checks a message, and finds its members and its protocol: one of `protocols`, or else `current`, that of the message
-/// before. All of them recognise their own answers, also where `is_pinned` says that no other than `current` is spoken.
+/// Checks a message, and finds its members and its protocol: one of `protocols`, or else `current`,
+/// that of the message before. All of them recognise their own answers, also where `is_pinned` says
+/// that no other than `current` is spoken.
 pub(super) fn detect(
     text: &[u8],
     spans: &mut Spans,
@@ -44,7 +45,8 @@ pub(super) fn classify(
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
         let is_first = || protocols.first().is_some_and(|first| first.has_marker_of(current));
-        // Most messages are requests of the same protocol as the one before, and no other member of theirs may be a marker.
+        // Most messages are requests of the same protocol as the one before, and no other member of
+        // theirs may be a marker.
         let is_sure = has(0) && has(usize::from(current.request)) && (!has(SLOTS - 1) || is_first());
         if !is_sure {
             let (marked, is_answer) = inspect(Json::of_checked(text), protocols);
@@ -60,7 +62,8 @@ pub(super) fn classify(
         }
     }
     if !is_pinned && protocols.len() > 1 {
-        // The members that protocols with one marker have in common are found by the table of any of them.
+        // The members that protocols with one marker have in common are found by the table of any
+        // of them.
         let mut scanned = current;
         if !found.has_marker_of(current) {
             scanned = found;
@@ -100,7 +103,8 @@ pub(super) fn scan(text: &[u8], protocol: &'static Protocol, spans: &mut Spans) 
     check::scan(text, &protocol.members, spans)
 }
 
-/// Inspects all members of a message: the first protocol whose marker is among them, and whether the message is an answer.
+/// Inspects all members of a message: the first protocol whose marker is among them, and whether
+/// the message is an answer.
 #[inline(never)]
 fn inspect(json: Json<'_>, protocols: &[&'static Protocol]) -> (Option<&'static Protocol>, bool) {
     let (mut marked, mut is_request) = (None, false);
@@ -127,8 +131,8 @@ pub(super) fn is_json_rpc(array: &[u8]) -> bool {
     Json::of_checked(array).elements().any(|member| member.get("jsonrpc").is_some())
 }
 
-/// Whether an engine that speaks these protocols answers a line. It takes a byte-order mark off, and blanks for nothing, as
-/// the framer does; a batch that is too long is answered too.
+/// Whether an engine that speaks these protocols answers a line. It takes a byte-order mark off,
+/// and blanks for nothing, as the framer does; a batch that is too long is answered too.
 #[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) fn owes_reply(line: &[u8], protocols: &[&'static Protocol]) -> bool {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);

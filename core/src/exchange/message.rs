@@ -46,8 +46,8 @@ pub enum Work<'s> {
 }
 
 impl Work<'_> {
-    /// Takes out of a call's arguments what the client has added itself, where clients of its protocol do. Where the work stays: what
-    /// runs it would have a second copy.
+    /// Takes out of a call's arguments what the client has added itself, where clients of its
+    /// protocol do. Where the work stays: what runs it would have a second copy.
     #[inline]
     pub(crate) fn prepare(&mut self, cx: &mut Context<'_>) {
         if let Self::Call(call) = self {
@@ -214,7 +214,8 @@ impl Exchange {
     }
 
     /// The work of [`Stage::Running`] or [`Stage::OwnWork`], as parts of the memory.
-    // In line, its parts need not be written to be read again; and what `take` makes of them is not copied.
+    // In line, its parts need not be written to be read again; and what `take` makes of them is not
+    // copied.
     #[inline(always)]
     pub(crate) fn start<'s, T>(
         &'s mut self,
@@ -267,7 +268,8 @@ impl Exchange {
 }
 
 impl Session {
-    /// Takes the message at `message` of the line, whose members were found by the table of the protocol of the message before.
+    /// Takes the message at `message` of the line, whose members were found by the table of the
+    /// protocol of the message before.
     #[inline(never)]
     pub(crate) fn message(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Done {
         self.message_in_line(turn, message)
@@ -423,8 +425,8 @@ fn most(to: &Served<'_>, protocol: &Protocol, out: &[u8]) -> usize {
     if protocol.has_line_limit { most.min(to.limits.1) } else { most }
 }
 
-/// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
-/// and is wanted no more.
+/// No arguments are an empty object. It is written in the place of a member that every request has,
+/// that has been read and is wanted no more.
 fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
     let place = text.get_mut(start as usize..end as usize)?.first_chunk_mut::<2>()?;
     *place = *b"{}";

@@ -24,8 +24,8 @@ pub struct Served<'m> {
     pub(super) pinned: bool,
     pub(crate) service: Option<&'m dyn Service>,
     pub(crate) policy: Option<&'m dyn SessionPolicy>,
-    /// The longest message that is accepted, and the longest reply that is sent to hosts that read lines of a limited length, in
-    /// bytes without their newlines.
+    /// The longest message that is accepted, and the longest reply that is sent to hosts that read
+    /// lines of a limited length, in bytes without their newlines.
     pub(crate) limits: (usize, usize),
 }
 

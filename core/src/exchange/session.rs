@@ -47,7 +47,8 @@ pub struct Session {
 /// Knowledge of the outputs that the peer has switched on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Safety {
-    /// Something that can change it has run since the session began or the safe state was brought about.
+    /// Something that can change it has run since the session began or the safe state was brought
+    /// about.
     pub(super) is_touched: bool,
     /// The safe state was brought about, and no reply has said so.
     pub(super) owes_notice: bool,
@@ -293,8 +294,8 @@ impl Session {
         }
     }
 
-    /// Goes on with a batch, after a member that has come to this. Says what its next member that needs the caller has come to, or
-    /// the batch as a whole.
+    /// Goes on with a batch, after a member that has come to this. Says what its next member that
+    /// needs the caller has come to, or the batch as a whole.
     #[inline(never)]
     pub(crate) fn advance_batch(&mut self, turn: &mut Turn<'_, '_>, mut done: Option<Done>) -> Done {
         loop {

@@ -11,7 +11,8 @@ use crate::reply::Reply;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Exchange {
-    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes last.
+    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes
+    // last.
     pub(crate) stage: Stage,
     pub(crate) batch: Option<Batch>,
     pub(crate) reply: Reply,

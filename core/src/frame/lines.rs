@@ -26,7 +26,8 @@ pub(super) struct State {
     /// Where the held line begins, in the memory.
     pub(super) held_at: usize,
     pub(super) excess: Excess,
-    /// CRs counted instead of stored. They are content once something other than the line's end follows them.
+    /// CRs counted instead of stored. They are content once something other than the line's end
+    /// follows them.
     crs: usize,
     /// Content counted instead of stored.
     dropped: usize,
@@ -90,7 +91,8 @@ impl State {
         }
     }
 
-    /// Counts from `cut` on, the end of a line at the beginning of the memory, behind which nothing is buffered.
+    /// Counts from `cut` on, the end of a line at the beginning of the memory, behind which nothing
+    /// is buffered.
     #[inline]
     fn hold_all(&mut self, cut: usize) {
         self.clear();
@@ -224,7 +226,8 @@ pub(super) fn take<'f>(buf: &'f mut [u8], state: &'f mut State) -> Option<Taken<
 
 /// Holds a line, and says where it is now.
 fn hold(buf: &mut [u8], state: &mut State, mut at: usize, len: usize) -> (usize, usize) {
-    // Room before the line is of no use while it is held. Moving no more than was consumed is paid for by that.
+    // Room before the line is of no use while it is held. Moving no more than was consumed is paid
+    // for by that.
     let n = state.end.saturating_sub(at);
     if n <= at {
         move_down(buf, at, 0, n);
@@ -302,15 +305,16 @@ fn other_space<'f>(buf: &'f mut [u8], state: &mut State) -> &'f mut [u8] {
         make_room(buf, state);
     }
     if state.end >= buf.len() {
-        // What cannot be delivered is dropped here too, so that a reader need not ask for lines to get room.
+        // What cannot be delivered is dropped here too, so that a reader need not ask for lines to
+        // get room.
         digest(buf, state);
         make_room(buf, state);
     }
     buf.get_mut(state.end..).unwrap_or_default()
 }
 
-/// Closes what was consumed: when there is no other room, or when the bytes to be moved are no more than those consumed,
-/// so that every byte is moved a bounded number of times.
+/// Closes what was consumed: when there is no other room, or when the bytes to be moved are no more
+/// than those consumed, so that every byte is moved a bounded number of times.
 fn make_room(buf: &mut [u8], state: &mut State) {
     state.settle();
     let full = state.end >= buf.len();
@@ -354,8 +358,9 @@ pub(super) fn advance(buf: &mut [u8], state: &mut State) -> Option<Found> {
     None
 }
 
-/// Looks at all bytes not looked at before up to the end of the line that is being collected, and says where that is.
-/// Drops of them what will not be delivered. Changes nothing when called again at once.
+/// Looks at all bytes not looked at before up to the end of the line that is being collected, and
+/// says where that is. Drops of them what will not be delivered. Changes nothing when called again
+/// at once.
 fn digest(buf: &mut [u8], state: &mut State) -> Option<usize> {
     if state.excess != Excess::None {
         match state.excess {
@@ -425,7 +430,8 @@ fn skip_content(buf: &[u8], state: &mut State) -> Option<usize> {
     end.map(|_| state.look)
 }
 
-/// The rest of a byte-order mark whose first bytes did not fit the memory. Without a rest they are content, and too long.
+/// The rest of a byte-order mark whose first bytes did not fit the memory. Without a rest they are
+/// content, and too long.
 fn collect_bom(buf: &[u8], state: &mut State) {
     while let Some(&byte) = part(buf, state.look, state.end).first() {
         state.at_bom = false;
@@ -444,7 +450,8 @@ fn collect_bom(buf: &[u8], state: &mut State) {
     }
 }
 
-/// More CRs behind a line that fills the memory with those counted before: any other byte but LF makes it too long.
+/// More CRs behind a line that fills the memory with those counted before: any other byte but LF
+/// makes it too long.
 fn collect_crs(buf: &mut [u8], state: &mut State) {
     let State { look, scan, end, .. } = *state;
     let rest = part(buf, scan, end);

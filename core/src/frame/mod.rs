@@ -24,14 +24,16 @@
 //!
 //! # The definition of a line
 //!
-//! - A line ends at LF; with [`LineEnds::Serial`] at a lone CR as well; and at the [end of input](Framer::finish).
+//! - A line ends at LF; with [`LineEnds::Serial`] at a lone CR as well; and at the [end of
+//!   input](Framer::finish).
 //! - One UTF-8 byte-order mark at its start is removed (RFC 8259 §8.1 lets a parser ignore it).
 //! - CRs before its end are removed, any number of them.
 //! - The rest is the line's *content*. A line with no content, or with nothing but spaces, tabs and
 //!   CRs, is skipped without an error.
 //! - The limit counts content and is exact: a line of [`limit`](Framer::limit) bytes is accepted,
 //!   and a line with one byte more is [`TooLong`].
-//!   White space counts, so that a line of nothing but white space that is over the limit is [`TooLong`] too.
+//!   White space counts, so that a line of nothing but white space that is over the limit is
+//!   [`TooLong`] too.
 //!
 //! The lines do not depend on how the bytes were cut into reads. Each byte is examined once, so
 //! that many small reads cost no more than one large one.
@@ -204,14 +206,15 @@ impl<'b> Framer<'b> {
         (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
     }
 
-    /// The bytes that were read and not delivered, if none were dropped: it starts with the next line. For those who find the line's end
-    /// themselves, and say so by [`take_first`](Self::take_first). The line that is held is consumed.
+    /// The bytes that were read and not delivered, if none were dropped: it starts with the next
+    /// line. For those who find the line's end themselves, and say so by
+    /// [`take_first`](Self::take_first). The line that is held is consumed.
     pub(crate) fn unframed(&mut self) -> Option<&[u8]> {
         unframed(self.buf, &mut self.state)
     }
 
-    /// Holds the first `length` bytes of [`unframed`](Self::unframed), which are a line's content, as [`take`](Self::take) does. `whole` is
-    /// their number with the line's end.
+    /// Holds the first `length` bytes of [`unframed`](Self::unframed), which are a line's content,
+    /// as [`take`](Self::take) does. `whole` is their number with the line's end.
     pub(crate) fn take_first(&mut self, length: usize, whole: usize) {
         take_first(self.buf, &mut self.state, length, whole);
     }

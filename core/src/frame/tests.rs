@@ -280,7 +280,8 @@ fn a_line_alone_is_framed_as_among_others() {
     }
 }
 
-/// Lines of lengths around all sizes that its memory may have, then a short one: the memory is small again.
+/// Lines of lengths around all sizes that its memory may have, then a short one: the memory is
+/// small again.
 #[cfg(feature = "alloc")]
 #[test]
 fn the_heap_framer_grows_to_its_limit_and_shrinks() {
@@ -361,7 +362,8 @@ proptest! {
         prop_assert_eq!(framed(&bytes, len, ends, &cuts), naive(&bytes, len - 1, ends, true));
     }
 
-    /// Reads, lines, held lines, looks ahead in any order: everything comes once, in order, and unharmed.
+    /// Reads, lines, held lines, looks ahead in any order: everything comes once, in order, and
+    /// unharmed.
     #[test]
     fn looking_ahead_does_not_matter(
         bytes in stream(), len in prop_oneof![1..24_usize, 24..100_usize], ends in ends(),

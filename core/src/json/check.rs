@@ -170,7 +170,8 @@ impl Span {
     }
 }
 
-/// A message out of which one value may have been taken. What is left is found by its offsets in the whole.
+/// A message out of which one value may have been taken. What is left is found by its offsets in
+/// the whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'t> {
     before: &'t [u8],
@@ -215,7 +216,8 @@ impl<'t> Parts<'t> {
         }
     }
 
-    /// The text of another value; empty where there is none, or where it reached over the one that was taken.
+    /// The text of another value; empty where there is none, or where it reached over the one that
+    /// was taken.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(&self, span: Span) -> &'t [u8] {
         match self.before.get(span.start as usize..span.end as usize) {
@@ -288,8 +290,8 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     name: &'static [u8],
-    /// The name, its closing quote and the colon behind it, as far as they fit, as two little-endian words, each with which of its bits
-    /// count.
+    /// The name, its closing quote and the colon behind it, as far as they fit, as two
+    /// little-endian words, each with which of its bits count.
     #[cfg(target_pointer_width = "64")]
     words: [(u64, u64); 2],
     slot: u8,
@@ -346,8 +348,8 @@ impl Member {
     #[cfg(target_pointer_width = "64")]
     const WHOLE: usize = 14;
 
-    /// The text after the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
-    /// that way.
+    /// The text after the name, its closing quote and a colon, if `rest` starts with them: no name
+    /// is a prefix of another that way.
     #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
         #[cfg(target_pointer_width = "64")]
@@ -399,8 +401,8 @@ pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<
     scanner.end(text, end)
 }
 
-/// [`scan`] of a line that is an array, element by element: `each` gets where an element is, and where its watched members are, counted
-/// from its beginning.
+/// [`scan`] of a line that is an array, element by element: `each` gets where an element is, and
+/// where its watched members are, counted from its beginning.
 pub(crate) fn scan_array(
     text: &[u8],
     level: &'static Members,
@@ -416,8 +418,8 @@ pub(crate) fn scan_array(
     scanner.end(text, end)
 }
 
-/// Where the next element is in an array that was checked, looking from `from` on, behind its bracket or an element; and where the
-/// element's watched members are, counted from its beginning.
+/// Where the next element is in an array that was checked, looking from `from` on, behind its
+/// bracket or an element; and where the element's watched members are, counted from its beginning.
 // In line, its scanner would be on the stack of every call.
 #[inline(never)]
 pub(crate) fn scan_next_element(
@@ -437,8 +439,9 @@ pub(crate) fn scan_next_element(
     Some(array.len().wrapping_sub(rest.len())..array.len().wrapping_sub(after.len()))
 }
 
-/// [`scan`] of a line while it comes in: each byte is looked at once, as soon as it is there. It takes lines that are one object from
-/// their first byte to LF or CR LF; all else is for the framer and [`scan`].
+/// [`scan`] of a line while it comes in: each byte is looked at once, as soon as it is there. It
+/// takes lines that are one object from their first byte to LF or CR LF; all else is for the framer
+/// and [`scan`].
 #[derive(Debug)]
 pub(crate) struct LineScanner(Scanner<DEPTH_WORDS>);
 
@@ -454,7 +457,8 @@ pub(crate) enum Scanned {
 }
 
 impl LineScanner {
-    /// The longest part of a name, a number or a literal that is examined again when there is more of it.
+    /// The longest part of a name, a number or a literal that is examined again when there is more
+    /// of it.
     const LONGEST_PART: usize = 128;
     /// Where no line goes on.
     const NOWHERE: usize = usize::MAX;
@@ -468,8 +472,9 @@ impl LineScanner {
         self.0.at = 0;
     }
 
-    /// Goes on with the line that `text` starts with: all that is there of it, and what was there when it was scanned before. The
-    /// spans of its members are complete where it is a whole line, and must stay as they are until then.
+    /// Goes on with the line that `text` starts with: all that is there of it, and what was there
+    /// when it was scanned before. The spans of its members are complete where it is a whole line,
+    /// and must stay as they are until then.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn scan(&mut self, text: &[u8], level: &'static Members, spans: &mut Spans) -> Scanned {
         let Self(scanner) = self;
@@ -518,17 +523,18 @@ impl LineScanner {
 /// How many tables of watched members one message may have, one below the other.
 const LEVELS: usize = 4;
 
-/// Walks a text. What is left of it is passed and returned in two registers; `None` says that [`Scanner::fault`] is set, and where it
-/// stopped: with more of the text it can go on from there.
+/// Walks a text. What is left of it is passed and returned in two registers; `None` says that
+/// [`Scanner::fault`] is set, and where it stopped: with more of the text it can go on from there.
 ///
-/// In the order of its members: a Cortex-M0+ reaches the first 124 bytes of a structure in one step.
+/// In the order of its members: a Cortex-M0+ reaches the first 124 bytes of a structure in one
+/// step.
 #[derive(Debug)]
 #[repr(C)]
 struct Scanner<const WORDS: usize> {
     /// How much of the text is there.
     length: usize,
-    /// The text is a line whose end is not known: CR and LF are not white space, and a number ends with what follows
-    /// it.
+    /// The text is a line whose end is not known: CR and LF are not white space, and a number ends
+    /// with what follows it.
     is_line: bool,
     /// Where the scanner stopped, in the text and in the grammar.
     at: usize,
@@ -567,7 +573,8 @@ enum Place {
 struct Nest {
     /// How many containers are open; 0 if no value is being skipped.
     depth: usize,
-    /// The kinds of the innermost container and those around it: the last 32 of them, one bit each. Never true outside.
+    /// The kinds of the innermost container and those around it: the last 32 of them, one bit each.
+    /// Never true outside.
     in_object: bool,
     around: u32,
 }
@@ -584,8 +591,8 @@ struct Level {
     expected: &'static [Member],
     /// The table of the current member.
     child: Option<&'static Members>,
-    /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there only where it is not
-    /// a string.
+    /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there
+    /// only where it is not a string.
     slot: u8,
     /// Where its value begins.
     start: usize,
@@ -596,7 +603,8 @@ impl Level {
         Self { members, expected: members.keys, child: None, slot: NO_SLOT, start: 0 }
     }
 
-    /// The next member by its table, if `rest` starts with its name; returns what follows its colon.
+    /// The next member by its table, if `rest` starts with its name; returns what follows its
+    /// colon.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn expected<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
@@ -695,7 +703,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// The elements of an array whose bracket ends just before `rest`; returns what follows its closing bracket.
+    /// The elements of an array whose bracket ends just before `rest`; returns what follows its
+    /// closing bracket.
     fn elements<'t>(
         &mut self,
         rest: &'t [u8],
@@ -857,7 +866,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// The text after the colon of the member whose name `rest` starts with, and the table from the member on.
+    /// The text after the colon of the member whose name `rest` starts with, and the table from the
+    /// member on.
     #[inline(never)]
     fn find_key<'t>(&mut self, rest: &'t [u8], members: &'static Members) -> Option<(&'t [u8], &'static [Member])> {
         let mut keys = members.keys;
@@ -965,7 +975,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// A member or a value; a container up to behind the bracket that opens it. Returns what follows, and whether the value has ended.
+    /// A member or a value; a container up to behind the bracket that opens it. Returns what
+    /// follows, and whether the value has ended.
     #[inline(always)]
     fn skip_one<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], is_member: bool) -> Option<(&'t [u8], bool)> {
         if is_member {
@@ -1017,7 +1028,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// Keeps what the 32 containers up to `depth` are; beyond the last that can be kept, it is too deep.
+    /// Keeps what the 32 containers up to `depth` are; beyond the last that can be kept, it is too
+    /// deep.
     #[inline(never)]
     fn save(&mut self, rest: &[u8], depth: usize, around: u32) -> Option<()> {
         let Some(word) = self.stack.get_mut(depth / 32) else {
@@ -1100,7 +1112,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         self.fault(if rest.is_empty() { SyntaxErrorKind::UnexpectedEnd } else { SyntaxErrorKind::BadNumber }, rest)
     }
 
-    /// The end of a string whose next byte is a quote, or needs a second look; returns what follows its closing quote.
+    /// The end of a string whose next byte is a quote, or needs a second look; returns what follows
+    /// its closing quote.
     #[inline(always)]
     fn close<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
@@ -1143,7 +1156,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// `escape ( %x22 / %x5C / %x2F / %x62 / %x66 / %x6E / %x72 / %x74 / %x75 4HEXDIG )` (RFC 8259 §7).
+    /// `escape ( %x22 / %x5C / %x2F / %x62 / %x66 / %x6E / %x72 / %x74 / %x75 4HEXDIG )` (RFC 8259
+    /// §7).
     fn escape<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
             [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => Some(rest),
@@ -1199,7 +1213,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
         self.stop::<()>(place, rest);
     }
 
-    /// Skips white space (RFC 8259 §2). Hosts send none, so that a look at the first byte is what it costs.
+    /// Skips white space (RFC 8259 §2). Hosts send none, so that a look at the first byte is what
+    /// it costs.
     #[inline(always)]
     fn space<'t>(&self, rest: &'t [u8]) -> &'t [u8] {
         match rest {
@@ -1264,8 +1279,8 @@ fn clear(level: &'static Members, slots: &mut [Span]) {
     }
 }
 
-/// The text after the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
-/// with the first sequence that is none.
+/// The text after the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15,
+/// table 3-7); else what begins with the first sequence that is none.
 fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
     let length = text.iter().take_while(|byte| **byte >= 0x80).count();
     match core::str::from_utf8(text.get(..length).unwrap_or_default()) {

@@ -84,8 +84,9 @@ pub const MAX_PATH: usize = 3;
 #[doc(hidden)]
 pub const ARGUMENTS: &str = "an object by rigline";
 
-/// The answer of `size_hint` of the members of a struct by `#[derive(Params)]` behind a name: whether its value is null. It is the only
-/// question that serde lets a visitor ask ahead of a value; another decoder has no such answers.
+/// The answer of `size_hint` of the members of a struct by `#[derive(Params)]` behind a name:
+/// whether its value is null. It is the only question that serde lets a visitor ask ahead of a
+/// value; another decoder has no such answers.
 pub(crate) const NEXT_IS_VALUE: usize = usize::MAX - 1;
 /// The same, where it is.
 pub(crate) const NEXT_IS_NULL: usize = usize::MAX;
@@ -102,7 +103,8 @@ pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, 
 /// Values that are accepted beside those of every type.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules {
-    /// A string whose text is a number is one where a number is expected; the same for `true` and `false`.
+    /// A string whose text is a number is one where a number is expected; the same for `true` and
+    /// `false`.
     pub(crate) numeric_strings: bool,
     /// A member that a struct with `#[derive(Params)]` does not know is refused.
     pub(crate) refuses_unknown: bool,

@@ -50,8 +50,8 @@ pub struct Digits<'a> {
     plain: bool,
 }
 
-/// An exponent beyond this is kept as this. No text has so many digits that they could make up for it: a slice of a
-/// quarter of the address space does not fit beside the program.
+/// An exponent beyond this is kept as this. No text has so many digits that they could make up for
+/// it: a slice of a quarter of the address space does not fit beside the program.
 const EXPONENT_LIMIT: isize = isize::MAX / 4;
 
 impl<'a> Digits<'a> {
@@ -161,8 +161,8 @@ impl<'a> Digits<'a> {
         }
     }
 
-    /// The value in two's complement, if it lies from `-below` to `above`: every integer type of up to 32 bits, in
-    /// 32-bit arithmetic.
+    /// The value in two's complement, if it lies from `-below` to `above`: every integer type of up
+    /// to 32 bits, in 32-bit arithmetic.
     pub(crate) fn within(&self, below: u32, above: u32) -> Result<u32, NumberError> {
         let magnitude = self.magnitude_u32()?;
         if magnitude > if self.negative { below } else { above } {
@@ -222,8 +222,8 @@ impl<'a> Digits<'a> {
     }
 }
 
-/// The absolute value, by Horner's rule. The bound is compared before each step: `checked_mul` is a call of the double
-/// width on a Cortex-M0+.
+/// The absolute value, by Horner's rule. The bound is compared before each step: `checked_mul` is a
+/// call of the double width on a Cortex-M0+.
 macro_rules! magnitude {
     ($($name:ident: $uint:ident),*) => {
         impl Digits<'_> {

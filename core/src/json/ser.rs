@@ -59,7 +59,8 @@ pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> Result<(
     conclude(out, start, result)
 }
 
-/// [`write`], but that what was written before an error stays. Returns whether the value has a JSON form; what is too large has one.
+/// [`write`], but that what was written before an error stays. Returns whether the value has a JSON
+/// form; what is too large has one.
 pub(crate) fn put<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> bool {
     value.serialize(Serializer { out }).is_ok()
 }
@@ -70,7 +71,8 @@ pub(crate) fn put<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> boo
 /// The value has no JSON form, or the memory cannot be allocated ([`SerError::TooLarge`]).
 #[cfg(feature = "alloc")]
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<alloc::vec::Vec<u8>, SerError> {
-    /// The first guess is most often enough, the second exact, unless the value is written otherwise each time.
+    /// The first guess is most often enough, the second exact, unless the value is written
+    /// otherwise each time.
     const TRIES: usize = 4;
     let mut text = alloc::vec::Vec::new();
     let mut fault = TooLarge { needed: 256, capacity: 0 };
@@ -164,7 +166,8 @@ fn conclude(out: &mut Writer<'_>, start: usize, result: Result<(), Fault>) -> Re
     })
 }
 
-/// A fault that stops the writing of a value. Too little room is none. One byte, so that a `Result` of it is a register.
+/// A fault that stops the writing of a value. Too little room is none. One byte, so that a `Result`
+/// of it is a register.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     NotFinite,

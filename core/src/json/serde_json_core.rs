@@ -77,8 +77,9 @@ pub(crate) fn text(error: &::serde_json_core::de::Error) -> &'static str {
     }
 }
 
-/// Decodes all escapes (RFC 8259 §7) but those of the quotation mark and the reverse solidus, and those of lone
-/// surrogates, which are not characters. The text is then not JSON any more: control characters stand in its strings.
+/// Decodes all escapes (RFC 8259 §7) but those of the quotation mark and the reverse solidus, and
+/// those of lone surrogates, which are not characters. The text is then not JSON any more: control
+/// characters stand in its strings.
 fn decode_escapes(text: &mut [u8]) -> &[u8] {
     let (mut read, mut written) = (0, 0);
     while let Some(&byte) = text.get(read) {

@@ -33,7 +33,8 @@ impl<'a> Text<'a> {
         if has_escapes(self.raw) { None } else { Some(self.raw()) }
     }
 
-    /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
+    /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is
+    /// bytes already.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         if self.raw == name {
             // A decoded escape is never longer than its text.
@@ -127,8 +128,8 @@ impl Iterator for Chars<'_> {
                 code
             }
             0..0x80 => u32::from(*first),
-            // RFC 3629 §3: as many ones at the front as there are bytes. Each that follows has six bits, and takes one of
-            // the first's.
+            // RFC 3629 §3: as many ones at the front as there are bytes. Each that follows has six
+            // bits, and takes one of the first's.
             _ => {
                 let (mut code, mut mask, mut ones) = (u32::from(*first), 0x3F, *first);
                 while ones & 0x40 != 0 {
@@ -152,8 +153,8 @@ pub(crate) fn has_escapes(raw: &[u8]) -> bool {
     raw.iter().any(|byte| *byte == b'\\')
 }
 
-/// Reads the escape that `text` starts with, its reverse solidus included; returns the code point and the escape's length. Of
-/// a pair of surrogates it is one; half of one is given as it is.
+/// Reads the escape that `text` starts with, its reverse solidus included; returns the code point
+/// and the escape's length. Of a pair of surrogates it is one; half of one is given as it is.
 ///
 /// ```text
 /// escape (
@@ -226,8 +227,9 @@ pub(super) fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
     put(body, written, low(0));
 }
 
-/// The length of the value at the start of `text`, which is no white space; none if there is no value, or no end of it.
-/// Containers are counted, not remembered: in checked text their brackets are known to match.
+/// The length of the value at the start of `text`, which is no white space; none if there is no
+/// value, or no end of it. Containers are counted, not remembered: in checked text their brackets
+/// are known to match.
 pub(super) fn value_length(text: &[u8]) -> Option<usize> {
     match text.first()? {
         b'"' | b'{' | b'[' => {}
@@ -259,7 +261,8 @@ pub(crate) struct Member {
     pub(crate) end: usize,
 }
 
-/// The next member of the object that is `text`, from `at` on, which is 0 for the first or the end of another; none if there is none.
+/// The next member of the object that is `text`, from `at` on, which is 0 for the first or the end
+/// of another; none if there is none.
 pub(crate) fn member(text: &[u8], at: usize) -> Option<Member> {
     let quote = at + text.get(at..)?.iter().position(|byte| *byte == b'"')?;
     let inside = text.get(quote + 1..)?;
@@ -294,7 +297,8 @@ pub(super) fn plain_length(text: &[u8]) -> usize {
     text.len() - rest.len() + rest.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
 }
 
-/// The length of a string, counted from behind its opening quote; the first `plain` bytes are known to be plain.
+/// The length of a string, counted from behind its opening quote; the first `plain` bytes are known
+/// to be plain.
 pub(super) fn string_length(text: &[u8], plain: usize) -> Option<usize> {
     let mut length = plain;
     loop {
@@ -363,7 +367,8 @@ pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // Exchanged with its neighbours, the quote (0x22) stands next to the control characters: one comparison for both.
+    // Exchanged with its neighbours, the quote (0x22) stands next to the control characters: one
+    // comparison for both.
     let quotes = (word ^ (EACH * 2)).wrapping_sub(EACH * 0x21);
     let backslashes = (word ^ (EACH * u64::from(b'\\'))).wrapping_sub(EACH);
     (quotes | backslashes | word) & (EACH * 0x80)
@@ -388,7 +393,8 @@ static PLAIN: [bool; 256] = {
     table
 };
 
-/// The name of the newtype by which this crate's serializer and deserializer know JSON text that is meant as it is.
+/// The name of the newtype by which this crate's serializer and deserializer know JSON text that is
+/// meant as it is.
 pub(crate) const RAW_TOKEN: &str = "$rigline::Raw";
 
 /// The same for the text of a number.

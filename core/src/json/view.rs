@@ -208,7 +208,8 @@ mod tests {
     use super::*;
     use std::string::{String, ToString};
 
-    /// By its decoded characters and by them only (RFC 8259 §8.3), whichever way the comparison goes.
+    /// By its decoded characters and by them only (RFC 8259 §8.3), whichever way the comparison
+    /// goes.
     #[test]
     fn a_text_is_what_it_decodes_to() {
         let raws = [

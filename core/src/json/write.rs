@@ -47,7 +47,8 @@ impl<'b> Writer<'b> {
         Self { buf, len: 0 }
     }
 
-    // Out of line on small processors: a call is a third of the code, and a reply is made of dozens.
+    // Out of line on small processors: a call is a third of the code, and a reply is made of
+    // dozens.
     /// A writer that goes on in `buf` after its first `len` bytes.
     #[inline]
     pub(crate) fn at(buf: &'b mut [u8], len: usize) -> Self {
@@ -325,14 +326,15 @@ impl<'b> Writer<'b> {
         self.buf.get_mut(self.len..)?.get_mut(..bytes)
     }
 
-    /// Counts what did not fit. From here on nothing does: only a piece that passes the end gets here.
+    /// Counts what did not fit. From here on nothing does: only a piece that passes the end gets
+    /// here.
     #[cold]
     fn count(&mut self, bytes: usize) {
         self.len = self.len.saturating_add(bytes);
     }
 
-    /// Writes the rest of a text, or of one of its characters. What does not fit is counted by the character, which takes
-    /// its time and no further code.
+    /// Writes the rest of a text, or of one of its characters. What does not fit is counted by the
+    /// character, which takes its time and no further code.
     #[cfg(not(target_pointer_width = "64"))]
     #[inline(never)]
     fn content(&mut self, mut rest: &[u8]) {
@@ -387,8 +389,8 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Writes the first character of `rest`, escaped if it must be, or all up to the next that may have to be if it is
-    /// beyond ASCII; returns what follows.
+    /// Writes the first character of `rest`, escaped if it must be, or all up to the next that may
+    /// have to be if it is beyond ASCII; returns what follows.
     fn escape_first<'t>(&mut self, rest: &'t [u8]) -> &'t [u8] {
         match rest {
             [] => rest,
@@ -564,11 +566,13 @@ impl fmt::Write for Escaped<'_, '_> {
     }
 }
 
-/// Whether a string's byte may need an escape: the three bytes of RFC 8259 §7, and the lead of U+2028 and U+2029.
+/// Whether a string's byte may need an escape: the three bytes of RFC 8259 §7, and the lead of
+/// U+2028 and U+2029.
 #[cfg(target_pointer_width = "64")]
 #[inline]
 fn is_special(byte: u8) -> bool {
-    // `^ 2` swaps the space with the quotation mark, and so puts the latter next to the control characters.
+    // `^ 2` swaps the space with the quotation mark, and so puts the latter next to the control
+    // characters.
     byte ^ 2 < 0x21 || byte == b'\\' || byte == 0xE2
 }
 
@@ -604,9 +608,9 @@ fn escaped_len(text: &[u8]) -> usize {
     len
 }
 
-/// Copies the bytes of `from` that need no second look (they are ASCII, and need no escape), up to the first that may or to
-/// the end of `to`; returns how many.
-/// What `to` holds after those is not said.
+/// Copies the bytes of `from` that need no second look (they are ASCII, and need no escape), up to
+/// the first that may or to the end of `to`; returns how many. What `to` holds after those is not
+/// said.
 #[cfg(any(target_pointer_width = "64", target_arch = "wasm32"))]
 #[inline(always)]
 fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
@@ -642,8 +646,9 @@ fn copy(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Copies `from` to `to`, which is of the same length. A reply is made of short pieces, and `memcpy` takes longer to begin than to copy
-/// one. Each byte is written out, since a loop would become a call of it.
+/// Copies `from` to `to`, which is of the same length. A reply is made of short pieces, and
+/// `memcpy` takes longer to begin than to copy one. Each byte is written out, since a loop would
+/// become a call of it.
 #[cfg(not(target_pointer_width = "64"))]
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
@@ -698,7 +703,8 @@ mod words {
         super::copy_plain_bytes(to, from)
     }
 
-    /// Copies a plain text of 4 to 16 bytes, as most are: two words, which may overlap, hold it whole. Returns false for any other.
+    /// Copies a plain text of 4 to 16 bytes, as most are: two words, which may overlap, hold it
+    /// whole. Returns false for any other.
     #[inline(always)]
     pub(super) fn copy_short(to: &mut [u8], from: &[u8]) -> bool {
         match from.len() {
@@ -748,10 +754,12 @@ mod words {
         false
     }
 
-    /// The high bit of the first byte that needs a second look is set, if there is one; those of later bytes may be wrong.
+    /// The high bit of the first byte that needs a second look is set, if there is one; those of
+    /// later bytes may be wrong.
     #[inline]
     fn specials(word: u64) -> u64 {
-        // A byte below the one subtracted borrows; no other byte does, so nothing before the first hit is a false one.
+        // A byte below the one subtracted borrows; no other byte does, so nothing before the first
+        // hit is a false one.
         let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
         let backslash = (word ^ (ONES * 0x5C)).wrapping_sub(ONES);
         (quote_or_control | backslash | word) & HIGH
@@ -763,8 +771,8 @@ mod words {
     }
 }
 
-/// Fills `digits` from its end and returns where the number starts. `digits` has room for every number of the type, and
-/// holds zeros (the digit).
+/// Fills `digits` from its end and returns where the number starts. `digits` has room for every
+/// number of the type, and holds zeros (the digit).
 #[inline]
 fn fill_digits<T: Copy + PartialEq + Default>(digits: &mut [u8], value: T, div10: fn(T) -> (T, u8)) -> usize {
     let mut start = digits.len();
@@ -781,7 +789,8 @@ fn fill_digits<T: Copy + PartialEq + Default>(digits: &mut [u8], value: T, div10
     start
 }
 
-/// Division by ten: by the compiler's multiplication where the product of two registers is one instruction.
+/// Division by ten: by the compiler's multiplication where the product of two registers is one
+/// instruction.
 #[cfg(target_pointer_width = "64")]
 macro_rules! div10_by_multiplying {
     ($name:ident, $int:ty) => {
@@ -793,8 +802,9 @@ macro_rules! div10_by_multiplying {
     };
 }
 
-/// Division by ten by shifts: four fifths are 0.75 (1 + 2^-4) (1 + 2^-8) (1 + 2^-16) ..., cut short by less than eight,
-/// so that the eighth of it is the quotient or one less (Hacker's Delight, 10-17).
+/// Division by ten by shifts: four fifths are 0.75 (1 + 2^-4) (1 + 2^-8) (1 + 2^-16) ..., cut short
+/// by less than eight, so that the eighth of it is the quotient or one less (Hacker's Delight,
+/// 10-17).
 macro_rules! div10_by_shifting {
     ($name:ident, $int:ty, $($more:literal)*) => {
         #[inline]

@@ -104,7 +104,8 @@ impl<T> Argument<T> {
     }
 }
 
-/// The value of an argument that may be omitted, for decoders that do not say whether it is null, which counts as omitted.
+/// The value of an argument that may be omitted, for decoders that do not say whether it is null,
+/// which counts as omitted.
 struct OrNull<'s, T>(&'s Argument<T>);
 
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for OrNull<'_, T> {

@@ -142,7 +142,8 @@ pub trait Number: Sized {
     fn from_limit(limit: Limit) -> Self;
 }
 
-/// Implements [`Number`]: for each type its kind, a limit as its value, its value, and the type from a limit.
+/// Implements [`Number`]: for each type its kind, a limit as its value, its value, and the type
+/// from a limit.
 macro_rules! numbers {
     ($([$($generics:tt)*] $type:ty, $kind:expr, |$limit:ident| $bound:expr, |$self:ident| $value:expr, $from:expr;)*) => {$(
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "Limit::new has checked the range")]

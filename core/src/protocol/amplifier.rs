@@ -58,7 +58,8 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-/// Closes a result or an error, with what the code of a failure does not say: `internal` is read as a failure of the operation's own logic.
+/// Closes a result or an error, with what the code of a failure does not say: `internal` is read as
+/// a failure of the operation's own logic.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let is_said = |kind: &FailureKind| match kind {
         FailureKind::Failed => true,
@@ -118,7 +119,8 @@ pub(crate) fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     out.byte(b'{');
     if !id.is_empty() {
         out.raw(b"\"id\":");
-        // Any JSON may be an id here. A CR between its tokens would end the line for a reader on a serial line.
+        // Any JSON may be an id here. A CR between its tokens would end the line for a reader on a
+        // serial line.
         for piece in id.split(|byte| *byte == b'\r') {
             out.raw(piece);
         }

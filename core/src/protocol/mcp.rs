@@ -9,8 +9,8 @@
 //! | results | as they are | with `resultType` and `serverInfo` |
 //! | logs | `notifications/message` | the same, if the request's `_meta` asks for them |
 //!
-//! `notifications/cancelled` ends a call, which then gets no answer. A request that has a `progressToken` gets
-//! `notifications/progress`.
+//! `notifications/cancelled` ends a call, which then gets no answer. A request that has a
+//! `progressToken` gets `notifications/progress`.
 //!
 //! Each operation is a tool. A tool's name has only letters, digits and `_`, and at most 64
 //! characters, since real clients accept no others. Every other character of an operation's name
@@ -34,8 +34,9 @@
 //! [`CONFIG_NAME`] in `initialize`, [`TIMEOUT_NAME`] and [`CONTEXT_NAME`] in calls,
 //! [`KIND_NAME`](super::KIND_NAME) and [`CODE_NAME`](super::CODE_NAME) in results.
 //!
-//! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
-//! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
+//! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors
+//! are for requests that are not valid: -32602 for an unknown tool, -32601 for an unknown method,
+//! -32022 for a version that is not supported.
 
 use core::iter;
 
@@ -152,7 +153,8 @@ const FAMILIES: [&[u8]; 12] = [
 /// except `ping`.
 pub fn is_method(method: Text<'_>) -> bool {
     let raw = method.raw_bytes();
-    // Not every method with a slash: an unknown method of a gevals session does not change the protocol.
+    // Not every method with a slash: an unknown method of a gevals session does not change the
+    // protocol.
     raw == b"ping"
         || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
@@ -160,7 +162,8 @@ pub fn is_method(method: Text<'_>) -> bool {
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let Some(method) = received.string(rpc::METHOD) else { return was_mine };
     let raw = method.raw_bytes();
-    // Most messages are requests of another protocol, with a name of small letters: none has a slash or an escape.
+    // Most messages are requests of another protocol, with a name of small letters: none has a
+    // slash or an escape.
     if raw != b"initialize" && raw.iter().all(|byte| *byte > b'\\') {
         return raw == b"ping";
     }
@@ -194,7 +197,8 @@ fn is_date(version: Text<'_>) -> bool {
     raw.len() == 10 && raw.iter().zip(b"0000-00-00").all(|(byte, form)| byte.is_ascii_digit() == (*form == b'0'))
 }
 
-/// JSON-RPC's envelope, but for ids: they are strings and integers, and never null (Base Protocol, Requests).
+/// JSON-RPC's envelope, but for ids: they are strings and integers, and never null (Base Protocol,
+/// Requests).
 fn envelope(received: &Received<'_>) -> Envelope {
     match rpc::envelope(received) {
         Envelope::Request { .. }
@@ -221,7 +225,8 @@ fn is_modern(received: &Received<'_>) -> bool {
     [META_VERSION, META_CAPABILITIES, META_CLIENT].into_iter().any(|slot| received.has(slot))
 }
 
-/// Tells which requests are answered while a call is out: all except those that run tools. A list of them is, if it needs no pages.
+/// Tells which requests are answered while a call is out: all except those that run tools. A list
+/// of them is, if it needs no pages.
 fn busy(received: &Received<'_>) -> Busy {
     if received.is(rpc::METHOD, "notifications/cancelled") && received.has(REQUEST_ID) {
         Busy::Cancel(received.span(REQUEST_ID))
@@ -262,7 +267,8 @@ static PHRASES: Phrases = Phrases {
     }),
     failed: Some(Failed {
         success: RESULT,
-        // Clients hold structured content against the schema of outputs, in failures too, and some show nothing else.
+        // Clients hold structured content against the schema of outputs, in failures too, and some
+        // show nothing else.
         outputs_start: b"\"incompleteOutputs\":{",
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
@@ -401,7 +407,8 @@ pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
 /// Members that clients add to the arguments of calls: n8n (n8n-io/n8n#21500), Neon's (neondatabase/mcp-server-neon#353), and others.
 const ADDED: [&[u8]; 4] = [b"toolCallId", b"sessionKey", b"user_context", b"tool_call_description"];
 
-/// Makes those arguments blank that a client adds itself, and tells their names. What the operation knows stays.
+/// Makes those arguments blank that a client adds itself, and tells their names. What the operation
+/// knows stays.
 fn leave_out_additions(args: &mut [u8], operation: &Operation, tell: &mut dyn FnMut(&dyn Message)) {
     let mut at = 0;
     // The comma behind the last argument that stays.
@@ -447,7 +454,8 @@ fn write_tool_name(out: &mut Writer<'_>, operation: &Operation) {
     operation.identifier().for_each(|byte| out.byte(byte));
 }
 
-/// The place of the first tool of the page that is asked for: none if the cursor is not one of [`write_tools`].
+/// The place of the first tool of the page that is asked for: none if the cursor is not one of
+/// [`write_tools`].
 fn cursor(received: &Received<'_>) -> Option<usize> {
     match received.member(CURSOR) {
         [] | [b'n', ..] => Some(0),
@@ -574,8 +582,8 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, detail: Detail) {
     out.byte(b'}');
 }
 
-/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more. It has properties, if
-/// only empty ones: clients' interfaces refuse one without.
+/// Writes a schema as it is if it says that it is one of objects, which it must; else that much,
+/// and no more. It has properties, if only empty ones: clients' interfaces refuse one without.
 fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
     const OF_OBJECTS: &[u8] = b"{\"type\":\"object\",\"properties\":{";
     let start = out.len();
@@ -645,8 +653,8 @@ fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
     out.byte(b'"');
 }
 
-/// The facts that an agent has to know before its first call. A line is written if there is a tool of its name, where it has one, and a
-/// safe state, where it needs one.
+/// The facts that an agent has to know before its first call. A line is written if there is a tool
+/// of its name, where it has one, and a safe state, where it needs one.
 static INSTRUCTIONS: [(&str, bool, &str); 8] = [
     ("identify", false, "Call identify first: it says what there is."),
     ("", false, "Use the names and units of the tools' schemas. Unknown names and arguments are refused."),

@@ -53,7 +53,8 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-/// With what the type of a failure does not say, and an empty list of capability checks where the request has something to check, as its own tools do.
+/// With what the type of a failure does not say, and an empty list of capability checks where the
+/// request has something to check, as its own tools do.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let wants_checks = closing.received.is_some_and(|received| wants_checks(&received));
     let is_said = |kind: &FailureKind| match kind {
@@ -220,8 +221,8 @@ fn violation(received: &Received<'_>, manifest: &Manifest) -> Option<Violation> 
     None
 }
 
-/// The guarantees that the JSON object `guarantees` requires. The real tools ask whether a value is true to Python; what is neither
-/// that nor false must not be taken for false.
+/// The guarantees that the JSON object `guarantees` requires. The real tools ask whether a value is
+/// true to Python; what is neither that nor false must not be taken for false.
 fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
     let guarantees = Json::of_checked(guarantees);
     Guarantee::ALL.into_iter().filter(move |guarantee| {

@@ -1,4 +1,5 @@
-//! Answers whole lines of JSON-RPC 2.0 for servers that have their own methods and no [`Extension`](crate::Extension).
+//! Answers whole lines of JSON-RPC 2.0 for servers that have their own methods and no
+//! [`Extension`](crate::Extension).
 
 use crate::frame::TooLong;
 use crate::json::check::{NO_SPANS, SyntaxError};

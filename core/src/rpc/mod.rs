@@ -218,7 +218,8 @@ pub(crate) fn reserve_for_batch(
     })
 }
 
-/// Where the next member of a batch is that was checked, and what is in it; see [`check::scan_next_element`].
+/// Where the next member of a batch is that was checked, and what is in it; see
+/// [`check::scan_next_element`].
 pub(crate) fn next_member(batch: &[u8], from: usize, spans: &mut Spans) -> Option<core::ops::Range<usize>> {
     check::scan_next_element(batch, from, &MEMBERS, spans)
 }

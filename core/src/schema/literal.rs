@@ -1,4 +1,5 @@
-//! The check of schemas that are written out, in constants: RFC 8259's grammar, since the checker's own code cannot run there.
+//! The check of schemas that are written out, in constants: RFC 8259's grammar, since the checker's
+//! own code cannot run there.
 
 /// Whether `text` is a JSON object or a boolean on one line.
 pub(super) const fn is_schema(text: &[u8]) -> bool {

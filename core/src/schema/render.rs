@@ -37,7 +37,8 @@ struct Out<const N: usize> {
     last: u8,
 }
 
-// Constants only: indices are checked by hand, since a slice's `get_mut` is not const; a mistake would not compile.
+// Constants only: indices are checked by hand, since a slice's `get_mut` is not const; a mistake
+// would not compile.
 #[allow(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 impl<const N: usize> Out<N> {
     const fn new(from: usize) -> Self {
@@ -159,7 +160,8 @@ impl<const N: usize> Out<N> {
         self.raw(if nullable { "\",\"null\"]" } else { "\"" });
     }
 
-    /// Writes the members that every schema has, up to its end. `own` is the type's own description.
+    /// Writes the members that every schema has, up to its end. `own` is the type's own
+    /// description.
     const fn annotations(&mut self, own: &str, said: &Keywords) {
         self.annotations_with(own, said, 0);
     }
@@ -238,7 +240,8 @@ impl<const N: usize> Out<N> {
                 self.kind("number", nullable);
                 self.keyword("minimum", if said.minimum.is_empty() { minimum } else { said.minimum });
                 self.keyword("maximum", if said.maximum.is_empty() { maximum } else { said.maximum });
-                // Not by `multipleOf`: readers that compute in floats refuse 3.3 as a multiple of 0.1, and others the keyword.
+                // Not by `multipleOf`: readers that compute in floats refuse 3.3 as a multiple of
+                // 0.1, and others the keyword.
                 self.annotations_with("", said, multiple_of.len().saturating_sub("0.".len()));
             }
             Node::String { min_length, max_length, pattern } => {

@@ -125,8 +125,8 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     /// reply is written again before that, unless a call runs.
     ///
     /// # Errors
-    /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
-    /// was open.
+    /// The transport failed. The running call was then cancelled, and
+    /// [`safe_state`](Extension::safe_state) has run if a session was open.
     pub fn serve<R: Read, W: Write<Error = R::Error>>(
         self,
         reader: &mut R,
@@ -186,8 +186,8 @@ impl<E, S> fmt::Debug for Server<'_, '_, E, S> {
     }
 }
 
-/// The parts for serving a connection, whatever its transport and its extension are. Only what must know them is generic: an image
-/// with two transports has one copy of all else.
+/// The parts for serving a connection, whatever its transport and its extension are. Only what must
+/// know them is generic: an image with two transports has one copy of all else.
 struct Driver<'a> {
     kind: Transport,
     clock: &'a dyn Clock,
@@ -199,8 +199,8 @@ struct Driver<'a> {
     ends_calls: bool,
     /// The running call ends soon after the end of input.
     is_short_lived: Cell<bool>,
-    /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
-    /// byte is read when the request region is full.
+    /// A byte that was read while there was no room for it. Only a read notices the loss of a
+    /// connection, so that one more byte is read when the request region is full.
     carry: Cell<Option<u8>>,
     /// Where the last reply ends in the engine's memory, which has it until the next one begins.
     #[cfg(feature = "postcard")]
@@ -283,7 +283,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Runs what is to be run, and what goes on alongside. Returns whether it was asked to stop; none if the connection is lost.
+    /// Runs what is to be run, and what goes on alongside. Returns whether it was asked to stop;
+    /// none if the connection is lost.
     async fn call<E: Extension, R: Read, W: Write<Error = R::Error>>(
         &self,
         extension: &mut E,
@@ -313,7 +314,8 @@ impl Driver<'_> {
                 let mut handler = pin!(run(extension, work, &mut cx));
                 poll_fn(|task| guard.poll_call(handler.as_mut(), outside.as_mut(), task)).await;
             }
-            // At once: a transport whose other end does not read may hold back the reply for any time.
+            // At once: a transport whose other end does not read may hold back the reply for any
+            // time.
             if !guard.lost && guard.ran != CallEnd::Ended && is_touched {
                 {
                     let mut safe_state = pin!(extension.safe_state());
@@ -391,8 +393,9 @@ trait Source {
     }
 }
 
-/// Runs what the engine hands out. All but calls are apart: their futures would be made and moved in this frame, which is below
-/// every call. The blocking driver does without, as its image has no panic for a future that is polled after its end.
+/// Runs what the engine hands out. All but calls are apart: their futures would be made and moved
+/// in this frame, which is below every call. The blocking driver does without, as its image has no
+/// panic for a future that is polled after its end.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
         Work::Call(call) => extension.call(call, cx).await,
@@ -410,11 +413,11 @@ async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Conte
 
 /// Reads and writes what `source` asks for, until its end or a fault.
 ///
-/// A read is given up when `interrupt` returns true. It is called without a context before the reader is polled, and with one
-/// if the reader was not ready.
+/// A read is given up when `interrupt` returns true. It is called without a context before the
+/// reader is polled, and with one if the reader was not ready.
 ///
-/// This is the only code that knows the transport. It has one place each that reads, writes and flushes, since each is a copy of
-/// the transport's code.
+/// This is the only code that knows the transport. It has one place each that reads, writes and
+/// flushes, since each is a copy of the transport's code.
 async fn exchange<R: Read, W: Write<Error = R::Error>>(
     reader: &mut R,
     writer: &mut W,
@@ -721,7 +724,8 @@ impl<'d> Alongside<'_, 'd> {
         }
     }
 
-    /// Lines to be sent: logs, or else an answer to a line that need not wait; none if there is neither.
+    /// Lines to be sent: logs, or else an answer to a line that need not wait; none if there is
+    /// neither.
     fn lines(&mut self) -> Option<Buffer<'d>> {
         let queue = &self.driver.queue;
         if let Some(filled) = queue.swap() {
@@ -745,7 +749,8 @@ impl<'d> Alongside<'_, 'd> {
     }
 }
 
-/// Log lines between a handler and its transport: one buffer fills while the other is sent. Both are moved, not shared.
+/// Log lines between a handler and its transport: one buffer fills while the other is sent. Both
+/// are moved, not shared.
 struct Queue<'m> {
     filling: Cell<Option<Buffer<'m>>>,
     spare: Cell<Option<Buffer<'m>>>,
@@ -804,7 +809,8 @@ impl<'m> Queue<'m> {
         self.sending.set(false);
     }
 
-    /// Writes how many lines were dropped since the last report; returns the length of that line, or 0.
+    /// Writes how many lines were dropped since the last report; returns the length of that line,
+    /// or 0.
     fn write_dropped(&self, memory: &mut [u8]) -> usize {
         match self.dropped.take() {
             0 => 0,

@@ -1,4 +1,5 @@
-//! The drivers: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
+//! The drivers: they move bytes between a transport and an [`Engine`], and run the extension's
+//! handlers.
 //!
 //! The driver [`blocking`] works over `embedded-io`. A log is sent when
 //! [`Context::log`](crate::Context::log) returns, and nothing is read while a handler runs. While
@@ -77,7 +78,8 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
-/// After how long a caller that wants to hear of a call's progress hears that it goes on. It hears so every five seconds at least.
+/// After how long a caller that wants to hear of a call's progress hears that it goes on. It hears
+/// so every five seconds at least.
 const HEARTBEAT: Duration = Duration::from_secs(4);
 
 /// How far a call has come, and how often that was reported again since.
@@ -150,7 +152,8 @@ fn write_made_safe(memory: &mut [u8], logs: Logs, clock: &dyn Clock) -> Option<u
     out.finish().ok().map(|line| line.len())
 }
 
-/// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
+/// Writes the log line that says how many were dropped; returns its length, or none if it does not
+/// fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
     write_dropped_with(memory, dropped, logs, None)
 }

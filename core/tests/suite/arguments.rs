@@ -1,4 +1,5 @@
-//! Arguments are what they seem: what is not known is refused, null is absent, and a number may come as text where hosts write it so.
+//! Arguments are what they seem: what is not known is refused, null is absent, and a number may
+//! come as text where hosts write it so.
 
 use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};

@@ -69,7 +69,8 @@ fn faults_are_answered_at_once_and_calls_in_their_turn() {
     }
 }
 
-/// With a log region too small for it, a fault waits until the call has ended. What is over-long waits too.
+/// With a log region too small for it, a fault waits until the call has ended. What is over-long
+/// waits too.
 #[test]
 fn faults_that_cannot_be_answered_at_once_are_answered_after() {
     let script = vec![
@@ -245,7 +246,8 @@ fn calls_of_several_protocols_log_one_after_the_other() {
     }
 }
 
-/// A wire that is lost while the request region is full of lines that wait: the call is cut off and the rails go off.
+/// A wire that is lost while the request region is full of lines that wait: the call is cut off and
+/// the rails go off.
 #[test]
 fn a_loss_is_noticed_while_the_request_region_is_full() {
     let waiting = line(execute("2", "work", WORK_100));

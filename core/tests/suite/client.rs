@@ -117,7 +117,8 @@ fn what_does_not_fit_is_not_pending_and_the_pending_are_bounded() {
     assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(9));
 }
 
-/// Each line is given to a fresh client that waits for the replies 7 and 8; 5 and 6 were given out before.
+/// Each line is given to a fresh client that waits for the replies 7 and 8; 5 and 6 were given out
+/// before.
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table of inputs")]
 fn lines_with_two_calls_out() {
@@ -138,7 +139,8 @@ fn lines_with_two_calls_out() {
         (b"{\"method\":\"GET\",\"path\":\"/\"}", "noise: no message"),
         (b"[{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}]", "noise: no object"),
         (b"\xff\xfe", "noise"),
-        // Notifications (BaseIntelligence/bounty-challenge#15386, BaseIntelligence/bounty-challenge#12850).
+        // Notifications (BaseIntelligence/bounty-challenge#15386,
+        // BaseIntelligence/bounty-challenge#12850).
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info m"),
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"trace","message":"m\n"}}"#, "log debug m\n"),
         (br#"{"jsonrpc":"2.0","method":"log","params":{"level":"WARNING","message":"m"}}"#, "log warn m"),
@@ -303,7 +305,8 @@ fn one_reply_a_call() {
 
 #[test]
 fn multi_line_json_is_named() {
-    // By whatever the peer indents with, and in whatever order (ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400).
+    // By whatever the peer indents with, and in whatever order (ndjson/ndjson-spec#1,
+    // BaseIntelligence/bounty-challenge#4400).
     let texts = [
         "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 7,\n  \"result\": {\n    \"success\": true\n  }\n}",
         "{\n\t\"id\": 7,\n\t\"jsonrpc\": \"2.0\",\n\t\"result\": {}\n}",

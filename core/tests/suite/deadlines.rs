@@ -1,4 +1,5 @@
-//! Timeouts and the ends of sessions, over the blocking driver and, with feature `async`, over the async one.
+//! Timeouts and the ends of sessions, over the blocking driver and, with feature `async`, over the
+//! async one.
 
 use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, joined};
 use rigline::engine::{Engine, Memory};
@@ -137,7 +138,8 @@ fn a_notification_may_be_late_too() {
     }
 }
 
-/// `safe_state` runs at the end of a session that began with `initialize` and was not shut down, and then only.
+/// `safe_state` runs at the end of a session that began with `initialize` and was not shut down,
+/// and then only.
 #[test]
 fn sessions_that_end_without_shutdown_are_made_safe() {
     let say = execute("1", "say", "{}");

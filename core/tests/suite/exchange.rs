@@ -1,5 +1,6 @@
-//! Whole messages: what a server has of them that no stream of lines has, and the two notions that any protocol may use:
-//! operations that are acknowledged before they run, and own work that is due between messages.
+//! Whole messages: what a server has of them that no stream of lines has, and the two notions that
+//! any protocol may use: operations that are acknowledged before they run, and own work that is due
+//! between messages.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -120,8 +121,9 @@ fn every_size_of_the_memory_is_safe() {
     }
 }
 
-// A protocol that acknowledges what it starts: `{"start":"OPERATION"}` is answered with `{"started":…}` before the operation
-// runs, and `{"now":"OPERATION"}` when it has run. It is over no JSON-RPC.
+// A protocol that acknowledges what it starts: `{"start":"OPERATION"}` is answered with
+// `{"started":…}` before the operation runs, and `{"now":"OPERATION"}` when it has run. It is over
+// no JSON-RPC.
 const START: usize = 0;
 const NOW: usize = 1;
 static MEMBERS: [Member; 2] = [Member::new("start", START), Member::new("now", NOW)];
@@ -308,7 +310,8 @@ fn acknowledged_operations_and_own_work_run_by_whole_messages() {
     assert!(!session.lost(&to));
 }
 
-/// A client that lists tools while a call runs gets them at once if they need no pages, and else in their turn.
+/// A client that lists tools while a call runs gets them at once if they need no pages, and else in
+/// their turn.
 #[test]
 fn a_list_of_tools_is_answered_ahead_only_as_a_whole() {
     const TOOL: Operation =

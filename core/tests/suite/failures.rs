@@ -1,4 +1,5 @@
-//! How each kind of failure is written in each protocol, and read back: `tests/vectors/failures.json`.
+//! How each kind of failure is written in each protocol, and read back:
+//! `tests/vectors/failures.json`.
 
 use crate::common::{FakeClock, Pipe};
 use rigline::engine::{Engine, Memory};

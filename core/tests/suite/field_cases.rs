@@ -20,7 +20,8 @@ fn expected(replies: &[(&str, i64)]) -> Vec<(String, i64)> {
 
 const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 
-/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209, Ataraxy-Labs/sem#168.
+/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209,
+/// Ataraxy-Labs/sem#168.
 #[test]
 fn one_bad_line_costs_one_error() {
     let bad: &[&[u8]] = &[
@@ -134,7 +135,8 @@ fn a_read_is_not_a_message() {
     }
 }
 
-/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51,
+/// WingedGuardian/GENesis-AGI#1625.
 #[test]
 fn a_line_beyond_the_limit_is_one_error_and_no_part_of_it_runs() {
     const SIZE: usize = 512;
@@ -277,7 +279,8 @@ fn joining_in_the_middle_of_a_line() {
     }
 }
 
-/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790,
+/// modelcontextprotocol/rust-sdk#825.
 #[test]
 fn byte_order_marks() {
     let marked = format!("\u{feff}{GOOD}");
@@ -302,7 +305,8 @@ fn byte_order_marks() {
     }
 }
 
-/// A transport that is interrupted every other time, takes few bytes at a time, and fails in the end.
+/// A transport that is interrupted every other time, takes few bytes at a time, and fails in the
+/// end.
 struct Bad {
     pipe: Pipe,
     interrupted: bool,
@@ -371,7 +375,8 @@ fn short_writes_leave_no_gap() {
         assert!(serve(&mut pipe).0.is_ok());
         assert_eq!(pipe.pipe.output, whole);
     }
-    // A writer that takes nothing any more, or fails: a clean error, nothing after the cut, and the rig is made safe.
+    // A writer that takes nothing any more, or fails: a clean error, nothing after the cut, and the
+    // rig is made safe.
     for after in [0, 1, 100, 1999] {
         for (how, error) in
             [(None, ServeError::WriteZero), (Some(ErrorKind::BrokenPipe), ServeError::Write(ErrorKind::BrokenPipe))]
@@ -575,8 +580,9 @@ fn a_reply_that_does_not_fit() {
                         assert_eq!(reply, whole, "{operation} in {size}");
                         continue;
                     }
-                    // What it says that it needs is what it needs: for a handler that went on to its end, at once; for one
-                    // that gave up at the first output without room, after asking again.
+                    // What it says that it needs is what it needs: for a handler that went on to
+                    // its end, at once; for one that gave up at the first output without room,
+                    // after asking again.
                     let mut size = size;
                     for _ in 0..6 {
                         let reply = serve(size);
@@ -632,7 +638,8 @@ fn error_texts_stay_within_bounds() {
     }
 }
 
-/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90,
+/// brian7704/OpenTAKServer#291.
 #[test]
 fn almost_json_is_refused() {
     for value in [
@@ -681,7 +688,8 @@ fn almost_json_is_refused() {
     }
 }
 
-/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90,
+/// brian7704/OpenTAKServer#291.
 #[test]
 fn nan_and_infinity_are_not_written() {
     for kind in ["NaN", "inf", "-inf"] {
@@ -748,7 +756,8 @@ fn nesting_beyond_the_limit_is_an_error() {
     }
 }
 
-/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488, modelcontextprotocol/go-sdk#999.
+/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488,
+/// modelcontextprotocol/go-sdk#999.
 #[test]
 fn bad_envelopes_are_invalid_requests() {
     let table = [
@@ -842,7 +851,8 @@ fn initialize_in_every_order() {
         assert!(replies[0].contains("0.0.1"));
     }
     assert_eq!(codes(&talk(&[initialize("1", r#""protocolVersion":"0.\u0030.1""#)])), expected(&[("1", 0)]));
-    // After `shutdown`, on a wire: refused until the next `initialize`, which says what is wrong with itself.
+    // After `shutdown`, on a wire: refused until the next `initialize`, which says what is wrong
+    // with itself.
     let wire = Setup { kind: Transport::Stream, ..PLAIN };
     let lines = [
         GOOD.to_owned(),

@@ -163,7 +163,8 @@ fn no_other_id_is_one() {
 }
 
 /// JSON, but no JSON-RPC request.
-/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488, modelcontextprotocol/go-sdk#999.
+/// Reports: vshulcz/deja-vu#1796, modelcontextprotocol/typescript-sdk#2488,
+/// modelcontextprotocol/go-sdk#999.
 #[test]
 fn bad_envelopes() {
     let table = [
@@ -275,7 +276,8 @@ fn a_batch_is_bounded_before_any_member_runs() {
     assert_eq!(id_and_code(&ask(line)), owned(("null", -32600)));
 }
 
-/// A member that does not fit costs its own reply, whichever member it is, and however little room there is.
+/// A member that does not fit costs its own reply, whichever member it is, and however little room
+/// there is.
 #[test]
 fn a_member_whose_reply_does_not_fit_leaves_the_others_intact() {
     for place in 0..3 {
@@ -324,7 +326,8 @@ fn batches_of_everything() {
     assert!(replies[0].contains(r#""name":"test-rig""#) && replies[1].contains(r#""text":"\"\n""#), "{replies:?}");
     assert_eq!(served.events, ["rail 3V3", "outputs", "ended", "safe"]);
 
-    // `shutdown` in the middle: what follows is refused, the batch is answered, then the session ends.
+    // `shutdown` in the middle: what follows is refused, the batch is answered, then the session
+    // ends.
     let say = |id| execute(id, "say", "{}");
     let served = PLAIN.serve(format!("[{},{},{}]\n{}", say("1"), SHUTDOWN, say("2"), say("3")));
     let replies: Vec<_> = members(served.lines()[0]).iter().map(|reply| id_and_code(reply)).collect();

@@ -42,7 +42,8 @@ const UNDECIDED: &[(&str, bool)] = &[
     ("i_string_truncated-utf-8", false),
     ("i_string_utf16BE_no_BOM", false),
     ("i_string_utf16LE_no_BOM", false),
-    // Nesting: 500 is beyond our 128. A byte-order mark is the framer's to remove, not the checker's.
+    // Nesting: 500 is beyond our 128. A byte-order mark is the framer's to remove, not the
+    // checker's.
     ("i_structure_500_nested_arrays", false),
     ("i_structure_UTF-8_BOM_empty_object", false),
 ];
@@ -197,7 +198,8 @@ fn nesting_is_limited_exactly_and_costs_nothing() {
     assert!(check(mixed.replacen(']', "}", 1).as_bytes()).is_err());
 }
 
-/// Whatever the text: nothing panics. What is checked is viewed; what is not is decoded all the same.
+/// Whatever the text: nothing panics. What is checked is viewed; what is not is decoded all the
+/// same.
 fn use_in_every_way(text: &[u8]) {
     if let Ok(json) = Json::parse(text) {
         view(json, 0);

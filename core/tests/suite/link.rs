@@ -223,7 +223,8 @@ fn a_request_waits_for_the_end_of_the_one_before_it() {
 /// MCP answers it by a notification, and leaves it open.
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
-/// A host that got no reply would ask for ever, and one that got two would take the second for the next request's.
+/// A host that got no reply would ask for ever, and one that got two would take the second for the
+/// next request's.
 #[test]
 fn every_request_has_one_reply_be_it_what_it_may() {
     let many = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"x"}"#; count].join(","));

@@ -286,7 +286,8 @@ fn tools_have_names_that_all_clients_take() {
     assert!(modern["ttlMs"].is_u64() && modern["resultType"] == "complete");
 }
 
-/// Pagination: a page holds what fits, the cursor always advances, and the pages together are the whole list.
+/// Pagination: a page holds what fits, the cursor always advances, and the pages together are the
+/// whole list.
 #[test]
 fn pages_of_tools() {
     let whole = one(legacy("tools/list", json!({})))["result"]["tools"].clone();
@@ -619,7 +620,8 @@ impl Extension for Told {
     }
 }
 
-/// Parts that MCP has no place for go through `_meta`, in both eras: configuration, context, the kind of a failure and its own code.
+/// Parts that MCP has no place for go through `_meta`, in both eras: configuration, context, the
+/// kind of a failure and its own code.
 #[test]
 fn meta_carries_what_only_other_protocols_have() {
     let hello = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});

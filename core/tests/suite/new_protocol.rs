@@ -1,4 +1,5 @@
-//! A protocol is a value: one of thirty lines, and one that uses all hooks, work without a change of the crate.
+//! A protocol is a value: one of thirty lines, and one that uses all hooks, work without a change
+//! of the crate.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -77,7 +78,8 @@ fn blocking(protocols: &[&'static Protocol], lines: &[&str]) -> Vec<String> {
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Runs `client` against a board over the async driver; what it says is answered until nothing more happens.
+/// Runs `client` against a board over the async driver; what it says is answered until nothing more
+/// happens.
 fn with_a_board(rig: Rig, protocols: &[&'static Protocol], client: impl FnOnce(&mut dyn FnMut(&str) -> Vec<String>)) {
     let (to_board, to_client) = (Wire::default(), Wire::default());
     let (mut reader, mut writer) = (to_board.clone(), to_client.clone());

@@ -155,7 +155,8 @@ fn served_async(setup: &Setup, bytes: &[u8]) -> crate::common::asynch::Outcome {
 proptest! {
     #![proptest_config(cases(200))]
 
-    /// Reads and writes of any size, blocking or async, in a buffer that holds little more than the longest line.
+    /// Reads and writes of any size, blocking or async, in a buffer that holds little more than the
+    /// longest line.
     #[test]
     fn cuts_do_not_matter(bytes in session(), cut in setup(), room in 0..40_usize) {
         let longest = bytes.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap_or_default();
@@ -173,8 +174,9 @@ proptest! {
         }
     }
 
-    /// Messages beside bytes: what is said to a message does not depend on whether it comes whole or in a stream that is cut anywhere.
-    /// Time limits are the drivers', so that no message here has one.
+    /// Messages beside bytes: what is said to a message does not depend on whether it comes whole
+    /// or in a stream that is cut anywhere. Time limits are the drivers', so that no message here
+    /// has one.
     #[test]
     fn whole_messages_have_the_outcomes_of_lines(bytes in session(), cut in setup()) {
         let bytes = String::from_utf8(bytes).unwrap().replace("15ms", "15h").into_bytes();
@@ -216,7 +218,8 @@ proptest! {
         }
     }
 
-    /// Each request that stands on a separate line is answered exactly once, whatever stands on the others.
+    /// Each request that stands on a separate line is answered exactly once, whatever stands on the
+    /// others.
     #[test]
     fn each_id_is_answered_once(noises in prop::collection::vec(noise(), 1..6), cut in setup()) {
         let mut bytes = Vec::new();
@@ -301,8 +304,9 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(cases(2000))]
 
-    /// `serde_json` decides alike, both ways. It skips strings without a look at their UTF-8 (so they get a `str`), and
-    /// takes 127 levels where we take 128; lone surrogates pass both until something decodes them.
+    /// `serde_json` decides alike, both ways. It skips strings without a look at their UTF-8 (so
+    /// they get a `str`), and takes 127 levels where we take 128; lone surrogates pass both until
+    /// something decodes them.
     #[test]
     fn the_checker_agrees_with_serde_json(bytes in mutated()) {
         let theirs = std::str::from_utf8(&bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
@@ -310,7 +314,8 @@ proptest! {
         prop_assert_eq!(ours.is_ok(), theirs, "{} {:?}", bytes.escape_ascii(), ours);
         if let Err(error) = ours {
             prop_assert!(error.offset <= bytes.len());
-            // All before the fault could still become JSON: a fault there would have been named instead.
+            // All before the fault could still become JSON: a fault there would have been named
+            // instead.
             if let Err(earlier) = check(&bytes[..error.offset]) {
                 prop_assert_eq!(earlier.offset, error.offset, "{}", bytes.escape_ascii());
             }
@@ -321,7 +326,8 @@ proptest! {
         let _ = de::from_checked::<Vec<(i8, &str)>>(&mut bytes.clone());
     }
 
-    /// The decoder's values are those of `serde_json`, where both accept the text: it refuses lone surrogates as we do.
+    /// The decoder's values are those of `serde_json`, where both accept the text: it refuses lone
+    /// surrogates as we do.
     #[test]
     fn the_decoder_agrees_with_serde_json(text in json()) {
         let strings = text.replace("1e3", "1000").replace("1E-07", "2").replace("0.0e+0", "0").replace("-1.5", "-1").replace("-0", "0");
@@ -353,7 +359,8 @@ proptest! {
     }
 }
 
-/// Every size of the reply region: a whole line, or one that says what size it takes, and that size is right.
+/// Every size of the reply region: a whole line, or one that says what size it takes, and that size
+/// is right.
 #[test]
 fn every_size_of_the_reply_region() {
     for text in ["\\\"", "\\u0001"] {

@@ -289,7 +289,8 @@ fn a_new_connection_has_nothing_of_the_last_one() {
     engine.space()[..event.len()].copy_from_slice(event.as_bytes());
     engine.commit(event.len());
     assert!(matches!(engine.step(), Step::Write(_)));
-    // The acknowledgement did not get through: its event is not run in another connection, in other memory.
+    // The acknowledgement did not get through: its event is not run in another connection, in other
+    // memory.
     engine.disconnect();
     let answered = steps(&mut engine, "{\n{\"op\":\"health\"}\n");
     assert_eq!(answered.len(), 2, "{answered:?}");
@@ -301,7 +302,8 @@ fn a_new_connection_has_nothing_of_the_last_one() {
     assert!(steps(&mut engine, "{\n")[0].contains("bad_request"));
 }
 
-/// Without ids a reply is told by its place: nothing overtakes a call, `health` and faults included.
+/// Without ids a reply is told by its place: nothing overtakes a call, `health` and faults
+/// included.
 #[test]
 fn nothing_overtakes_a_call_where_there_are_no_ids() {
     for protocol in [None, Some(AMPLIFIER), Some(NAMEL3SS)] {
@@ -327,7 +329,8 @@ fn nothing_overtakes_a_call_where_there_are_no_ids() {
     }
 }
 
-/// An unreadable message is answered as the last protocol seen, whether or not a call runs when it comes.
+/// An unreadable message is answered as the last protocol seen, whether or not a call runs when it
+/// comes.
 #[test]
 fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
     let gevals = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"session","context":{}}}"#;
@@ -359,7 +362,8 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 assert!(run.background.answer(&mut [0; 600]).is_none());
-                // The line that was kept has its turn, and what comes behind it is answered in its protocol.
+                // The line that was kept has its turn, and what comes behind it is answered in its
+                // protocol.
                 engine.complete(&Ok(Outcome::DONE));
                 assert!(matches!(engine.step(), Step::Write(_)));
                 engine.space()[..2].copy_from_slice(b"{\n");
@@ -377,7 +381,8 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
     }
 }
 
-/// The name of each kind of failure: the seven reserved codes of Amplifier (§4), and Python's names.
+/// The name of each kind of failure: the seven reserved codes of Amplifier (§4), and Python's
+/// names.
 #[test]
 fn every_failure_by_its_name() {
     for (kind, code, error_type) in [
@@ -402,7 +407,8 @@ fn every_failure_by_its_name() {
     }
 }
 
-/// Where the real host asks for guarantees, a reply tells of its checks, as the tools of that host do.
+/// Where the real host asks for guarantees, a reply tells of its checks, as the tools of that host
+/// do.
 #[test]
 fn capability_checks() {
     let request = |guarantees: &str| {
@@ -476,7 +482,8 @@ fn secrets_allowed() {
 }
 
 /// Python writes NaN, which is not JSON.
-/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90, brian7704/OpenTAKServer#291.
+/// Reports: apify/apify-client-python#87, flop-labs/technocore-chat#90,
+/// brian7704/OpenTAKServer#291.
 #[test]
 fn nan_is_refused() {
     let lines = answers(
@@ -507,7 +514,8 @@ fn the_examples_of_the_namel3ss_text() {
     assert_eq!(lines[1], r#"{"ok":true,"protocol_version":1,"result":{"message":" uuid"}}"#);
 }
 
-/// Amplifier's protocol text §3: which members must be there, and that absent and null are not the same.
+/// Amplifier's protocol text §3: which members must be there, and that absent and null are not the
+/// same.
 #[test]
 fn events() {
     let whole = r#"{"id":"1","ts":1.5e3,"event":"x:y","component":"c","module":"m","status":"ok","duration_ms":7,"data":{},"error":null,"session_id":null,"request_id":"r","span_id":"s","more":[1]}"#;
@@ -663,7 +671,8 @@ fn a_hook_acknowledges_first_over_async_io() {
     assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
 }
 
-/// An answer of any protocol gets silence, in every protocol: else two endpoints answer each other without end.
+/// An answer of any protocol gets silence, in every protocol: else two endpoints answer each other
+/// without end.
 #[test]
 fn answers_are_not_answered() {
     let own = [
@@ -698,7 +707,8 @@ fn answers_are_not_answered() {
     }
 }
 
-/// Two endpoints on one line, each pinned to a protocol or none: whatever one of them starts with, the line falls silent.
+/// Two endpoints on one line, each pinned to a protocol or none: whatever one of them starts with,
+/// the line falls silent.
 #[test]
 fn two_endpoints_fall_silent() {
     let protocols = [None, Some(GEVALS), Some(AMPLIFIER), Some(NAMEL3SS)];
@@ -794,7 +804,8 @@ fn an_acknowledged_event_survives_a_read() {
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
 }
 
-/// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a serial line.
+/// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a
+/// serial line.
 #[test]
 fn no_cr_in_an_echoed_id() {
     let answered = answers(None, &["{\"op\":\"health\",\"id\":{\"a\":\r[1,\r 2]}}"]);
@@ -850,7 +861,8 @@ fn an_output_name_twice() {
     }
 }
 
-/// The real engine writes a flow's decimals as strings: where a number is wanted, namel3ss's are accepted, digit by digit.
+/// The real engine writes a flow's decimals as strings: where a number is wanted, namel3ss's are
+/// accepted, digit by digit.
 #[test]
 fn numeric_strings_are_numbers_in_namel3ss() {
     #[derive(serde::Deserialize)]

@@ -64,7 +64,8 @@ fn safe(served: &Outcome) -> usize {
 /// SpartanLabsXyz/simmer-sdk#296.
 #[test]
 fn a_cancelled_call_that_changed_nothing_changes_nothing() {
-    // What is sent; how often the safe state is brought about before the input ends, when that is heard, and which replies say it.
+    // What is sent; how often the safe state is brought about before the input ends, when that is
+    // heard, and which replies say it.
     type Case = (Vec<In>, usize, Vec<u64>, Vec<i64>);
     let table: Vec<Case> = vec![
         (vec![call(1, "watch", 9000), In::At(50), cancel(1), In::At(60), call(2, "watch", 1)], 0, vec![], vec![]),

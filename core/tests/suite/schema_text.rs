@@ -1,4 +1,5 @@
-//! Schemas as text, defaults of bounded strings, and two halves as one stream: small parts that larger tests do not look at one by one.
+//! Schemas as text, defaults of bounded strings, and two halves as one stream: small parts that
+//! larger tests do not look at one by one.
 
 use std::convert::Infallible;
 

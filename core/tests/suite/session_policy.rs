@@ -20,8 +20,8 @@ impl SessionPolicy for Turnstile {
     }
 }
 
-/// Lets `lines` through an engine with a reply region of `room` bytes, failing each configuration that is 0; tells whether the
-/// policy is held and a session open at the end.
+/// Lets `lines` through an engine with a reply region of `room` bytes, failing each configuration
+/// that is 0; tells whether the policy is held and a session open at the end.
 fn after(lines: &[&str], room: usize) -> (bool, bool) {
     const OPERATION: Operation =
         Operation::new("measure", Schema::OBJECT).description("Measures a rail, and tells it in volts");

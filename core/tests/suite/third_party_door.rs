@@ -1,4 +1,5 @@
-//! A protocol and a transport that the crate does not know, on whole messages alone: `{"ping":"OPERATION","with":{…}}`, one a datagram.
+//! A protocol and a transport that the crate does not know, on whole messages alone:
+//! `{"ping":"OPERATION","with":{…}}`, one a datagram.
 
 use std::net::UdpSocket;
 

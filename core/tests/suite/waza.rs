@@ -176,7 +176,8 @@ fn notification(method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}\n")
 }
 
-/// JSON-RPC 2.0 §4.1: a notification gets no answer, and is carried out as a request is, also while a run is out.
+/// JSON-RPC 2.0 §4.1: a notification gets no answer, and is carried out as a request is, also while
+/// a run is out.
 #[test]
 fn a_notification_to_a_service_is_carried_out() {
     let (gate, made_safe) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
@@ -279,7 +280,8 @@ fn lists_are_whole() {
     }
 }
 
-/// A run on a board ends although nothing wakes its driver, and a failure without a text is logged too.
+/// A run on a board ends although nothing wakes its driver, and a failure without a text is logged
+/// too.
 #[test]
 fn a_run_needs_no_waker() {
     let lines = by_the_blocking_driver(&request(1, "eval.run", r#"{"path":"many"}"#));

@@ -47,7 +47,8 @@ impl<L: Lamp> Hello<L> {
         cx.done(format_args!("the lamp is {}", if args.on { "on" } else { "off" }))
     }
 
-    /// Runs when a session is lost (the cable is unplugged, the host has ended) or a call timed out.
+    /// Runs when a session is lost (the cable is unplugged, the host has ended) or a call timed
+    /// out.
     #[safe_state]
     fn dark(&mut self) {
         self.lamp.set(false);

@@ -1,4 +1,5 @@
-//! The parts of a rigline firmware on [embassy](https://embassy.dev) outside the core, for any extension:
+//! The parts of a rigline firmware on [embassy](https://embassy.dev) outside the core, for any
+//! extension:
 //!
 //! - [`usb_cdc`]: a USB serial port as `embedded-io-async` streams that do not block forever, lose
 //!   or repeat bytes;

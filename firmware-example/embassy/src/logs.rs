@@ -54,7 +54,8 @@ impl<'w, 'd, D: Driver<'d>> LogsMayBeLost<'w, 'd, D> {
         if self.stalled { Ok(None) } else { sent.map(Some) }
     }
 
-    /// Tells how many lines were dropped, before a line that is a log or not; returns whether it could.
+    /// Tells how many lines were dropped, before a line that is a log or not; returns whether it
+    /// could.
     async fn report(&mut self, is_log: bool) -> Result<bool, Error> {
         if self.dropped == 0 {
             return Ok(true);

@@ -49,7 +49,8 @@ impl usb_cdc::Endpoints for Endpoints {
         }
         let waiting = control.read();
         if waiting.available(0) {
-            // The driver turns the toggle over before each packet; turned back, the next one has the toggle of this one.
+            // The driver turns the toggle over before each packet; turned back, the next one has
+            // the toggle of this one.
             control.write(|w| w.set_pid(0, !waiting.pid(0)));
         }
         if abortable {

@@ -25,7 +25,8 @@
 //! - **A control transfer that the host gives up.** [`run`] ends it. embassy-rp would wait for it
 //!   forever.
 //!
-//! Run [`run`], the reader and the writer on one executor: the packet memory is shared without a lock.
+//! Run [`run`], the reader and the writer on one executor: the packet memory is shared without a
+//! lock.
 //!
 //! A program makes a [`Port`], and runs the device beside a loop. The loop awaits
 //! [`Port::connected`], and serves the reader and the writer that it returns until either fails.
@@ -196,7 +197,8 @@ impl<'d, D: Driver<'d>> Port<'d, D> {
     ) -> Self {
         let State { class, line, watch } = state;
         let line: &'d Line = line;
-        // Before the class, whose own handler ends the search: a request goes to the handlers in order until one answers.
+        // Before the class, whose own handler ends the search: a request goes to the handlers in
+        // order until one answers.
         builder.handler(watch.insert(Watch { line, endpoints, interface: u16::from(interface) }));
         let (sender, receiver) = CdcAcmClass::new(builder, class, MAX_PACKET_SIZE).split();
         Self {
@@ -257,7 +259,8 @@ impl<'d, D: Driver<'d>> Reader<'d, D> {
         (self.start, self.end) = (0, 0);
         self.epoch = self.line.connected(&self.line.reader).await;
         if self.line.take_stale() {
-            // There at once: the endpoint was full when the flag was set, and only this reader empties it.
+            // There at once: the endpoint was full when the flag was set, and only this reader
+            // empties it.
             let _ = select(self.line.lost(&self.line.reader, self.epoch), self.receiver.read_packet(&mut self.packet))
                 .await;
         }
@@ -363,7 +366,8 @@ impl<'d, D: Driver<'d>> Write for Writer<'d, D> {
     }
 }
 
-/// The state of the host, as the USB task saw it last: four independent facts, each from a request or event of its own.
+/// The state of the host, as the USB task saw it last: four independent facts, each from a request
+/// or event of its own.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy)]
 struct Status {
@@ -454,7 +458,8 @@ impl<E: Endpoints> Watch<'_, E> {
             ..before
         };
         if before.connected() != after.connected() {
-            // What lies in the endpoints at either edge belongs to no connection, or to the lost one.
+            // What lies in the endpoints at either edge belongs to no connection, or to the lost
+            // one.
             after.stale = self.endpoints.out_is_full();
             if before.connected() {
                 after.epoch = after.epoch.wrapping_add(1);

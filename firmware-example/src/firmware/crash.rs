@@ -53,7 +53,8 @@ pub fn hard_fault(frame: &ExceptionFrame) -> ! {
 }
 
 fn reset() -> ! {
-    // Everything but the two oscillators, as `Watchdog::trigger_reset` does; that one needs the peripheral.
+    // Everything but the two oscillators, as `Watchdog::trigger_reset` does; that one needs the
+    // peripheral.
     pac::PSM.wdsel().write_value(pac::psm::regs::Wdsel(0x0001_ffff & !0b11));
     pac::WATCHDOG.ctrl().write(|w| w.set_trigger(true));
     loop {

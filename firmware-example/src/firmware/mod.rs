@@ -137,7 +137,8 @@ pub async fn run<E: Extension>(
     .await;
 }
 
-// What makes the parts is not inlined: what it needs of the stack would be there as long as the rig runs.
+// What makes the parts is not inlined: what it needs of the stack would be there as long as the rig
+// runs.
 
 /// Starts the watchdog, and finds out who the board is and how it was reset.
 #[inline(never)]
@@ -244,7 +245,8 @@ impl Regions {
     }
 }
 
-/// One connection after the other. A session lasts from one to the next, unless it is lost with its connection.
+/// One connection after the other. A session lasts from one to the next, unless it is lost with its
+/// connection.
 async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
@@ -314,7 +316,8 @@ async fn serve<E: Extension>(
     server.serve(&mut reader, &mut writer).await
 }
 
-/// The reader or the writer of one of the wires: one type for both, so that the driver is in flash once.
+/// The reader or the writer of one of the wires: one type for both, so that the driver is in flash
+/// once.
 enum OneOf<A, B> {
     Usb(A),
     Uart(B),

@@ -1,4 +1,5 @@
-//! Whole sessions, line by line: the gevals text's example adapted to the rig, and what the real host sends.
+//! Whole sessions, line by line: the gevals text's example adapted to the rig, and what the real
+//! host sends.
 
 use crate::common::{LIMITS, serve_lines, sim};
 use rigline::serve::End;

@@ -167,7 +167,8 @@ fn a_session_that_was_taken_over_does_not_touch_the_rig_when_it_is_lost() {
     ]);
 }
 
-/// After its shutdown, and where it had no session, the hardware stays as the other wire has left it.
+/// After its shutdown, and where it had no session, the hardware stays as the other wire has left
+/// it.
 #[test]
 fn a_session_that_was_taken_over_does_not_touch_the_rig_after_the_other_has_left() {
     play(&[

@@ -277,6 +277,15 @@ impl Remote {
         self.end(Job::Settle).await;
     }
 
+    /// Ends the session and the connection, and takes over the description `described`. It holds
+    /// until a connection is opened again, which may reach another target.
+    pub async fn forget(&self, described: &Described) {
+        self.release().await;
+        let mut known = lock(&self.known);
+        *known = Known::present(described);
+        known.is_open = false;
+    }
+
     /// Opens the connection, and learns the operations of the target.
     ///
     /// # Errors

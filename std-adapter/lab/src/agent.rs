@@ -4,36 +4,40 @@
 //! The first command that needs the agent starts it. It ends when nobody has needed it for a while.
 //! It speaks JSON-RPC lines on a Unix socket. Its rules are in [`crate::book`].
 
-use std::collections::HashMap;
-use std::fs::{self, OpenOptions, TryLockError};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rigline::frame::{Frame, HeapFramer};
+use rigline::json::Json;
 use rigline::json::write::Writer;
 use rigline::rpc;
 use rigline_host::ports::Roots;
+use rigline_host::process;
 use rigline_std::signals::Signals;
 use rigline_std::sync::lock;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::book::{Ask, Asked, Effect, Lab, Refusal};
+use crate::book::{Ask, Asked, Effect, Heartbeats, Lab, Refusal};
 use crate::check::{self, Check};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
-use crate::processes::Process;
+use crate::processes::{self, Process};
 use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
@@ -43,11 +47,29 @@ use crate::wire::{self, Wire};
 /// The version of the protocol between the agent and its clients. Both must have the same.
 pub const PROTOCOL: u32 = 2;
 
-/// The longest line.
+/// The longest line of the agent.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
+/// The longest line of a client.
+const REQUEST_LIMIT: usize = 64 << 10;
+/// The room for answers that need no more.
+const SHORT: usize = 8 << 10;
 
 /// How many lines may wait for a client to read them. One that reads none of them is disconnected.
 const UNREAD: usize = 256;
+/// How many of them may be news of its place, of which the last one counts.
+const PLACES: usize = 64;
+/// How many connections one user may have.
+const CONNECTIONS: usize = 2000;
+/// How many connections to rigs one lease may have.
+const OPEN: usize = 64;
+/// How many files the agent may have open: each who waits is one.
+const FILES: u64 = 16_384;
+/// How late the agent must wake up to have stood still.
+const LATE: u64 = 500;
+/// How long the holders of leases have to tell them when the books were lost.
+const TOLD: u64 = 10_000;
+/// How often it is tried to be the only agent: another command may be looking whether there is one.
+const TRIES: u32 = 10;
 
 /// The options of an agent.
 #[derive(Debug, Clone)]
@@ -83,23 +105,63 @@ const CLOSED: Duration = Duration::from_secs(2);
 const REFUSED: i32 = -32000;
 
 struct Agent {
-    lab: Mutex<Lab>,
-    clients: Mutex<HashMap<u64, mpsc::Sender<Vec<u8>>>>,
+    /// The jobs of the clerk.
+    jobs: std::sync::mpsc::Sender<Job>,
+    /// The holders of leases are heard, and their bytes pass, without the clerk.
+    heartbeats: Heartbeats,
+    clients: Mutex<HashMap<u64, Client>>,
     /// The ports that are open, by the connections that use them.
     wires: Mutex<HashMap<u64, (Wire, JoinHandle<()>)>>,
     /// The ports that are being closed, by their leases: a rig is not checked before.
     closing: Mutex<HashMap<String, Closing>>,
     next: AtomicU64,
+    /// A client has gone.
     changed: Notify,
-    /// Until when the main loop sleeps, and whether it knows that nobody needs the agent.
-    sleeps: Mutex<(Option<BootTime>, bool)>,
-    /// Where answers are written; they are copied from here.
-    memory: Mutex<Vec<u8>>,
     instance: String,
     system: Option<System>,
     rigs: Mutex<Listed>,
     folders: Folders,
     roots: Roots,
+}
+
+struct Client {
+    uid: u32,
+    lines: mpsc::Sender<Vec<u8>>,
+}
+
+/// A thread of its own has the lab, and does one thing after the other: it waits for the disk, for names of users and of hosts, and nobody
+/// else waits for that. A job gets memory for its answer.
+type Job = Box<dyn FnOnce(&mut Lab, &mut [u8]) -> Option<Reply> + Send>;
+
+/// A line for a client. What it does not take at once is given back to who has asked.
+struct Reply {
+    conn: u64,
+    line: Option<Vec<u8>>,
+    done: oneshot::Sender<Option<Vec<u8>>>,
+}
+
+/// The outcome of a job, in the order of the jobs.
+struct News {
+    reply: Option<Reply>,
+    /// Behind the reply goes what follows from it.
+    effects: Vec<Effect>,
+    /// When something is due.
+    due: Option<BootTime>,
+    is_idle: bool,
+}
+
+fn clerk(mut lab: Lab, jobs: &std::sync::mpsc::Receiver<Job>, news: &mpsc::UnboundedSender<News>) {
+    // What is not used of it takes no memory.
+    let mut memory = vec![0; LINE_LIMIT];
+    for job in jobs {
+        let reply = job(&mut lab, &mut memory);
+        lab.freshen(clock::now());
+        let effects = std::mem::take(&mut lab.effects);
+        let told = News { reply, effects, due: lab.due(), is_idle: lab.is_idle() };
+        if news.send(told).is_err() {
+            break;
+        }
+    }
 }
 
 type Closing = Arc<tokio::sync::Mutex<Vec<JoinHandle<()>>>>;
@@ -111,44 +173,56 @@ struct Listed {
     fault: Option<String>,
 }
 
+/// Makes this the only agent of its folder. There is none to be, if another one runs.
+fn be_the_only(path: &Path) -> io::Result<Option<File>> {
+    let mut only = OpenOptions::new();
+    only.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let only = only.open(path)?;
+    for _ in 0..TRIES {
+        match only.try_lock() {
+            Ok(()) => return Ok(Some(only)),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Runs the agent until nobody needs it any more, or until it gets a signal to end. Returns `false`
-/// without running if another agent runs already.
+/// without running if another agent runs already. It must be called in a tokio runtime with a
+/// single thread.
 ///
 /// # Errors
 /// The agent cannot run. The text says why.
 pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    let had_folder = folders.make().map_err(|error| error.to_string())?;
+    folders.make().map_err(|error| error.to_string())?;
     let path = folders.lock();
-    let mut only = OpenOptions::new();
-    only.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let only = only.open(&path).map_err(|error| named(&path, error))?;
-    match only.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(false),
-        Err(TryLockError::Error(error)) => return Err(named(&path, error)),
-    }
+    let has_run = path.exists();
+    let Some(_only) = be_the_only(&path).map_err(|error| named(&path, error))? else { return Ok(false) };
+    process::raise_open_files(FILES);
     let boot = clock::boot_id().map_err(|error| format!("the name of the machine's last start: {error}"))?;
     let books = folders.books();
     let (books, kept) = store::File::open(&books).map_err(|error| named(&books, error))?;
-    let lab = Lab::new(Box::new(books), kept, had_folder, &boot, clock::now());
+    // Books that are not there were lost, if anything of an earlier agent is.
+    let left = if kept.is_none() { processes::leases() } else { BTreeSet::new() };
+    let mut lab = Lab::new(Box::new(books), kept, has_run || !left.is_empty(), &boot, clock::now());
+    lab.expect(left, clock::now() + TOLD);
+    let (jobs, to_do) = std::sync::mpsc::channel();
     let agent = Arc::new(Agent {
-        lab: Mutex::new(lab),
+        jobs,
+        heartbeats: lab.heartbeats(),
         clients: Mutex::default(),
         wires: Mutex::default(),
         closing: Mutex::default(),
         next: AtomicU64::new(0),
         changed: Notify::new(),
-        sleeps: Mutex::default(),
-        memory: Mutex::new(vec![0; LINE_LIMIT]),
         instance: uuid::Uuid::new_v4().simple().to_string(),
         system: options.system,
         rigs: Mutex::default(),
         folders: folders.clone(),
         roots: Roots::of_environment(),
     });
-    // A wrong list is told to those who ask for its rigs.
-    let _ = agent.read_rigs(clock::now());
     let socket = folders.socket();
     // It is no living agent's: that one would have the lock.
     let _ = fs::remove_file(&socket);
@@ -162,31 +236,49 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         }
     };
     fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).map_err(|error| named(&socket, error))?;
-    agent.settle();
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
     let alarm = Alarm::new().map_err(|error| format!("the timer: {error}"))?;
-    let mut idle_since = clock::now();
+    let (tell, mut news) = mpsc::unbounded_channel();
+    let started = thread::Builder::new().name("clerk".to_owned()).spawn(move || clerk(lab, &to_do, &tell));
+    started.map_err(|error| format!("no thread can be started: {error}"))?;
+    let reader = Arc::clone(&agent);
+    // A wrong list is told to those who ask for its rigs.
+    agent.note(move |lab| drop(reader.read_rigs(lab, clock::now())));
+    let (mut due, mut is_idle, mut idle_since) = (None, false, clock::now());
     loop {
         let now = clock::now();
-        let (due, is_idle) = agent.sleeps();
-        *lock(&agent.sleeps) = (due, is_idle);
-        if !is_idle {
+        let is_needed = !is_idle || !lock(&agent.clients).is_empty();
+        if is_needed {
             idle_since = now;
         }
-        let end = options.idle.filter(|_| is_idle).map(|idle| idle_since.saturating_add(clock::millis(idle)));
+        let end = options.idle.filter(|_| !is_needed).map(|idle| idle_since.saturating_add(clock::millis(idle)));
         if end.is_some_and(|end| end <= now) {
             break;
         }
         let next = [due, end].into_iter().flatten().min();
         tokio::select! {
+            told = news.recv() => {
+                let Some(told) = told else { return Err("the agent's thread with the books has ended".to_owned()) };
+                (due, is_idle) = (told.due, told.is_idle);
+                agent.pass(told.reply);
+                agent.perform(told.effects);
+            }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(tokio::spawn(Arc::clone(&agent).serve(stream))),
+                Ok((stream, _)) => agent.welcome(stream),
                 // No descriptors are left, for example: some may be soon.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             },
             () = alarm.at(next) => {
-                lock(&agent.lab).tick(clock::now());
-                agent.settle();
+                let now = clock::now();
+                let has_stood_still = next.is_some_and(|next| next + LATE < now);
+                // Until the clerk has done it, and says what is due then.
+                due = None;
+                agent.note(move |lab| {
+                    if has_stood_still {
+                        lab.spare(now);
+                    }
+                    lab.tick(now);
+                });
             }
             () = agent.changed.notified() => {}
             _ = signals.next() => break,
@@ -206,12 +298,50 @@ struct Peer {
 }
 
 impl Agent {
-    async fn serve(self: Arc<Self>, stream: UnixStream) {
+    /// Has the clerk do something.
+    fn note(&self, job: impl FnOnce(&mut Lab) + Send + 'static) {
+        let job: Job = Box::new(move |lab, _| {
+            job(lab);
+            None
+        });
+        // Without the clerk the agent ends.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Has the clerk do something, and waits for its outcome.
+    async fn ask_clerk<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Lab) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (tell, told) = oneshot::channel();
+        self.note(move |lab| drop(tell.send(job(lab))));
+        told.await.unwrap_or_else(|_| Err(Refusal::refused("the agent ends")))
+    }
+
+    fn welcome(self: &Arc<Self>, stream: UnixStream) {
         let Some(peer) = self.peer(&stream) else { return };
+        let mut clients = lock(&self.clients);
+        if clients.values().filter(|client| client.uid == peer.uid).count() >= CONNECTIONS {
+            let why = format!("this user has {CONNECTIONS} connections to the agent, which is the limit");
+            let mut line = Vec::from(b"{\"jsonrpc\":\"2.0\",\"id\":null");
+            line.extend(answer_text(Err(Refusal::refused(why))).into_bytes());
+            line.push(b'\n');
+            let _ = stream.try_write(&line);
+            return;
+        }
+        let (lines, unread) = mpsc::channel(UNREAD);
+        clients.insert(peer.conn, Client { uid: peer.uid, lines: lines.clone() });
+        tokio::spawn(Arc::clone(self).serve(peer, stream, lines, unread));
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        peer: Peer,
+        stream: UnixStream,
+        send: mpsc::Sender<Vec<u8>>,
+        mut lines: mpsc::Receiver<Vec<u8>>,
+    ) {
         let (mut reader, mut writer) = stream.into_split();
-        let (send, mut lines) = mpsc::channel::<Vec<u8>>(UNREAD);
-        lock(&self.clients).insert(peer.conn, send.clone());
-        self.changed.notify_one();
         let writing = tokio::spawn(async move {
             while let Some(line) = lines.recv().await {
                 if writer.write_all(&line).await.is_err() {
@@ -219,40 +349,34 @@ impl Agent {
                 }
             }
         });
-        let mut framer = HeapFramer::new(LINE_LIMIT);
+        let mut framer = HeapFramer::new(REQUEST_LIMIT);
         'connected: while let Ok(count) = reader.read(framer.space()).await {
             if count == 0 {
                 break;
             }
             framer.commit(count);
+            let now = clock::now();
             while let Some(frame) = framer.next_frame() {
-                let mut opens = None;
-                let reply = {
-                    let mut memory = lock(&self.memory);
-                    let reply = match frame {
-                        Frame::Line(line) => rpc::answer(line, &mut memory, &mut |incoming, out| {
-                            let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
-                            match incoming.method.to_string().as_str() {
-                                "open" => opens = Some(params),
-                                method => write_answer(self.answer(&peer, method, params), out),
-                            }
-                        }),
-                        Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut memory)),
-                    };
-                    reply.map(<[u8]>::to_vec)
+                let reply = match frame {
+                    Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut [0; SHORT]).to_vec()),
+                    Frame::Line(line) => match self.at_once(&peer, line, now) {
+                        Answered::Yes(reply) => reply,
+                        Answered::Opens(params) => {
+                            drop(framer);
+                            self.pass_on(&peer, params, reader, &send).await;
+                            break 'connected;
+                        }
+                        Answered::No => {
+                            let line = line.to_vec();
+                            self.by_clerk(&peer, line, now).await
+                        }
+                    },
                 };
-                if let Some(params) = opens {
-                    drop(framer);
-                    self.pass_on(&peer, params, reader, &send).await;
-                    break 'connected;
-                }
                 if let Some(reply) = reply
                     && send.send(reply).await.is_err()
                 {
                     break 'connected;
                 }
-                // Behind the reply goes what follows from it.
-                self.settle();
                 // It may have been disconnected, since it did not read.
                 if !lock(&self.clients).contains_key(&peer.conn) {
                     break 'connected;
@@ -262,9 +386,74 @@ impl Agent {
         lock(&self.clients).remove(&peer.conn);
         drop(send);
         self.close(peer.conn, "");
-        lock(&self.lab).disconnected(peer.conn, clock::now());
-        self.settle();
+        let (conn, now) = (peer.conn, clock::now());
+        self.note(move |lab| lab.disconnected(conn, now));
+        self.changed.notify_one();
         let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
+    }
+
+    /// Answers what needs no books.
+    fn at_once(&self, peer: &Peer, line: &[u8], now: BootTime) -> Answered {
+        let method = Json::parse(line).ok().and_then(|json| Some(json.get("method")?.text()?.to_string()));
+        if !matches!(method.as_deref(), Some("hello" | "renew" | "open")) {
+            return Answered::No;
+        }
+        let (mut memory, mut opens, mut is_unknown) = ([0; SHORT], None, false);
+        let reply = rpc::answer(line, &mut memory, &mut |incoming, out| {
+            let params: Value = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
+            let answer = self.ensure_served(peer).and_then(|()| match incoming.method.to_string().as_str() {
+                "hello" => self.hello(parse(params)?, now),
+                "renew" => {
+                    let OfLease { lease } = parse(params)?;
+                    is_unknown = !self.heartbeats.knows(&lease);
+                    let until = self.heartbeats.renew(&lease, peer.uid, now)?;
+                    Ok(json!({ "now": now, "until": until }))
+                }
+                _ => {
+                    opens = Some(params);
+                    Ok(Value::Null)
+                }
+            });
+            write_answer(answer, out);
+        });
+        match opens {
+            Some(params) => Answered::Opens(params),
+            // Why it is unknown, the books may tell.
+            None if is_unknown => Answered::No,
+            None => Answered::Yes(reply.map(<[u8]>::to_vec)),
+        }
+    }
+
+    /// Has the clerk answer a line. Returns what its client did not take at once.
+    async fn by_clerk(self: &Arc<Self>, peer: &Peer, line: Vec<u8>, now: BootTime) -> Option<Vec<u8>> {
+        let (done, told) = oneshot::channel();
+        let (agent, peer) = (Arc::clone(self), peer.clone());
+        let job: Job = Box::new(move |lab, memory| {
+            let reply = rpc::answer(&line, memory, &mut |incoming, out| {
+                let params = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
+                write_answer(agent.answer(lab, &peer, &incoming.method.to_string(), params, now), out);
+            });
+            Some(Reply { conn: peer.conn, line: reply.map(<[u8]>::to_vec), done })
+        });
+        let _ = self.jobs.send(job);
+        told.await.unwrap_or_default()
+    }
+
+    /// Passes a reply to its client.
+    fn pass(&self, reply: Option<Reply>) {
+        let Some(Reply { conn, line, done }) = reply else { return };
+        let rest = line.and_then(|line| match lock(&self.clients).get(&conn) {
+            Some(client) => client.lines.try_send(line).err().map(mpsc::error::TrySendError::into_inner),
+            None => Some(line),
+        });
+        let _ = done.send(rest);
+    }
+
+    fn ensure_served(&self, peer: &Peer) -> Result<(), Refusal> {
+        if self.system.is_none() && peer.uid != rustix::process::getuid().as_raw() {
+            return Err(Refusal::refused("this agent serves another user"));
+        }
+        Ok(())
     }
 
     fn peer(&self, stream: &UnixStream) -> Option<Peer> {
@@ -275,22 +464,20 @@ impl Agent {
         Some(Peer { conn: self.next.fetch_add(1, Ordering::Relaxed) + 1, uid: who.uid.as_raw(), process })
     }
 
-    fn answer(&self, peer: &Peer, method: &str, params: Value) -> Result<Value, Refusal> {
-        let now = clock::now();
-        if self.system.is_none() && peer.uid != rustix::process::getuid().as_raw() {
-            return Err(Refusal::refused("this agent serves another user"));
-        }
+    /// Answers a request that came at the time `now`.
+    fn answer(&self, lab: &mut Lab, peer: &Peer, method: &str, params: Value, now: BootTime) -> Result<Value, Refusal> {
+        self.ensure_served(peer)?;
         match method {
             "hello" => self.hello(parse(params)?, now),
-            "lock" => self.ask(peer, parse(params)?, now),
+            "lock" => self.ask(lab, peer, parse(params)?, now),
             "confirm" => {
                 let Request { request } = parse(params)?;
-                let lease = lock(&self.lab).confirm(peer.conn, &request, peer.uid, now)?;
-                Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
+                let lease = lab.confirm(peer.conn, &request, peer.uid, now)?;
+                Ok(json!({ "lease": lease, "targets": targets(lab, &lease) }))
             }
             "cancel" => {
                 let Request { request } = parse(params)?;
-                lock(&self.lab).cancel(&request, peer.uid, now);
+                lab.cancel(&request, peer.uid, now);
                 Ok(Value::Null)
             }
             "attach" => {
@@ -299,67 +486,66 @@ impl Agent {
                 // The agent ends the processes of a lease: they must be this user's.
                 let is_own = |process: Process| process.uid().is_none_or(|uid| uid == peer.uid);
                 let told = told.filter(|told| is_own(told.holder.process) && told.keeper.is_none_or(is_own));
-                let lease = lock(&self.lab).attach(peer.conn, &lease, keeper, told, peer.uid, now)?;
-                Ok(json!({ "lease": lease, "targets": self.targets(&lease) }))
+                let lease = lab.attach(peer.conn, &lease, keeper, told, peer.uid, now)?;
+                Ok(json!({ "lease": lease, "targets": targets(lab, &lease) }))
             }
             "renew" => {
                 let OfLease { lease } = parse(params)?;
-                let until = lock(&self.lab).renew(&lease, peer.uid, now)?;
+                let until = lab.renew(&lease, peer.uid, now)?;
                 Ok(json!({ "now": now, "until": until }))
             }
             "release" => {
                 let OfLease { lease } = parse(params)?;
-                let mut lab = lock(&self.lab);
                 let by = lab.usable(&lease, peer.uid, now)?.holder.to_string();
                 lab.end(&lease, "its holder has released it", &by, now);
                 Ok(Value::Null)
             }
             "join" => {
                 let Join { lease, selector } = parse(params)?;
-                let selector = self.selector(&selector)?;
-                let lab = lock(&self.lab);
+                let selector = selector.map(|selector| self.selector(lab, &selector)).transpose()?;
                 let rigs = &lab.usable(&lease, peer.uid, now)?.rigs;
-                let fitting = lab.specs().filter(|spec| rigs.contains(&spec.name) && selector.fits(spec));
+                let fits = |spec: &&Spec| selector.as_ref().is_none_or(|selector| selector.fits(spec));
+                let fitting = lab.specs().filter(|spec| rigs.contains(&spec.name)).filter(fits);
                 let fitting: Vec<&String> = fitting.map(|spec| &spec.name).collect();
                 Ok(json!({ "rig": fitting.first(), "rigs": fitting }))
             }
             "status" => {
                 let OfRig { rig, .. } = parse(params)?;
-                self.read_rigs(now)?;
-                let rig = self.rig(rig)?;
-                let mut status = lock(&self.lab).status(rig.as_deref(), now)?;
+                self.read_rigs(lab, now)?;
+                let rig = self.rig(lab, rig)?;
+                let mut status = lab.status(rig.as_deref(), now)?;
                 status["agent"] = json!({ "pid": std::process::id(), "instance": self.instance });
                 Ok(status)
             }
             "select" => {
                 let Select { selector } = parse(params)?;
-                self.read_rigs(now)?;
-                self.select(&selector)
+                self.read_rigs(lab, now)?;
+                self.select(lab, &selector, now)
             }
             "check" => {
                 let OfRig { rig, .. } = parse(params)?;
-                self.read_rigs(now)?;
-                let rig = self.rig(rig)?;
-                lock(&self.lab).check_now(rig.as_deref())?;
+                self.read_rigs(lab, now)?;
+                let rig = self.rig(lab, rig)?;
+                lab.check_now(rig.as_deref())?;
                 Ok(Value::Null)
             }
             "break" => {
-                let (rig, reason) = named(self, params)?;
+                let (rig, reason) = named(self, lab, params)?;
                 let reason =
                     reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
                 let uid = (!self.is_admin(peer)).then_some(peer.uid);
-                lock(&self.lab).break_lease(&rig, &reason, &self.who(peer), uid, now)?;
+                lab.break_lease(&rig, &reason, &self.who(peer), uid, now)?;
                 Ok(Value::Null)
             }
             "quarantine" => {
-                let (rig, reason) = named(self, params)?;
-                lock(&self.lab).quarantine(&rig, reason.as_deref(), &self.who(peer), now)?;
+                let (rig, reason) = named(self, lab, params)?;
+                lab.quarantine(&rig, reason.as_deref(), &self.who(peer), now)?;
                 Ok(Value::Null)
             }
             "log" => {
                 let OfRig { rig, .. } = parse(params)?;
-                let rig = self.rig(rig)?;
-                lock(&self.lab).log(rig.as_deref())
+                let rig = self.rig(lab, rig)?;
+                lab.log(rig.as_deref())
             }
             _ => Err(Refusal::usage(format!("the agent has no method `{method}`"))),
         }
@@ -390,11 +576,11 @@ impl Agent {
         }
     }
 
-    fn ask(&self, peer: &Peer, want: Want, now: BootTime) -> Result<Value, Refusal> {
-        self.read_rigs(now)?;
+    fn ask(&self, lab: &mut Lab, peer: &Peer, want: Want, now: BootTime) -> Result<Value, Refusal> {
+        self.read_rigs(lab, now)?;
         let mut selectors = Vec::new();
         for text in &want.rigs {
-            selectors.push(self.selector(text)?);
+            selectors.push(self.selector(lab, text)?);
         }
         let holder = Holder {
             user: users::name(peer.uid),
@@ -407,21 +593,25 @@ impl Agent {
             selectors,
             count: want.count,
             wait: want.wait,
-            since: want.since,
+            // Nobody has waited for longer than it lives.
+            since: want.since.max(peer.process.since_boot()),
             ttl: want.ttl,
             idle: want.idle,
             is_raw: want.is_raw,
             holder,
         };
-        match lock(&self.lab).ask(peer.conn, ask, now)? {
-            Asked::Granted(lease) => Ok(json!({ "lease": lease, "targets": self.targets(&lease) })),
+        match lab.ask(peer.conn, ask, now)? {
+            Asked::Granted(lease) => Ok(json!({ "lease": lease, "targets": targets(lab, &lease) })),
             Asked::Waits => Ok(json!({ "lease": null })),
         }
     }
 
     /// Gives a connection to the port of a rig, until its holder or the port closes it. From here on it has frames and no lines.
     async fn pass_on(&self, peer: &Peer, params: Value, reader: OwnedReadHalf, out: &mpsc::Sender<Vec<u8>>) {
-        let opened = parse(params).and_then(|Open { lease, rig }| self.open(peer, &lease, &rig, clock::now(), out));
+        let opened = match parse(params) {
+            Ok(open) => self.open(peer, open, out).await,
+            Err(refusal) => Err(refusal),
+        };
         if let Err(Refusal { code, why }) = opened {
             let _ = out.send(wire::closed(code, &why)).await;
             return;
@@ -429,6 +619,11 @@ impl Agent {
         let mut reader = BufReader::with_capacity(PIECE, reader);
         loop {
             match frames::read(&mut reader).await {
+                // Nobody waits any more for what this one wanted, and it may be long ago: the agent may have stood still.
+                Ok(Some(_)) if is_gone(reader.get_ref()) => {
+                    self.close(peer.conn, "its holder is gone");
+                    break;
+                }
                 Ok(Some(piece)) => self.send(peer, piece, clock::now()),
                 Ok(None) => break,
                 Err(error) => {
@@ -440,26 +635,27 @@ impl Agent {
     }
 
     /// Opens the port of a rig for a connection.
-    fn open(
-        &self,
-        peer: &Peer,
-        lease: &str,
-        rig: &str,
-        now: BootTime,
-        out: &mpsc::Sender<Vec<u8>>,
-    ) -> Result<(), Refusal> {
-        let (target, board) = {
-            let lab = lock(&self.lab);
-            if !lab.usable(lease, peer.uid, now)?.rigs.iter().any(|name| name == rig) {
+    async fn open(&self, peer: &Peer, open: Open, out: &mpsc::Sender<Vec<u8>>) -> Result<(), Refusal> {
+        let (Open { lease, rig }, uid) = (open, peer.uid);
+        let id = lease.clone();
+        let found = self.ask_clerk(move |lab| {
+            if !lab.usable(&id, uid, clock::now())?.rigs.contains(&rig) {
                 return Err(Refusal::usage(format!("the lease does not have {rig}")));
             }
             let target = lab.specs().find(|spec| spec.name == rig).map(|spec| spec.target.clone());
-            (target.unwrap_or_default(), lab.board(rig))
-        };
-        let (wire, port) = wire::pair(lease);
+            Ok((target.unwrap_or_default(), lab.board(&rig)))
+        });
+        let (target, board) = found.await?;
+        // From here to the end nothing is waited for: either the lease has ended before, or what ends it finds this wire and closes it.
+        self.heartbeats.usable(&lease, uid, clock::now())?;
+        let mut wires = lock(&self.wires);
+        if wires.values().filter(|(wire, _)| wire.lease == lease).count() >= OPEN {
+            return Err(Refusal::refused(format!("the lease has {OPEN} connections to its rigs, which is the limit")));
+        }
+        let (wire, port) = wire::pair(&lease);
         let (roots, out) = (self.roots.clone(), out.clone());
         let task = tokio::spawn(async move { wire::run(&target, board.as_deref(), &roots, port, out).await });
-        lock(&self.wires).insert(peer.conn, (wire, task));
+        wires.insert(peer.conn, (wire, task));
         Ok(())
     }
 
@@ -467,13 +663,8 @@ impl Agent {
     fn send(&self, peer: &Peer, piece: Piece, now: BootTime) {
         let mut wires = lock(&self.wires);
         let Some((wire, _)) = wires.get_mut(&peer.conn) else { return };
-        let sent = {
-            let mut lab = lock(&self.lab);
-            let usable = lab.usable(&wire.lease, peer.uid, now).map(|_| ());
-            lab.used(&wire.lease, now);
-            usable
-        };
-        if let Err(refusal) = sent.and_then(|()| wire.send(piece, now)) {
+        let used = self.heartbeats.used(&wire.lease, peer.uid, now);
+        if let Err(refusal) = used.and_then(|()| wire.send(piece, now)) {
             wire.stop(&refusal.why);
         }
     }
@@ -491,12 +682,11 @@ impl Agent {
     }
 
     /// Returns the meaning of a target. A target that is a rig of the list is that rig.
-    fn selector(&self, text: &str) -> Result<Selector, Refusal> {
+    fn selector(&self, lab: &mut Lab, text: &str) -> Result<Selector, Refusal> {
         Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
             Selector::Target(target) => {
                 let mut spec = Spec::unlisted(&target);
                 spec.find_board(&self.roots);
-                let mut lab = lock(&self.lab);
                 // It would open what the user named with the agent's rights.
                 if self.system.is_some() && !lab.is_listed(&spec) {
                     return Err(Refusal::usage(format!(
@@ -511,54 +701,42 @@ impl Agent {
     }
 
     /// The name of a rig that a person names by its name, by `rig:NAME` or by its target.
-    fn rig(&self, text: Option<String>) -> Result<Option<String>, Refusal> {
+    fn rig(&self, lab: &mut Lab, text: Option<String>) -> Result<Option<String>, Refusal> {
         let Some(text) = text else { return Ok(None) };
-        let is_known = lock(&self.lab).specs().any(|spec| spec.name == text);
-        if is_known {
+        if lab.specs().any(|spec| spec.name == text) {
             return Ok(Some(text));
         }
         match text.strip_prefix("rig:").unwrap_or(&text) {
             name if !name.contains([':', '=']) && (name != "sim" || text != name) => Ok(Some(name.to_owned())),
-            _ => match self.selector(&text)? {
+            _ => match self.selector(lab, &text)? {
                 Selector::Name(name) => Ok(Some(name)),
                 selector => Err(Refusal::usage(format!("`{selector}` may mean several rigs; name one"))),
             },
         }
     }
 
-    fn select(&self, text: &str) -> Result<Value, Refusal> {
-        let selector = if text.is_empty() { None } else { Some(self.selector(text)?) };
-        let mut status = lock(&self.lab).status(None, clock::now())?;
+    fn select(&self, lab: &mut Lab, text: &str, now: BootTime) -> Result<Value, Refusal> {
+        let selector = if text.is_empty() { None } else { Some(self.selector(lab, text)?) };
+        let mut status = lab.status(None, now)?;
         let Some(selector) = selector else { return Ok(status) };
-        let lab = lock(&self.lab);
-        let names: Vec<&str> = lab.specs().filter(|spec| selector.fits(spec)).map(|spec| spec.name.as_str()).collect();
+        let fitting = lab.specs().filter(|spec| selector.fits(spec));
+        let names: BTreeSet<String> = fitting.map(|spec| spec.name.clone()).collect();
         if names.is_empty() {
             return Err(Refusal::usage(selector.nothing(lab.specs())));
         }
         if let Some(rigs) = status.get_mut("rigs").and_then(Value::as_array_mut) {
-            rigs.retain(|rig| rig.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(&name)));
+            rigs.retain(|rig| rig.get("name").and_then(Value::as_str).is_some_and(|name| names.contains(name)));
         }
         // Those who wait for one of these rigs.
-        let mut waiting = std::collections::BTreeSet::new();
-        for name in names {
-            let of_rig = lab.status(Some(name), clock::now())?;
-            let requests = of_rig.get("queue").and_then(Value::as_array).into_iter().flatten();
-            waiting.extend(requests.filter_map(|one| Some(one.get("request")?.as_str()?.to_owned())));
-        }
+        let waiting = lab.waiting_for(&names);
         if let Some(queue) = status.get_mut("queue").and_then(Value::as_array_mut) {
             queue.retain(|one| one.get("request").and_then(Value::as_str).is_some_and(|one| waiting.contains(one)));
         }
         Ok(status)
     }
 
-    fn targets(&self, lease: &Lease) -> Value {
-        let lab = lock(&self.lab);
-        let target = |name: &String| lab.specs().find(|spec| spec.name == *name).map(|spec| spec.target.clone());
-        lease.rigs.iter().map(|name| json!({ "name": name, "target": target(name) })).collect()
-    }
-
     /// Reads the list, if it has changed.
-    fn read_rigs(&self, now: BootTime) -> Result<(), Refusal> {
+    fn read_rigs(&self, lab: &mut Lab, now: BootTime) -> Result<(), Refusal> {
         let mut listed = lock(&self.rigs);
         let path = self.folders.rigs();
         let seen = fs::metadata(&path).ok().and_then(|about| Some((about.modified().ok()?, about.len())));
@@ -567,7 +745,7 @@ impl Agent {
             match rigs::read(&path) {
                 Ok(mut specs) => {
                     specs.iter_mut().for_each(|spec| spec.find_board(&self.roots));
-                    lock(&self.lab).list(specs, now);
+                    lab.list(specs, now);
                     listed.fault = None;
                 }
                 Err(error) => listed.fault = Some(error.to_string()),
@@ -580,79 +758,87 @@ impl Agent {
     }
 
     /// Does what follows from what has happened.
-    fn settle(self: &Arc<Self>) {
-        loop {
-            let effects = std::mem::take(&mut lock(&self.lab).effects);
-            if effects.is_empty() {
-                break;
-            }
-            for effect in effects {
-                match effect {
-                    Effect::Tell { conn, method, params } => self.tell(conn, method, &params),
-                    Effect::Close { lease, why } => {
-                        let wires = lock(&self.wires);
-                        let conns: Vec<u64> =
-                            wires.iter().filter(|(_, (wire, _))| wire.lease == lease).map(|(conn, _)| *conn).collect();
-                        drop(wires);
-                        conns.into_iter().for_each(|conn| self.close(conn, &why));
-                    }
-                    Effect::Check { rig, target, asks, recover, board, lease } => {
-                        let agent = Arc::clone(self);
-                        let id = lease.as_ref().map(|lease| lease.id.clone()).unwrap_or_default();
-                        let closing = lock(&self.closing).get(&id).cloned();
-                        tokio::spawn(async move {
-                            if let Some(closing) = closing {
-                                for task in closing.lock().await.drain(..) {
-                                    let stop = task.abort_handle();
-                                    if tokio::time::timeout(CLOSED, task).await.is_err() {
-                                        stop.abort();
-                                    }
+    fn perform(self: &Arc<Self>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Tell { conn, method, params } => self.tell(conn, method, &params),
+                Effect::Close { lease, why } => {
+                    let wires = lock(&self.wires);
+                    let conns: Vec<u64> =
+                        wires.iter().filter(|(_, (wire, _))| wire.lease == lease).map(|(conn, _)| *conn).collect();
+                    drop(wires);
+                    conns.into_iter().for_each(|conn| self.close(conn, &why));
+                }
+                Effect::Check { rig, target, asks, recover, board, lease } => {
+                    let agent = Arc::clone(self);
+                    let id = lease.as_ref().map(|lease| lease.id.clone()).unwrap_or_default();
+                    let closing = lock(&self.closing).get(&id).cloned();
+                    tokio::spawn(async move {
+                        if let Some(closing) = closing {
+                            for task in closing.lock().await.drain(..) {
+                                let stop = task.abort_handle();
+                                if tokio::time::timeout(CLOSED, task).await.is_err() {
+                                    stop.abort();
                                 }
-                                lock(&agent.closing).remove(&id);
                             }
-                            let (lease, board, recover) = (lease.as_deref(), board.as_deref(), recover.as_slice());
-                            let what = Check { target: &target, asks, lease, recover, board };
-                            let found = check::run(&what, &agent.roots).await;
-                            let board = target.parse().ok().and_then(|target| check::board_at(&target, &agent.roots));
-                            let mut lab = lock(&agent.lab);
+                            lock(&agent.closing).remove(&id);
+                        }
+                        let (lease, board, recover) = (lease.as_deref(), board.as_deref(), recover.as_slice());
+                        let what = Check { target: &target, asks, lease, recover, board };
+                        let found = check::run(&what, &agent.roots).await;
+                        let roots = agent.roots.clone();
+                        agent.note(move |lab| {
+                            let board = target.parse().ok().and_then(|target| check::board_at(&target, &roots));
                             if let (Ok(_), Some(board)) = (&found, board) {
                                 lab.identified(&rig, board);
                             }
                             lab.checked(&rig, found, clock::now());
-                            drop(lab);
-                            agent.settle();
                         });
-                    }
+                    });
                 }
             }
         }
-        // The main loop has nothing to do with most of what happens.
-        if self.sleeps() != *lock(&self.sleeps) {
-            self.changed.notify_one();
-        }
-    }
-
-    /// When something is due, and whether nobody needs the agent.
-    fn sleeps(&self) -> (Option<BootTime>, bool) {
-        let (due, is_idle) = {
-            let lab = lock(&self.lab);
-            (lab.due(), lab.is_idle())
-        };
-        (due, is_idle && lock(&self.clients).is_empty())
     }
 
     fn tell(&self, conn: u64, method: &str, params: &Value) {
         let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
         let mut clients = lock(&self.clients);
-        if clients.get(&conn).is_some_and(|client| client.try_send(line.into_bytes()).is_err()) {
+        let Some(Client { lines, .. }) = clients.get(&conn) else { return };
+        // Of its places, one that does not read needs the last only.
+        if method == "place" && lines.capacity() <= UNREAD - PLACES {
+            return;
+        }
+        if lines.try_send(line.into_bytes()).is_err() {
             clients.remove(&conn);
         }
     }
 }
 
-fn named(agent: &Agent, params: Value) -> Result<(String, Option<String>), Refusal> {
+/// The answer to a line that needs no books.
+enum Answered {
+    /// It needs them.
+    No,
+    Yes(Option<Vec<u8>>),
+    /// A port is wanted, and frames follow.
+    Opens(Value),
+}
+
+/// Whether the other end is closed, whatever of it is still to be read.
+fn is_gone(reader: &OwnedReadHalf) -> bool {
+    let stream: &UnixStream = reader.as_ref();
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled.iter().any(|polled| polled.revents().contains(PollFlags::HUP))
+}
+
+fn targets(lab: &Lab, lease: &Lease) -> Value {
+    let target = |name: &String| lab.specs().find(|spec| spec.name == *name).map(|spec| spec.target.clone());
+    lease.rigs.iter().map(|name| json!({ "name": name, "target": target(name) })).collect()
+}
+
+fn named(agent: &Agent, lab: &mut Lab, params: Value) -> Result<(String, Option<String>), Refusal> {
     let OfRig { rig, reason } = parse(params)?;
-    let rig = agent.rig(rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
+    let rig = agent.rig(lab, rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
     let reason = reason.map(|reason| reason.chars().filter(|char| !char.is_control()).take(500).collect());
     Ok((rig, reason))
 }
@@ -697,7 +883,9 @@ struct Attach {
 #[derive(Deserialize)]
 struct Join {
     lease: String,
-    selector: String,
+    /// All rigs of the lease, if none.
+    #[serde(default)]
+    selector: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -725,11 +913,15 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T, Refusal> {
 }
 
 fn write_answer(answer: Result<Value, Refusal>, out: &mut Writer<'_>) {
-    let text = match answer {
+    out.raw(answer_text(answer).as_bytes());
+}
+
+/// The text of an answer behind its head.
+fn answer_text(answer: Result<Value, Refusal>) -> String {
+    match answer {
         Ok(result) => format!(",\"result\":{result}}}"),
         Err(Refusal { code, why }) => {
             format!(",\"error\":{}}}", json!({ "code": REFUSED, "message": why, "data": { "exit": code } }))
         }
-    };
-    out.raw(text.as_bytes());
+    }
 }

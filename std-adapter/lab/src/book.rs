@@ -5,6 +5,7 @@
 //! somebody is told of is written to the [`Books`] before the function returns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 
 use serde_json::{Value, json};
 
@@ -12,6 +13,10 @@ use crate::clock::{BootTime, wall};
 use crate::processes::Process;
 use crate::records::{Books, Change, Entry, FLAPPING, Health, Holder, Kept, Lease};
 use crate::rigs::{Selector, Spec};
+
+mod heartbeats;
+
+pub use heartbeats::{Ended, Heartbeats};
 
 /// The time in which a waiting client must confirm an offer, in milliseconds.
 pub const CONFIRM: u64 = 2_000;
@@ -30,21 +35,12 @@ const RECOVERIES: usize = 3;
 /// How often in a row it must answer.
 const GOOD: u32 = 2;
 const DAY: u64 = 24 * 60 * 60;
-/// The most who wait.
+/// The most requests of one user that wait.
 const QUEUE: usize = 1000;
-/// How many ended leases are remembered, to tell a late holder why.
-const ENDED: usize = 256;
-
-/// The record of a lease that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// The name of the person, or `the agent`, who ended the lease.
-    pub by: String,
-    /// The reason why the lease ended.
-    pub why: String,
-    /// The time at which the lease ended, in seconds since 1970 (UTC).
-    pub at: u64,
-}
+/// How many entries of the log are looked through for the end of a lease that is not remembered.
+const LOOKED: usize = 1000;
+/// How long after the start of an agent a client is believed that it has waited before that.
+const BELIEVED: u64 = 60_000;
 
 /// The state of a rig.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,10 +93,25 @@ struct Waiting {
     order: u64,
     until: BootTime,
     offer: Option<(Vec<String>, BootTime)>,
+    /// The offer was made longer, since the agent had stood still.
+    is_spared: bool,
     offers: u32,
     rests: BootTime,
-    told: Option<Value>,
+    /// The place and the states of the rigs that it was told last.
+    told: Option<(usize, Vec<&'static str>)>,
 }
+
+/// Those who wait for the same rigs.
+struct Group {
+    rigs: Vec<usize>,
+    /// How many of them were counted.
+    count: usize,
+    states: Vec<&'static str>,
+    why: Option<String>,
+}
+
+/// The event of a lease's end, in the log.
+const ENDED: &str = "ended";
 
 /// The exit code of a [`Refusal`] that says that an offer has expired. No command ends with it,
 /// since the client waits again.
@@ -208,11 +219,16 @@ pub struct Lab {
     boot: String,
     rigs: BTreeMap<String, Rig>,
     leases: BTreeMap<String, Held>,
+    heartbeats: Heartbeats,
     queue: Vec<Waiting>,
-    ended: Vec<(String, Ended)>,
+    /// Ends of leases and knowledge of rigs that could not be written. They go with what is written next.
+    unwritten: Vec<Change>,
+    started: BootTime,
     /// Nothing is offered before this time.
     holds: BootTime,
     has_lost_books: bool,
+    /// Leases whose processes live, and which nobody has told yet although the books were lost.
+    expected: BTreeSet<String>,
     asks: u64,
     /// The work that other modules must do. The caller of a function takes it from here.
     pub effects: Vec<Effect>,
@@ -220,8 +236,6 @@ pub struct Lab {
 
 struct Held {
     lease: Lease,
-    heard: BootTime,
-    used: BootTime,
     /// When the process of the lease is looked for, while it has no connection.
     looks: BootTime,
     conns: BTreeSet<u64>,
@@ -231,19 +245,22 @@ impl Lab {
     /// Restores the state that an earlier agent has `kept` in the books. Leases whose holders live
     /// go on, and the others end.
     ///
-    /// The books were lost if nothing was kept although their folder existed (`had_folder`). `boot`
+    /// The books were lost if nothing was kept although an agent has run before (`has_run`). `boot`
     /// is the id of the machine's start, and `now` the time since that start.
-    pub fn new(books: Box<dyn Books>, kept: Option<Kept>, had_folder: bool, boot: &str, now: BootTime) -> Self {
-        let has_lost_books = kept.is_none() && had_folder;
+    pub fn new(books: Box<dyn Books>, kept: Option<Kept>, has_run: bool, boot: &str, now: BootTime) -> Self {
+        let has_lost_books = kept.is_none() && has_run;
         let mut lab = Self {
             books,
             boot: boot.to_owned(),
             rigs: BTreeMap::new(),
             leases: BTreeMap::new(),
+            heartbeats: Heartbeats::default(),
             queue: Vec::new(),
-            ended: Vec::new(),
+            unwritten: Vec::new(),
+            started: now,
             holds: now,
             has_lost_books,
+            expected: BTreeSet::new(),
             asks: 0,
             effects: Vec::new(),
         };
@@ -264,14 +281,27 @@ impl Lab {
         lab
     }
 
+    /// Delays all offers after a loss of the books. The holders of `leases` live, and are expected
+    /// to tell their leases. Offers begin when all have, or at the time `until`.
+    pub fn expect(&mut self, leases: BTreeSet<String>, until: BootTime) {
+        self.expected = leases;
+        if !self.expected.is_empty() {
+            self.holds = self.holds.max(until);
+        }
+    }
+
     fn take_over(&mut self, lease: Lease, now: BootTime) {
+        if self.expected.remove(&lease.id) && self.expected.is_empty() {
+            self.holds = self.started + RETURN;
+        }
         for name in &lease.rigs {
             let rig = self.rigs.entry(name.clone()).or_insert_with(|| Rig::unlisted(name));
             rig.state = State::Leased(lease.id.clone());
         }
         let id = lease.id.clone();
         let (is_of_boot, is_alive) = (lease.boot == self.boot, lease.process().is_alive());
-        self.leases.insert(id.clone(), Held { lease, heard: now, used: now, looks: now, conns: BTreeSet::new() });
+        self.heartbeats.begin(&lease, now);
+        self.leases.insert(id.clone(), Held { lease, looks: now, conns: BTreeSet::new() });
         if !is_of_boot {
             self.end(&id, "the machine was started again", "the agent", now);
         } else if !is_alive {
@@ -341,7 +371,7 @@ impl Lab {
                 return Err(Refusal::refused("this request is another user's"));
             }
             held.conns.insert(conn);
-            held.heard = now;
+            self.heartbeats.heard(&held.lease.id, now);
             return Ok(Asked::Granted(Box::new(held.lease.clone())));
         }
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ask.request == ask.request) {
@@ -356,8 +386,9 @@ impl Lab {
             self.schedule(now);
             return Ok(Asked::Waits);
         }
-        if self.queue.len() >= QUEUE {
-            return Err(Refusal::refused(format!("{QUEUE} wait already, which is the limit")));
+        if self.queue.iter().filter(|waiting| waiting.ask.holder.uid == ask.holder.uid).count() >= QUEUE {
+            let user = &ask.holder.user;
+            return Err(Refusal::refused(format!("{QUEUE} requests of {user} wait already, which is the limit")));
         }
         let candidates = self.candidates(&ask.selectors).len();
         if candidates == 0 {
@@ -372,8 +403,12 @@ impl Lab {
         self.asks += 1;
         // To wait for no time is not to wait.
         let until = now.saturating_add(ask.wait.filter(|wait| *wait > 0).unwrap_or(u64::MAX));
-        let ask = Ask { since: ask.since.min(now), wait: ask.wait.filter(|wait| *wait > 0), ..ask };
-        let waiting = Waiting { ask, conn, order: self.asks, until, offer: None, offers: 0, rests: 0, told: None };
+        // Who asked the agent before this one has its place again.
+        let since = if now < self.started.saturating_add(BELIEVED) { ask.since.min(now) } else { now };
+        let ask = Ask { since, wait: ask.wait.filter(|wait| *wait > 0), ..ask };
+        let order = self.asks;
+        let waiting =
+            Waiting { ask, conn, order, until, offer: None, is_spared: false, offers: 0, rests: 0, told: None };
         let place = (waiting.ask.since, waiting.order);
         let behind = self.queue.iter().position(|other| (other.ask.since, other.order) > place);
         self.queue.insert(behind.unwrap_or(self.queue.len()), waiting);
@@ -423,7 +458,9 @@ impl Lab {
             who: lease.holder.to_string(),
             why: String::new(),
         };
-        if let Err(error) = self.books.write(&[Change::Lease(lease.clone()), Change::Log(log)]) {
+        if let Err(error) = self.write(&[Change::Lease(lease.clone()), Change::Log(log)]) {
+            // Perhaps it was written after all.
+            self.unwritten.push(Change::End(lease.id));
             self.withdraw(request);
             self.queue.retain(|waiting| waiting.ask.request != request);
             self.schedule(now);
@@ -437,7 +474,8 @@ impl Lab {
                 rig.state = State::Leased(lease.id.clone());
             }
         }
-        let held = Held { lease: lease.clone(), heard: now, used: now, looks: now, conns: BTreeSet::from([conn]) };
+        self.heartbeats.begin(&lease, now);
+        let held = Held { lease: lease.clone(), looks: now, conns: BTreeSet::from([conn]) };
         self.leases.insert(lease.id.clone(), held);
         self.schedule(now);
         Ok(lease)
@@ -468,36 +506,38 @@ impl Lab {
         now: BootTime,
     ) -> Result<Lease, Refusal> {
         if !self.leases.contains_key(id) {
-            let known = self.ended.iter().any(|(ended, _)| ended == id);
+            let known = self.heartbeats.ended(id).is_some();
             let is_free = |lease: &Lease| {
                 lease.rigs.iter().all(|name| self.rigs.get(name).is_none_or(|rig| rig.state == State::Idle))
             };
             let adopted = told.filter(|lease| {
-                self.has_lost_books && !known && now < self.holds && lease.id == id && lease.boot == self.boot
+                // Nobody else can have had a rig that is free since the start.
+                self.has_lost_books && !known && lease.id == id && lease.boot == self.boot
             });
             if let Some(lease) = adopted.filter(|lease| is_free(lease) && lease.holder.uid == uid) {
-                if let Err(error) = self.books.write(&[Change::Lease(lease.clone())]) {
+                if let Err(error) = self.write(&[Change::Lease(lease.clone())]) {
                     return Err(Refusal::refused(format!("the agent cannot write its books: {error}")));
                 }
                 self.take_over(lease, now);
             }
         }
-        let Some(held) = self.leases.get_mut(id) else { return Err(self.over(id)) };
-        if held.lease.holder.uid != uid {
-            return Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)));
+        let lease = self.usable(id, uid, now)?;
+        let new = keeper.filter(|keeper| lease.keeper != Some(*keeper));
+        let lease = Lease { keeper: new.or(lease.keeper), ..lease.clone() };
+        if new.is_some()
+            && let Err(error) = self.write(&[Change::Lease(lease.clone())])
+        {
+            return Err(Refusal::refused(format!("the agent cannot write its books: {error}")));
         }
-        if let Some(keeper) = keeper.filter(|keeper| held.lease.keeper != Some(*keeper)) {
-            let lease = Lease { keeper: Some(keeper), ..held.lease.clone() };
-            if let Err(error) = self.books.write(&[Change::Lease(lease.clone())]) {
-                return Err(Refusal::refused(format!("the agent cannot write its books: {error}")));
-            }
-            held.lease = lease;
+        let Some(held) = self.leases.get_mut(id) else { return Err(self.over(id)) };
+        if new.is_some() {
+            held.lease.clone_from(&lease);
             // From now on it ends with this one.
             held.conns.clear();
         }
         held.conns.insert(conn);
-        held.heard = now;
-        Ok(held.lease.clone())
+        self.heartbeats.heard(id, now);
+        Ok(lease)
     }
 
     /// Returns a lease if the user `uid` may use it now.
@@ -510,7 +550,8 @@ impl Lab {
                 Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)))
             }
             Some(held) if now < held.lease.deadline => Ok(&held.lease),
-            _ => Err(self.over(id)),
+            Some(_) => Err(Refusal::refused("the time of the lease is over")),
+            None => Err(self.over(id)),
         }
     }
 
@@ -520,32 +561,49 @@ impl Lab {
     /// # Errors
     /// The lease has ended, or is another user's.
     pub fn renew(&mut self, id: &str, uid: u32, now: BootTime) -> Result<BootTime, Refusal> {
-        match self.leases.get_mut(id) {
-            Some(held) if held.lease.holder.uid != uid => {
-                Err(Refusal::refused(format!("the lease is {}'s", held.lease.holder)))
-            }
-            Some(held) if now < held.lease.deadline => {
-                held.heard = now;
-                Ok(held.lease.deadline)
-            }
-            _ => Err(self.over(id)),
-        }
+        self.usable(id, uid, now)?;
+        self.heartbeats.renew(id, uid, now)
     }
 
-    /// Records that the rigs of a lease are being used, so that the lease is not idle.
-    pub fn used(&mut self, id: &str, now: BootTime) {
-        if let Some(held) = self.leases.get_mut(id) {
-            held.used = now;
-        }
+    /// Returns the heartbeats of all leases. They can be used without the books.
+    pub fn heartbeats(&self) -> Heartbeats {
+        self.heartbeats.clone()
     }
 
     /// Why a lease is not there.
     fn over(&self, id: &str) -> Refusal {
-        match self.ended.iter().rev().find(|(ended, _)| ended == id) {
-            Some((_, Ended { by, why, at })) => {
-                Refusal::refused(format!("the lease was ended by {by} at {}: {why}", time_of_day(*at)))
+        let ended = self.heartbeats.ended(id).or_else(|| {
+            // An agent before this one may have ended it.
+            let entries = self.books.log(LOOKED).unwrap_or_default().into_iter().rev();
+            let mut ended = entries.filter(|entry| entry.what == ENDED && entry.lease.as_deref() == Some(id));
+            ended.next().map(|Entry { at, who: by, why, .. }| Ended { by, why, at })
+        });
+        Refusal::refused(ended.map_or_else(|| "there is no such lease".to_owned(), |ended| ended.text()))
+    }
+
+    /// Writes changes, and what could not be written before.
+    fn write(&mut self, changes: &[Change]) -> io::Result<()> {
+        if self.unwritten.is_empty() {
+            return self.books.write(changes);
+        }
+        let all = [&self.unwritten, changes].concat();
+        self.books.write(&all)?;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    /// Writes changes that hold already. If that fails, they are written with the next.
+    fn note(&mut self, changes: &[Change]) {
+        let Err(error) = self.write(changes) else { return };
+        eprintln!("rigline lab: the books cannot be written: {error}");
+        for change in changes {
+            if let Change::Rig(name, _) = change {
+                self.unwritten.retain(|other| !matches!(other, Change::Rig(other, _) if other == name));
             }
-            None => Refusal::refused("there is no such lease"),
+            // What people are told of it is lost: it would grow without a limit.
+            if !matches!(change, Change::Log(_)) {
+                self.unwritten.push(change.clone());
+            }
         }
     }
 
@@ -554,35 +612,29 @@ impl Lab {
     pub fn end(&mut self, id: &str, why: &str, by: &str, now: BootTime) {
         let Some(Held { lease, conns, .. }) = self.leases.remove(id) else { return };
         let ended = Ended { by: by.to_owned(), why: why.to_owned(), at: wall() };
+        // Before the disk is waited for.
+        self.heartbeats.end(id, ended.clone());
         let log = Entry {
             at: ended.at,
-            what: "ended".into(),
+            what: ENDED.into(),
             rigs: lease.rigs.clone(),
             lease: Some(lease.id.clone()),
             who: by.to_owned(),
             why: why.to_owned(),
         };
-        if let Err(error) = self.books.write(&[Change::End(id.to_owned()), Change::Log(log)]) {
-            // After a crash it would be there again, and its holder, who is told of the end, would not.
-            eprintln!("rigline lab: the end of lease {id} cannot be written: {error}");
-        }
+        // If it cannot be written now, it is before the next one is granted.
+        self.note(&[Change::End(id.to_owned()), Change::Log(log)]);
         let params = json!({ "lease": id, "by": ended.by, "why": ended.why, "at": ended.at });
         for conn in conns {
             self.effects.push(Effect::Tell { conn, method: "ended", params: params.clone() });
         }
-        self.effects.push(Effect::Close { lease: id.to_owned(), why: self.ended_text(&ended) });
-        self.ended.push((id.to_owned(), ended));
-        if self.ended.len() > ENDED {
-            self.ended.remove(0);
-        }
-        for name in lease.rigs.clone() {
-            self.check(&name, Some(Box::new(lease.clone())));
+        self.effects.push(Effect::Close { lease: id.to_owned(), why: ended.text() });
+        for name in &lease.rigs {
+            if self.rigs.get(name).is_some_and(|rig| rig.state == State::Leased(id.to_owned())) {
+                self.check(name, Some(Box::new(lease.clone())));
+            }
         }
         self.schedule(now);
-    }
-
-    fn ended_text(&self, ended: &Ended) -> String {
-        format!("the lease was ended by {} at {}: {}", ended.by, time_of_day(ended.at), ended.why)
     }
 
     /// Ends the lease of a rig because a person asks for it. `by` is the name of the person, and
@@ -736,12 +788,6 @@ impl Lab {
         self.note(&[change]);
     }
 
-    fn note(&mut self, changes: &[Change]) {
-        if let Err(error) = self.books.write(changes) {
-            eprintln!("rigline lab: the books cannot be written: {error}");
-        }
-    }
-
     /// Puts a rig into quarantine because a person asks for it. The lease of the rig goes on.
     /// Without a `reason`, the rig is taken out of quarantine.
     ///
@@ -794,14 +840,44 @@ impl Lab {
         Ok(())
     }
 
+    /// Extends leases and offers that would end because the agent itself has stood still. It heard
+    /// nobody in that time, so nobody loses a lease or an offer by it.
+    pub fn spare(&mut self, now: BootTime) {
+        self.heartbeats.spare(now);
+        for waiting in &mut self.queue {
+            if let Some((_, until)) = &mut waiting.offer
+                && !waiting.is_spared
+            {
+                (*until, waiting.is_spared) = ((*until).max(now + CONFIRM), true);
+            }
+        }
+    }
+
+    /// Restarts the time of offers that no client was told yet, since a slow disk may have delayed
+    /// them.
+    pub fn freshen(&mut self, now: BootTime) {
+        for effect in &mut self.effects {
+            let Effect::Tell { method: "offer", params, .. } = effect else { continue };
+            let request = params.get("request").and_then(Value::as_str).unwrap_or_default();
+            let waiting = self.queue.iter_mut().find(|waiting| waiting.ask.request == request);
+            if let Some((_, until)) = waiting.and_then(|waiting| waiting.offer.as_mut()) {
+                *until = (*until).max(now + CONFIRM);
+                params["until"] = (*until).into();
+            }
+        }
+    }
+
     /// Does everything that is due at the time `now`: leases end, requests expire, and quarantined
     /// rigs are tried again.
     pub fn tick(&mut self, now: BootTime) {
         if now >= self.holds {
             self.holds = 0;
         }
-        let over: Vec<(String, String)> =
-            self.leases.values().filter_map(|held| held.over(now).map(|why| (held.lease.id.clone(), why))).collect();
+        let over: Vec<(String, String)> = self
+            .leases
+            .values()
+            .filter_map(|held| Some((held.lease.id.clone(), self.heartbeats.over(&held.lease, now)?)))
+            .collect();
         for (id, why) in over {
             self.end(&id, &why, "the agent", now);
         }
@@ -833,9 +909,8 @@ impl Lab {
     /// nothing is due.
     pub fn due(&self) -> Option<BootTime> {
         let leases = self.leases.values().map(|held| {
-            let idle = if held.lease.idle == 0 { u64::MAX } else { held.used.saturating_add(held.lease.idle) };
             let looks = if held.conns.is_empty() { held.looks } else { u64::MAX };
-            held.lease.deadline.min(held.heard + SILENCE).min(idle).min(looks)
+            self.heartbeats.due(&held.lease).min(looks)
         });
         let queue = self.queue.iter().map(|waiting| {
             let offer = waiting.offer.as_ref().map_or(u64::MAX, |(_, until)| *until);
@@ -969,16 +1044,18 @@ impl Lab {
         })
     }
 
-    /// The names of the rigs that are meant: of the list, or those that are named as they are.
+    /// The names of the rigs that are meant.
     fn candidates(&self, selectors: &[Selector]) -> Vec<String> {
-        let is_meant = |rig: &&Rig| {
-            selectors.iter().any(|selector| match selector {
-                Selector::Name(name) => rig.spec.name == *name,
-                Selector::Tags(_) => rig.is_listed && selector.fits(&rig.spec),
-                Selector::Target(target) => rig.spec.name == *target,
-            })
+        self.rigs.values().filter(|rig| is_meant(rig, selectors)).map(|rig| rig.spec.name.clone()).collect()
+    }
+
+    /// Returns the names of the requests that wait for one of these rigs.
+    pub fn waiting_for(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
+        let is_one = |waiting: &&Waiting| {
+            let rigs = self.rigs.values().filter(|rig| names.contains(&rig.spec.name));
+            rigs.into_iter().any(|rig| is_meant(rig, &waiting.ask.selectors))
         };
-        self.rigs.values().filter(is_meant).map(|rig| rig.spec.name.clone()).collect()
+        self.queue.iter().filter(is_one).map(|waiting| waiting.ask.request.clone()).collect()
     }
 
     /// Takes an offer back.
@@ -1061,7 +1138,7 @@ impl Lab {
             let until = now + CONFIRM;
             if let Some(waiting) = self.queue.get_mut(place) {
                 waiting.offer = Some((chosen.clone(), until));
-                waiting.told = None;
+                (waiting.is_spared, waiting.told) = (false, None);
                 let params = json!({ "request": request, "rigs": chosen, "until": until });
                 self.effects.push(Effect::Tell { conn: waiting.conn, method: "offer", params });
             }
@@ -1184,33 +1261,47 @@ impl Lab {
 
     /// Tells those who wait where they are, when that has changed.
     fn tell_places(&mut self, now: BootTime) {
-        for place in 0..self.queue.len() {
-            let Some(waiting) = self.queue.get(place) else { break };
-            if waiting.offer.is_some() {
-                continue;
-            }
-            let candidates = self.candidates(&waiting.ask.selectors);
-            let ahead = self
-                .queue
-                .iter()
-                .take(place)
-                .filter(|other| self.candidates(&other.ask.selectors).iter().any(|name| candidates.contains(name)));
-            let place_of = ahead.count() + 1;
-            let states: Vec<&'static str> =
-                candidates.iter().filter_map(|name| self.rigs.get(name)).map(Rig::word).collect();
-            let key = json!({ "place": place_of, "states": states });
-            if waiting.told.as_ref() == Some(&key) {
-                continue;
-            }
-            let rigs = candidates.iter().filter_map(|name| self.rigs.get(name));
-            let why = rigs.map(|rig| self.why_not(rig, now)).collect::<Vec<_>>().join("; ");
-            let params = json!({ "request": waiting.ask.request, "place": place_of, "why": why });
-            self.effects.push(Effect::Tell { conn: waiting.conn, method: "place", params });
-            if let Some(waiting) = self.queue.get_mut(place) {
-                waiting.told = Some(key);
+        let words: Vec<&'static str> = self.rigs.values().map(Rig::word).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut news: Vec<(usize, usize, usize)> = Vec::new();
+        for (number, waiting) in self.queue.iter().enumerate() {
+            let rigs = self.rigs.values().enumerate().filter(|(_, rig)| is_meant(rig, &waiting.ask.selectors));
+            let rigs: Vec<usize> = rigs.map(|(rig, _)| rig).collect();
+            let is_ahead = |group: &&Group| group.rigs.iter().any(|rig| rigs.binary_search(rig).is_ok());
+            let place = groups.iter().filter(is_ahead).map(|group| group.count).sum::<usize>() + 1;
+            let group = groups.iter().position(|group| group.rigs == rigs).unwrap_or_else(|| {
+                let states = rigs.iter().filter_map(|rig| words.get(*rig).copied()).collect();
+                groups.push(Group { rigs, count: 0, states, why: None });
+                groups.len() - 1
+            });
+            let Some(of) = groups.get_mut(group) else { break };
+            of.count += 1;
+            let is_known = waiting.told.as_ref().is_some_and(|(told, states)| *told == place && *states == of.states);
+            if waiting.offer.is_none() && !is_known {
+                news.push((number, place, group));
             }
         }
+        for (number, place, group) in news {
+            let Some(group) = groups.get_mut(group) else { break };
+            let why = group.why.get_or_insert_with(|| {
+                let all: Vec<&Rig> = self.rigs.values().collect();
+                let rigs = group.rigs.iter().filter_map(|rig| all.get(*rig));
+                rigs.map(|rig| self.why_not(rig, now)).collect::<Vec<_>>().join("; ")
+            });
+            let Some(waiting) = self.queue.get_mut(number) else { break };
+            let params = json!({ "request": waiting.ask.request, "place": place, "why": why });
+            self.effects.push(Effect::Tell { conn: waiting.conn, method: "place", params });
+            waiting.told = Some((place, group.states.clone()));
+        }
     }
+}
+
+/// Whether a rig is one that is wanted: of the list, or named as it is.
+fn is_meant(rig: &Rig, selectors: &[Selector]) -> bool {
+    selectors.iter().any(|selector| match selector {
+        Selector::Name(name) | Selector::Target(name) => rig.spec.name == *name,
+        Selector::Tags(_) => rig.is_listed && selector.fits(&rig.spec),
+    })
 }
 
 impl Rig {
@@ -1234,22 +1325,6 @@ impl Rig {
             (State::Idle, Some(_)) => "quarantine",
             (State::Idle, None) => "free",
         }
-    }
-}
-
-impl Held {
-    /// Why it is over at this time, if it is.
-    fn over(&self, now: BootTime) -> Option<String> {
-        if now >= self.lease.deadline {
-            return Some("its time is over".to_owned());
-        }
-        if now >= self.heard + SILENCE {
-            return Some(format!("its holder was silent for {}", seconds(SILENCE)));
-        }
-        if self.lease.idle > 0 && now >= self.used.saturating_add(self.lease.idle) {
-            return Some(format!("its rigs were idle for {}", seconds(self.lease.idle)));
-        }
-        None
     }
 }
 

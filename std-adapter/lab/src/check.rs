@@ -53,7 +53,7 @@ pub(crate) async fn run(what: &Check<'_>, roots: &Roots) -> Result<Option<String
     let target: Target = target.parse().map_err(|error| Fault::Bad(format!("its target is wrong: {error}")))?;
     if !recover.is_empty() {
         // A port that others have is theirs.
-        if let Err(fault @ Fault::Busy(_)) = free_port(&target, roots) {
+        if let Err(fault @ Fault::Busy(_)) = looked(&target, roots, free_port).await {
             return Err(fault);
         }
         run_recovery(recover)
@@ -61,8 +61,10 @@ pub(crate) async fn run(what: &Check<'_>, roots: &Roots) -> Result<Option<String
             .map_err(|why| Fault::Bad(format!("its recovery `{}`: {why}", recover.join(" "))))?;
         came_back(&target, roots).await;
     }
-    ensure_board(&target, board, roots).map_err(Fault::Bad)?;
-    free_port(&target, roots)?;
+    let known = board.map(str::to_owned);
+    looked(&target, roots, move |target, roots| ensure_board(target, known.as_deref(), roots).map_err(Fault::Bad))
+        .await?;
+    looked(&target, roots, free_port).await?;
     if !asks || matches!(target, Target::Http(_) | Target::Replay(_)) {
         return Ok(None);
     }
@@ -72,6 +74,17 @@ pub(crate) async fn run(what: &Check<'_>, roots: &Roots) -> Result<Option<String
         Ok(Err(error)) => Err(Fault::Bad(error.to_string())),
         Err(_) => Err(Fault::Bad(format!("it was not safe within {LIMIT:?}"))),
     }
+}
+
+/// Looks into the system's files, which takes its time on a busy machine, beside the agent's own thread.
+async fn looked(
+    target: &Target,
+    roots: &Roots,
+    look: impl FnOnce(&Target, &Roots) -> Result<(), Fault> + Send + 'static,
+) -> Result<(), Fault> {
+    let (target, roots) = (target.clone(), roots.clone());
+    let found = tokio::task::spawn_blocking(move || look(&target, &roots)).await;
+    found.unwrap_or_else(|error| Err(Fault::Bad(error.to_string())))
 }
 
 /// Runs what the list names to bring a rig back, and nothing else of the lab.

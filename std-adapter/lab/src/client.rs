@@ -1,11 +1,12 @@
 //! The client of the agent.
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rigline::frame::{Frame, HeapFramer};
@@ -22,12 +23,18 @@ use crate::folders::Folders;
 use crate::processes::LEASE;
 use crate::records::Lease;
 
-/// How long the agent has to start, and to answer.
+/// How long the agent has to answer.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long the agent has to start, on a busy machine too. One that cannot start is told at once.
+const START: Duration = Duration::from_millis(SILENCE);
+/// How long the holder of a lease waits for an agent that lives and does not answer: nobody else can get the rig meanwhile.
+const SLOW: u64 = 120_000;
 /// How often the holder of a lease tells that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How soon the agent is asked again, or started again.
+/// How soon the agent is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
+/// How often it is looked for while it starts: at first, and at last.
+const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// The arguments of the command `rigline` that start an agent on demand.
 pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
@@ -100,8 +107,9 @@ impl Connection {
     /// # Errors
     /// The agent cannot be started, has another version, or does not answer.
     pub async fn open(place: &Place) -> Result<Self, Trouble> {
-        let given_up = Instant::now() + ANSWER;
-        let mut starts_again = Instant::now();
+        let given_up = Instant::now() + if place.folders.is_system() { ANSWER } else { START };
+        let [mut pause, longest] = LOOKS;
+        let mut starting: Option<Starting> = None;
         loop {
             let error = match Self::to_running(&place.folders).await {
                 Ok(Some(connection)) => return Ok(connection),
@@ -116,15 +124,21 @@ impl Connection {
                 Ok(None) => io::Error::new(io::ErrorKind::NotFound, last_message(&place.folders)),
                 Err(Trouble::Lost(error)) => error,
             };
-            let now = Instant::now();
-            if now >= given_up {
+            if Instant::now() >= given_up {
                 return Err(Trouble::Lost(error));
             }
-            if now >= starts_again && !place.folders.is_system() {
-                start(place).map_err(Trouble::Lost)?;
-                starts_again = now + Duration::from_secs(2);
+            match starting.as_ref().map(Starting::ended) {
+                Some(None) => {}
+                Some(Some(status)) if !status.success() => {
+                    return Err(Trouble::Lost(io::Error::other(last_message(&place.folders))));
+                }
+                // Another one runs, or has run in between.
+                Some(Some(_)) => starting = None,
+                None if place.folders.is_system() => {}
+                None => starting = start(place).map_err(Trouble::Lost)?,
             }
-            sleep(AGAIN.min(Duration::from_millis(10))).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
         }
     }
 
@@ -140,7 +154,12 @@ impl Connection {
             self.writer.write_all(line.as_bytes()).await?;
             loop {
                 let mut message = self.line().await?;
-                if message.get("id").and_then(Value::as_u64) == Some(id) {
+                // An error without an id is about the connection.
+                let is_answer = match message.get("id") {
+                    Some(Value::Null) => message.get("error").is_some(),
+                    other => other.and_then(Value::as_u64) == Some(id),
+                };
+                if is_answer {
                     return Ok(message);
                 }
                 if let Some(Value::String(method)) = message.get("method").cloned() {
@@ -205,18 +224,51 @@ impl Connection {
     }
 }
 
-/// Starts the agent, which lives longer than this process.
-fn start(place: &Place) -> io::Result<()> {
+/// An agent that this process starts. Other commands do not start one meanwhile: on a busy machine they would be in its way.
+struct Starting {
+    ended: Arc<OnceLock<ExitStatus>>,
+    _only: File,
+}
+
+impl Starting {
+    /// How it has ended, if it has.
+    fn ended(&self) -> Option<ExitStatus> {
+        self.ended.get().copied()
+    }
+}
+
+/// Starts the agent, which lives longer than this process; unless one lives, or another command starts it.
+fn start(place: &Place) -> io::Result<Option<Starting>> {
     place.folders.make()?;
+    let mut file = OpenOptions::new();
+    file.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let only = file.open(place.folders.starting())?;
+    match only.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // It is not made here: that it is there says that an agent has run.
+    if let Ok(lock) = File::open(place.folders.lock())
+        && let Err(TryLockError::WouldBlock) = lock.try_lock_shared()
+    {
+        return Ok(None);
+    }
     let mut messages = OpenOptions::new();
     let messages = messages.create(true).append(true).mode(0o600).open(place.folders.messages())?;
     let mut command = Command::new(&place.program);
-    command.args(ON_DEMAND).env_remove(LEASE).current_dir("/");
+    command.args(ON_DEMAND).env_remove(LEASE).current_dir("/").envs(place.folders.variable());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
     let mut child = command.spawn()?;
+    let ended = Arc::new(OnceLock::new());
+    let tells = Arc::clone(&ended);
     // It leaves this process's session itself. Who lives on must look at its end.
-    std::thread::spawn(move || drop(child.wait()));
-    Ok(())
+    std::thread::spawn(move || {
+        if let Ok(status) = child.wait() {
+            let _ = tells.set(status);
+        }
+    });
+    Ok(Some(Starting { ended, _only: only }))
 }
 
 fn not_of_group(folders: &Folders) -> String {
@@ -297,7 +349,12 @@ pub async fn acquire(
             "ttl": clock::millis(want.ttl), "idle": want.idle.map_or(0, clock::millis),
             "is_raw": want.is_raw, "purpose": want.purpose,
         });
-        let mut connection = Connection::open(place).await?;
+        let mut connection = match Connection::open(place).await {
+            Ok(connection) => connection,
+            // It lives: who has time waits for it.
+            Err(Trouble::Lost(error)) if wait.is_some() && error.kind() == io::ErrorKind::TimedOut => continue,
+            Err(trouble) => return Err(trouble.into()),
+        };
         match wait_for(&mut connection, &request, ask, &mut tell).await {
             Ok(granted) => return Ok((connection, granted)),
             Err(Trouble::Refused(refusal)) => return Err(refusal),
@@ -368,33 +425,31 @@ pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connecti
 /// reason.
 pub async fn keep(place: &Place, connection: Connection, lease: &Lease, keeps: bool) -> Refusal {
     let mut connection = Some(connection);
-    let mut heard = clock::now();
+    let mut lost_since = None;
     loop {
         match connection.take() {
             Some(mut open) => match beat(&mut open, lease).await {
-                Ok(()) => {
-                    heard = clock::now();
-                    connection = Some(open);
-                }
+                Ok(()) => connection = Some(open),
                 Err(Trouble::Refused(refusal)) => return refusal,
                 Err(Trouble::Lost(_)) => {}
             },
             None => {
+                let since = *lost_since.get_or_insert_with(clock::now);
                 let again = async {
                     let mut open = Connection::open(place).await?;
                     open.ask("attach", json!({ "lease": lease.id, "keeps": keeps, "told": lease })).await?;
                     Ok(open)
                 };
                 match again.await {
-                    Ok(open) => {
-                        heard = clock::now();
-                        connection = Some(open);
-                    }
+                    Ok(open) => (connection, lost_since) = (Some(open), None),
                     Err(Trouble::Refused(refusal)) => return refusal,
-                    Err(Trouble::Lost(error)) if clock::now() >= heard + SILENCE => {
-                        return Refusal::refused(format!("the lease is lost, since no agent answers: {error}"));
+                    Err(Trouble::Lost(error)) => {
+                        let patience = if error.kind() == io::ErrorKind::TimedOut { SLOW } else { SILENCE };
+                        if clock::now() >= since.saturating_add(patience) {
+                            return Refusal::refused(format!("the lease is lost, since no agent answers: {error}"));
+                        }
+                        sleep(AGAIN).await;
                     }
-                    Err(Trouble::Lost(_)) => sleep(AGAIN).await,
                 }
             }
         }

@@ -163,6 +163,41 @@ impl Connect for RigDialer {
     }
 }
 
+/// The dialer of the rig that this process has leased at the time of the call.
+struct LeasedDialer(Place);
+
+/// The selector of the target `rig:*`: the rig that this process has leased.
+pub const LEASED: &str = "*";
+
+/// Returns the dialer of the rig that this process has leased. After another lease it connects to
+/// the other rig.
+pub fn leased(place: &Place) -> Box<dyn Connect> {
+    Box::new(LeasedDialer(place.clone()))
+}
+
+impl Connect for LeasedDialer {
+    fn name(&self) -> String {
+        "the leased rig".to_owned()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let failed = |source: io::Error| HostError::Open { what: self.name(), source };
+            let nothing = || failed(io::Error::new(io::ErrorKind::NotConnected, "no rig is leased"));
+            let lease = joined().ok_or_else(nothing)?;
+            let asked = async {
+                let mut agent = Connection::open(&self.0).await?;
+                let joined = agent.ask("join", json!({ "lease": lease })).await?;
+                let Some(rig) = joined.get("rig").and_then(Value::as_str) else { return Ok(None) };
+                open(&self.0, &lease, rig).await.map(Some)
+            };
+            let opened: Result<_, Trouble> = asked.await;
+            let opened = opened.map_err(|trouble| failed(io::Error::other(Refusal::from(trouble).why)))?;
+            opened.ok_or_else(nothing)
+        })
+    }
+}
+
 impl RigDialer {
     fn unopened(&self, source: io::Error) -> HostError {
         HostError::Open { what: self.selector.clone(), source }

@@ -3,10 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The longest name of a socket (unix(7), `sun_path`, without its zero).
 const SOCKET_LIMIT: usize = 107;
+
+/// The variable that names the folder for all of them.
+const FOLDER: &str = "RIGLINE_LAB_DIR";
 
 /// The folders and files of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Folders {
     rigs: PathBuf,
     socket: PathBuf,
     is_system: bool,
+    /// A variable names them.
+    is_named: bool,
 }
 
 impl Folders {
@@ -28,8 +33,8 @@ impl Folders {
     /// The user has no home folder.
     pub fn of_user() -> io::Result<Self> {
         use etcetera::BaseStrategy as _;
-        if let Some(folder) = std::env::var_os("RIGLINE_LAB_DIR").filter(|folder| !folder.is_empty()) {
-            return Ok(Self::in_one(std::path::absolute(folder)?));
+        if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
+            return Ok(Self { is_named: true, ..Self::in_one(std::path::absolute(folder)?) });
         }
         let system = Self::of_system();
         // Its list is there also while it does not run: nobody else grants its rigs then.
@@ -49,17 +54,23 @@ impl Folders {
         let (state, rigs, socket) = match std::env::var_os("RIGLINE_LAB_SYSTEM_DIR").filter(|folder| !folder.is_empty())
         {
             Some(folder) => {
-                let folder = PathBuf::from(folder);
+                let folder = std::path::absolute(&folder).unwrap_or_else(|_| folder.into());
                 (folder.join("state"), folder.join("rigs.toml"), folder.join("agent.sock"))
             }
             None => ("/var/lib/rigline/lab".into(), "/etc/rigline/rigs.toml".into(), "/run/rigline/agent.sock".into()),
         };
-        Self { state, rigs, socket, is_system: true }
+        Self { state, rigs, socket, is_system: true, is_named: false }
     }
 
     /// Folders of an agent that has all its files in `folder`.
     pub fn in_one(folder: PathBuf) -> Self {
-        Self { rigs: folder.join("rigs.toml"), socket: folder.join("agent.sock"), state: folder, is_system: false }
+        let (rigs, socket) = (folder.join("rigs.toml"), folder.join("agent.sock"));
+        Self { rigs, socket, state: folder, is_system: false, is_named: false }
+    }
+
+    /// The variable that names them, for a process in another folder; none if none does.
+    pub(crate) fn variable(&self) -> Option<(&'static str, &Path)> {
+        self.is_named.then_some((FOLDER, self.state.as_path()))
     }
 
     /// Returns whether this is the system-wide agent.
@@ -67,12 +78,11 @@ impl Folders {
         self.is_system
     }
 
-    /// Makes the folder for the state, for this user alone, and the folder for the socket. Returns
-    /// whether the folder for the state existed.
+    /// Makes the folder for the state, for this user alone, and the folder for the socket.
     ///
     /// # Errors
     /// The folder cannot be made or belongs to another user, or the path of the socket is too long.
-    pub fn make(&self) -> io::Result<bool> {
+    pub fn make(&self) -> io::Result<()> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let length = self.socket.as_os_str().len();
         if length > SOCKET_LIMIT {
@@ -81,7 +91,6 @@ impl Folders {
                 self.socket.display()
             )));
         }
-        let was_there = self.state.is_dir();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state)?;
         let owner = fs::metadata(&self.state)?.uid();
         if owner != rustix::process::getuid().as_raw() {
@@ -90,7 +99,7 @@ impl Folders {
         if let Some(folder) = self.socket.parent().filter(|folder| self.is_system && !folder.is_dir()) {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
-        Ok(was_there)
+        Ok(())
     }
 
     /// Returns the path of the agent's socket.
@@ -101,6 +110,11 @@ impl Folders {
     /// Returns the path of the file that a running agent keeps locked.
     pub fn lock(&self) -> PathBuf {
         self.state.join("agent.lock")
+    }
+
+    /// Returns the path of the file that a command keeps locked while it starts the agent.
+    pub fn starting(&self) -> PathBuf {
+        self.state.join("starting.lock")
     }
 
     /// Returns the path of the agent's books: the database of leases, health and log.

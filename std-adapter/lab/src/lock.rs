@@ -170,7 +170,7 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     };
     let rigs: Vec<&str> = granted.targets.iter().map(|(name, _)| name.as_str()).collect();
     let mut command = std::process::Command::new(program);
-    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" "));
+    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" ")).envs(keeper.place.folders.variable());
     command.process_group(rustix::process::getpgrp().as_raw_nonzero().get());
     let mut child = match Command::from(command).spawn() {
         Ok(child) => child,

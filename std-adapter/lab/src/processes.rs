@@ -2,13 +2,18 @@
 //! another process.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
+
+use crate::clock::BootTime;
 
 /// The environment variable with the id of a lease. It marks the processes of the lease, and
 /// commands that are run within join that lease.
@@ -38,9 +43,20 @@ impl Process {
     }
 
     /// Returns whether the process is alive. A zombie, which has ended but was not waited for, is
-    /// not alive.
+    /// not alive. If the system does not tell, for example because no more files can be opened, the
+    /// process counts as alive.
     pub fn is_alive(self) -> bool {
-        Self::of(self.pid) == Some(self)
+        match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
+            Ok(stat) => Stat::read(&stat).is_some_and(|stat| !stat.is_dead && stat.started == self.started),
+            Err(error) => !is_gone(&error),
+        }
+    }
+
+    /// Returns the time at which the process was started, in milliseconds since the start of the
+    /// machine.
+    pub fn since_boot(self) -> BootTime {
+        // The system counts in hundredths of a second for all programs (time(7)).
+        self.started.saturating_mul(10)
     }
 
     /// Returns the id of the user who runs the process. Returns `None` if the process has ended.
@@ -71,6 +87,11 @@ impl Process {
     }
 }
 
+/// Whether there is no such process.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
 fn pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
@@ -83,7 +104,10 @@ struct Stat {
 
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Self> {
         // The name, in parentheses, may have spaces and parentheses itself.
         let mut words = stat.rsplit_once(')')?.1.split_whitespace();
         let state = words.next()?;
@@ -125,6 +149,24 @@ pub fn of_lease(lease: &str, uid: u32) -> Vec<Process> {
     };
     let is_own = |pid: &u32| *pid != std::process::id() && owner(*pid) == Some(uid);
     all().filter(is_own).filter(is_marked).filter_map(Process::of).collect()
+}
+
+/// Returns the ids of the leases that living processes were started within. Only processes that use
+/// the same lab as this process count.
+pub fn leases() -> BTreeSet<String> {
+    let folders = ["RIGLINE_LAB_DIR", "RIGLINE_LAB_SYSTEM_DIR"];
+    let own = folders.map(|name| std::env::var_os(name).map(OsString::into_vec));
+    let lease_of = |pid: u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let value = |name: &str| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables
+                .find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))
+        };
+        let lease = String::from_utf8(value(LEASE)?).ok()?;
+        (folders.map(value) == own && Process::of(pid).is_some()).then_some(lease)
+    };
+    all().filter_map(lease_of).collect()
 }
 
 /// Returns the living descendants of the process `of`, without the process `except` and its

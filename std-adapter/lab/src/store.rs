@@ -3,7 +3,8 @@
 //! redb keeps them in one file, with checksums; each write is one transaction.
 
 use std::io;
-use std::path::Path;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, TableDefinition};
 use serde::Serialize;
@@ -22,7 +23,11 @@ const LOG_LIMIT: u64 = 10_000;
 const CACHE: usize = 1 << 20;
 
 /// The agent's books in a database file.
-pub struct File(Database);
+pub struct File {
+    path: PathBuf,
+    /// There is none after an error of the disk, until the file can be opened again.
+    database: Option<Database>,
+}
 
 impl File {
     /// Opens the database file, and makes it if it is missing. A damaged file is renamed, and a new
@@ -32,7 +37,8 @@ impl File {
     /// # Errors
     /// The file cannot be opened or made.
     pub fn open(path: &Path) -> io::Result<(Self, Option<Kept>)> {
-        let is_new = !path.exists();
+        // A file without a byte is one that was torn, or none: nothing is known from it.
+        let is_new = std::fs::metadata(path).map_or(0, |about| about.len()) == 0;
         let opened = Self::try_open(path);
         match opened {
             Ok((file, kept)) => Ok((file, (!is_new).then_some(kept))),
@@ -47,68 +53,99 @@ impl File {
     }
 
     fn try_open(path: &Path) -> io::Result<(Self, Kept)> {
-        let mut builder = Database::builder();
-        let database = builder.set_cache_size(CACHE).create(path).map_err(|error| failed(error.into()))?;
-        let file = Self(database);
-        let write = || -> Result<(), redb::Error> {
-            let all = file.0.begin_write()?;
-            all.open_table(LEASES)?;
-            all.open_table(RIGS)?;
-            all.open_table(LOG)?;
-            all.commit()?;
-            Ok(())
-        };
-        write().map_err(failed)?;
-        let kept = file.read().map_err(failed)?;
-        Ok((file, kept))
+        unharmed(|| {
+            let database = open(path)?;
+            let kept = read(&database).map_err(failed)?;
+            Ok((Self { path: path.to_owned(), database: Some(database) }, kept))
+        })
     }
+}
 
-    fn read(&self) -> Result<Kept, redb::Error> {
-        let all = self.0.begin_read()?;
-        let mut kept = Kept::default();
-        for entry in all.open_table(LEASES)?.iter()? {
-            kept.leases.push(parse(entry?.1.value())?);
-        }
-        for entry in all.open_table(RIGS)?.iter()? {
-            let (name, health) = entry?;
-            kept.rigs.push((name.value().to_owned(), parse(health.value())?));
-        }
-        Ok(kept)
+/// Does something with a file that may be damaged: redb panics at some damages.
+fn unharmed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the books are damaged: they cannot be read"))
+    })
+}
+
+fn open(path: &Path) -> io::Result<Database> {
+    let mut builder = Database::builder();
+    let database = builder.set_cache_size(CACHE).create(path).map_err(|error| failed(error.into()))?;
+    let write = || -> Result<(), redb::Error> {
+        let all = database.begin_write()?;
+        all.open_table(LEASES)?;
+        all.open_table(RIGS)?;
+        all.open_table(LOG)?;
+        all.commit()?;
+        Ok(())
+    };
+    write().map_err(failed)?;
+    Ok(database)
+}
+
+fn read(database: &Database) -> Result<Kept, redb::Error> {
+    let all = database.begin_read()?;
+    let mut kept = Kept::default();
+    for entry in all.open_table(LEASES)?.iter()? {
+        kept.leases.push(parse(entry?.1.value())?);
     }
+    for entry in all.open_table(RIGS)?.iter()? {
+        let (name, health) = entry?;
+        kept.rigs.push((name.value().to_owned(), parse(health.value())?));
+    }
+    Ok(kept)
+}
+
+fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
+    let all = database.begin_write()?;
+    {
+        let (mut leases, mut rigs, mut log) = (all.open_table(LEASES)?, all.open_table(RIGS)?, all.open_table(LOG)?);
+        for change in changes {
+            match change {
+                Change::Lease(lease) => drop(leases.insert(lease.id.as_str(), text(lease).as_str())?),
+                Change::End(lease) => drop(leases.remove(lease.as_str())?),
+                Change::Rig(name, health) => drop(rigs.insert(name.as_str(), text(health).as_str())?),
+                Change::Log(entry) => {
+                    let next = log.last()?.map_or(0, |(last, _)| last.value() + 1);
+                    log.insert(next, text(entry).as_str())?;
+                    if log.len()? > LOG_LIMIT {
+                        log.pop_first()?;
+                    }
+                }
+            }
+        }
+    }
+    all.commit()?;
+    Ok(())
 }
 
 impl Books for File {
     fn write(&mut self, changes: &[Change]) -> io::Result<()> {
-        let write = || -> Result<(), redb::Error> {
-            let all = self.0.begin_write()?;
-            {
-                let (mut leases, mut rigs, mut log) =
-                    (all.open_table(LEASES)?, all.open_table(RIGS)?, all.open_table(LOG)?);
-                for change in changes {
-                    match change {
-                        Change::Lease(lease) => drop(leases.insert(lease.id.as_str(), text(lease).as_str())?),
-                        Change::End(lease) => drop(leases.remove(lease.as_str())?),
-                        Change::Rig(name, health) => drop(rigs.insert(name.as_str(), text(health).as_str())?),
-                        Change::Log(entry) => {
-                            let next = log.last()?.map_or(0, |(last, _)| last.value() + 1);
-                            log.insert(next, text(entry).as_str())?;
-                            if log.len()? > LOG_LIMIT {
-                                log.pop_first()?;
-                            }
-                        }
-                    }
-                }
-            }
-            all.commit()?;
-            Ok(())
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => open(&self.path)?,
         };
-        write().map_err(failed)
+        match write(&database, changes) {
+            Ok(()) => {
+                self.database = Some(database);
+                Ok(())
+            }
+            Err(error) => {
+                // A store that has met an error of the disk takes nothing any more.
+                drop(database);
+                self.database = unharmed(|| open(&self.path)).ok();
+                Err(failed(error))
+            }
+        }
     }
 
     fn log(&self, most: usize) -> io::Result<Vec<Entry>> {
+        let Some(database) = &self.database else {
+            return Err(io::Error::other(format!("{} cannot be opened", self.path.display())));
+        };
         let read = || -> Result<Vec<Entry>, redb::Error> {
             let mut entries = Vec::new();
-            for entry in self.0.begin_read()?.open_table(LOG)?.iter()?.rev().take(most) {
+            for entry in database.begin_read()?.open_table(LOG)?.iter()?.rev().take(most) {
                 entries.push(parse(entry?.1.value())?);
             }
             entries.reverse();
@@ -128,6 +165,9 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, redb::Error> {
 
 fn failed(error: redb::Error) -> io::Error {
     match error {
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            io::Error::new(io::ErrorKind::InvalidData, "the books are damaged: they end too early")
+        }
         redb::Error::Io(error) => error,
         redb::Error::DatabaseAlreadyOpen => {
             io::Error::new(io::ErrorKind::ResourceBusy, "another agent has the books open")
@@ -166,6 +206,34 @@ mod tests {
         assert!(kept.is_none());
         file.write(&[Change::Lease(a_lease("one"))]).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn books_that_are_cut_or_changed_anywhere_are_read_or_put_aside_and_never_end_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("books");
+        let (mut file, _) = File::open(&path).unwrap();
+        file.write(&[Change::Lease(a_lease("one")), Change::Lease(a_lease("two"))]).unwrap();
+        drop(file);
+        let whole = std::fs::read(&path).unwrap();
+        let cuts = [1, 100, 320, 512, 4095, 4096, 5000, whole.len() / 2, whole.len() - 1, whole.len()];
+        for cut in cuts {
+            for changed in [None, Some(0), Some(9), Some(70), Some(200), Some(4096), Some(cut / 2), Some(cut - 1)] {
+                let mut torn = whole.get(..cut).unwrap().to_vec();
+                if let Some(byte) = changed.and_then(|place| torn.get_mut(place)) {
+                    *byte ^= 0x5a;
+                }
+                std::fs::write(&path, torn).unwrap();
+                let what = format!("{cut} bytes, changed: {changed:?}");
+                let (mut file, kept) = File::open(&path).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let known = kept.map_or(0, |kept| kept.leases.len());
+                assert!(known == 0 || known == 2, "{what}: {known}");
+                file.write(&[Change::Lease(a_lease("three"))]).unwrap();
+            }
+        }
+        // Of an empty file nothing is known: the leases were lost.
+        std::fs::write(&path, "").unwrap();
+        assert!(File::open(&path).unwrap().1.is_none());
     }
 
     #[test]

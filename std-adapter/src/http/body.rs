@@ -1,7 +1,7 @@
 //! Request bodies: read whole, within bounds.
 //!
-//! axum's extractors bound the length of one body. They have no common bound for all bodies, no deadline, and close the connection of a
-//! body that is too long before its sender can read why.
+//! axum's extractors bound the length of one body. They have no common bound for all bodies, no
+//! deadline, and close the connection of a body that is too long before its sender can read why.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use super::Options;
 /// The place that a body takes up in the memory for all of them.
 pub(crate) type Permit = Option<OwnedSemaphorePermit>;
 
-/// How much of a body that is too long is still taken, so that its sender, who may not read before it has sent all, gets to
-/// see the answer.
+/// How much of a body that is too long is still taken, so that its sender, who may not read before
+/// it has sent all, gets to see the answer.
 const DRAIN_LIMIT: u64 = 64 << 20;
 
 /// Why a body is not taken.

@@ -99,7 +99,8 @@ impl Guard {
             let text = "a request must not have both Content-Length and Transfer-Encoding";
             return Err(refusal(StatusCode::BAD_REQUEST, text));
         }
-        // RFC 9112 §6.1: what is not understood is 501. hyper takes the last coding for the only one.
+        // RFC 9112 §6.1: what is not understood is 501. hyper takes the last coding for the only
+        // one.
         let encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
         if !encodings.into_iter().all(|encoding| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
             return Err(refusal(StatusCode::NOT_IMPLEMENTED, "Transfer-Encoding: only chunked is understood"));
@@ -188,7 +189,8 @@ pub fn bearer(headers: &HeaderMap) -> &[u8] {
     }
 }
 
-/// Whether a browser asks if it may send a request of another origin (the CORS protocol of the Fetch standard).
+/// Whether a browser asks if it may send a request of another origin (the CORS protocol of the
+/// Fetch standard).
 fn is_preflight(request: &Request) -> bool {
     let headers = request.headers();
     request.method() == Method::OPTIONS

@@ -17,14 +17,16 @@ use crate::net::Stream;
 #[derive(Debug, Clone)]
 pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 
-/// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
-/// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
-/// chunked coding is said to be applied twice, which is not allowed (§7.1).
+/// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112
+/// §6.1 lets a server refuse that, as it may be an attempt at request smuggling; hyper drops the
+/// one and goes on. It also goes on when the chunked coding is said to be applied twice, which is
+/// not allowed (§7.1).
 ///
-/// It inspects every line that comes in, of a head or of a body. A line of a head always begins behind the end of
-/// another, so none is missed; a body with both lines in it is not JSON.
+/// It inspects every line that comes in, of a head or of a body. A line of a head always begins
+/// behind the end of another, so none is missed; a body with both lines in it is not JSON.
 ///
-/// A peer that takes nothing of what it is sent for the given time is given up: it would keep its place for good.
+/// A peer that takes nothing of what it is sent for the given time is given up: it would keep its
+/// place for good.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: Stream,

@@ -62,9 +62,11 @@ const HEADER_MISMATCH: i32 = -32020;
 
 /// How often a response looks for its client.
 const WATCH: Duration = Duration::from_millis(100);
-/// After how long a silent stream gets a comment, which keeps the connection alive: every 15 seconds at least.
+/// After how long a silent stream gets a comment, which keeps the connection alive: every 15
+/// seconds at least.
 const SILENCE: Duration = Duration::from_secs(14);
-/// After how long the head of a response goes out that has no reply yet: middlemen and clients give up on those that have said nothing.
+/// After how long the head of a response goes out that has no reply yet: middlemen and clients give
+/// up on those that have said nothing.
 const HEAD: Duration = Duration::from_secs(1);
 
 impl Options {
@@ -514,7 +516,8 @@ async fn reply_to(incoming: &mut Incoming, client: &Client) -> Result<Option<Vec
     }
 }
 
-/// Waits for the first line: a reply is the whole response, a notification begins a stream if the client accepts one.
+/// Waits for the first line: a reply is the whole response, a notification begins a stream if the
+/// client accepts one.
 async fn respond(
     service: &Service,
     mut course: Course,
@@ -531,8 +534,8 @@ async fn respond(
                 return events(Events { first: Some(Bytes::from_static(COMMENT)), ..Events::new(course, client, is_modern) });
             }
             _ = watch.tick() => {
-                // Dropping what comes in cancels the request. In the legacy era a call that runs goes on, and one that waits for its turn
-                // is not begun.
+                // Dropping what comes in cancels the request. In the legacy era a call that runs
+                // goes on, and one that waits for its turn is not begun.
                 if (is_modern || course.waits()) && client.is_gone() {
                     return StatusCode::REQUEST_TIMEOUT.into_response();
                 }

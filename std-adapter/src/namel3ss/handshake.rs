@@ -17,10 +17,11 @@ struct Answer {
 
 /// Answers a handshake, whose text has been checked.
 ///
-/// `enforcement` is `enforced`, the only word that the real client goes on with. A guarantee that the extension does not keep
-/// is false in `supported_guarantees`, and what follows from it is the client's to decide. That client wants every secret
-/// that it allows in our list, and an extension that needs no others is content with any; so the list is given back,
-/// and left out where it lacks a secret that the extension needs.
+/// `enforcement` is `enforced`, the only word that the real client goes on with. A guarantee that
+/// the extension does not keep is false in `supported_guarantees`, and what follows from it is the
+/// client's to decide. That client wants every secret that it allows in our list, and an extension
+/// that needs no others is content with any; so the list is given back, and left out where it lacks
+/// a secret that the extension needs.
 pub(super) fn answer(text: &[u8], manifest: &Manifest) -> String {
     let request: Value = match serde_json::from_slice(text) {
         Ok(request) => request,

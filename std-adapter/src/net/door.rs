@@ -11,7 +11,8 @@ use super::{Access, Ends, Owner, Stream, owner};
 
 /// A connection beyond the places may wait while fewer than this many do.
 const WAITING: usize = 256;
-/// How many connections that are turned away are told so at once. A further one is closed without a word.
+/// How many connections that are turned away are told so at once. A further one is closed without a
+/// word.
 const TOLD: usize = 64;
 
 /// Admits connections up to a limit. It determines the user of each one when it comes, so that a

@@ -1,4 +1,5 @@
-//! The owner of a connection, from the kernel's table of sockets (`sock_diag(7)`): one look-up, however many sockets there are.
+//! The owner of a connection, from the kernel's table of sockets (`sock_diag(7)`): one look-up,
+//! however many sockets there are.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,8 +21,8 @@ pub(super) fn own_user() -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-/// The user who holds the peer's end. Between two addresses of one machine it is a separate socket, with the addresses
-/// exchanged.
+/// The user who holds the peer's end. Between two addresses of one machine it is a separate socket,
+/// with the addresses exchanged.
 pub(super) fn of_peer(ends: Ends) -> Owner {
     match look_up(ends) {
         // A socket without an inode is closed; its user says nothing any more.

@@ -43,7 +43,8 @@ impl Token {
         #[cfg(unix)]
         {
             use std::os::unix::fs::OpenOptionsExt as _;
-            // It may have become a FIFO in the meantime; and some regular files of /proc wait for what they will say.
+            // It may have become a FIFO in the meantime; and some regular files of /proc wait for
+            // what they will say.
             options.custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed());
         }
         let mut text = String::new();
@@ -116,7 +117,8 @@ impl Token {
     }
 }
 
-/// Writes a new file of this user's own. It has another name until it is whole, so that a writer that is killed leaves no half of it.
+/// Writes a new file of this user's own. It has another name until it is whole, so that a writer
+/// that is killed leaves no half of it.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_file_name(format!(".rigline-{}.tmp", Token::random().reveal()));
     let mut options = fs::OpenOptions::new();
@@ -125,7 +127,8 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written =
         io::Write::write_all(&mut options.open(&new)?, bytes).and_then(|()| match fs::hard_link(&new, path) {
-            // Some file systems have no links. A link, other than a new name, takes no other file's place.
+            // Some file systems have no links. A link, other than a new name, takes no other file's
+            // place.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists && fs::symlink_metadata(path).is_err() => {
                 fs::rename(&new, path)
             }

@@ -91,7 +91,8 @@ impl<R> Gate<R> {
         }
     }
 
-    /// Whether the extension read its end only to be served anew. It is asked once, and then that is told.
+    /// Whether the extension read its end only to be served anew. It is asked once, and then that
+    /// is told.
     pub(super) fn renews(&mut self) -> bool {
         let renews = std::mem::take(&mut self.is_renewing);
         if let Some((between, _)) = self.between.as_ref().filter(|_| renews) {

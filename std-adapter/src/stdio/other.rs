@@ -1,4 +1,5 @@
-//! Standard input and output where descriptors cannot be polled: a thread reads, and the output's thread writes.
+//! Standard input and output where descriptors cannot be polled: a thread reads, and the output's
+//! thread writes.
 
 use std::io::{self, Read as _, Write as _};
 use std::thread;

@@ -1,7 +1,8 @@
 //! Lines out, whole and in order.
 //!
-//! A line that can go at once is written at once, by the thread that made it. Any other line waits for a thread that may block, so
-//! that a host which does not read holds up neither the handler nor a signal.
+//! A line that can go at once is written at once, by the thread that made it. Any other line waits
+//! for a thread that may block, so that a host which does not read holds up neither the handler nor
+//! a signal.
 
 use std::io;
 use std::pin::pin;
@@ -22,8 +23,9 @@ use crate::sync::lock;
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
 const STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The most bytes that are written at once: what a pipe holds on Linux, by default. A longer line cannot go
-/// into it in one piece anyway, and in pieces it can be seen whether the reader still takes them.
+/// The most bytes that are written at once: what a pipe holds on Linux, by default. A longer line
+/// cannot go into it in one piece anyway, and in pieces it can be seen whether the reader still
+/// takes them.
 const PIECE: usize = 64 * 1024;
 
 /// Standard output. Any thread may use it.
@@ -102,7 +104,8 @@ impl Output {
         self.stream.wait_until_unread();
     }
 
-    /// Sends a log line without waiting for its reader; false if more than `most` bytes would wait then, or writing failed.
+    /// Sends a log line without waiting for its reader; false if more than `most` bytes would wait
+    /// then, or writing failed.
     pub(super) fn send_log(self: &Arc<Self>, line: &[u8], most: usize) -> bool {
         matches!(self.send(line, most), Ok(Sent::Written | Sent::Waits))
     }
@@ -164,7 +167,8 @@ impl Output {
         Ok(sent)
     }
 
-    /// Waits until all is written. If the process is to stop, it gives up on a reader that accepts nothing for a while.
+    /// Waits until all is written. If the process is to stop, it gives up on a reader that accepts
+    /// nothing for a while.
     async fn drain(&self, stop: &Stop) -> io::Result<()> {
         loop {
             let mut drained = pin!(self.drained.notified());

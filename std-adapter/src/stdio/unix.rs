@@ -1,8 +1,9 @@
 //! Standard input and output on Unix.
 //!
-//! `O_NONBLOCK` belongs to the open file description, which other processes share: setting it on a terminal breaks the shell.
-//! So the descriptors stay as they are. Each read and write asks Linux not to wait (`RWF_NOWAIT`), where a descriptor has
-//! that; elsewhere nothing is read or written before `poll` says that it will not wait.
+//! `O_NONBLOCK` belongs to the open file description, which other processes share: setting it on a
+//! terminal breaks the shell. So the descriptors stay as they are. Each read and write asks Linux
+//! not to wait (`RWF_NOWAIT`), where a descriptor has that; elsewhere nothing is read or written
+//! before `poll` says that it will not wait.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -55,7 +56,8 @@ impl Input {
                 Ok(Reader::Polled { fd, way: Way::default(), is_pipe })
             }
             Err(error) => match error.into_parts() {
-                // Regular files and the null device cannot be polled (epoll_ctl(2): EPERM), and never wait.
+                // Regular files and the null device cannot be polled (epoll_ctl(2): EPERM), and
+                // never wait.
                 (fd, error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Ok(Reader::Direct(fd)),
                 (_, error) => Err(error),
             },
@@ -87,12 +89,14 @@ impl Read for Reader {
         };
         loop {
             let mut ready = poll_fn(|task| fd.poll_read_ready(task)).await?;
-            // The runtime learns of edges only. It is asked again, not believed: others may read from the same pipe.
+            // The runtime learns of edges only. It is asked again, not believed: others may read
+            // from the same pipe.
             match way.read(fd.as_fd(), buf) {
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 result => {
-                    // A pipe that returns less than there is room for is empty, and what comes later is an edge (epoll(7),
-                    // "Questions and answers" 9). A terminal returns a line at a time, however many there are.
+                    // A pipe that returns less than there is room for is empty, and what comes
+                    // later is an edge (epoll(7), "Questions and answers" 9). A terminal returns a
+                    // line at a time, however many there are.
                     if is_pipe && matches!(result, Ok(count) if (1..buf.len()).contains(&count)) {
                         ready.clear_ready();
                     }
@@ -111,8 +115,9 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes as much of `line` as goes without waiting. A pipe takes all or nothing of what is not longer than `PIPE_BUF`,
-    /// and has room for as much when it is ready (pipe(7)); longer lines are left alone.
+    /// Writes as much of `line` as goes without waiting. A pipe takes all or nothing of what is not
+    /// longer than `PIPE_BUF`, and has room for as much when it is ready (pipe(7)); longer lines
+    /// are left alone.
     pub(super) fn write_now(&self, line: &[u8]) -> io::Result<usize> {
         if line.len() > PIPE_BUF {
             return Ok(0);
@@ -123,7 +128,8 @@ impl Output {
         }
     }
 
-    /// Returns when the output can no longer be read: the other end of a pipe, a socket or a terminal is closed.
+    /// Returns when the output can no longer be read: the other end of a pipe, a socket or a
+    /// terminal is closed.
     pub(super) fn wait_until_unread(&self) {
         wait_until_unread(&self.fd);
     }
@@ -148,7 +154,8 @@ impl Output {
 /// The way in which a descriptor is read or written without waiting.
 #[derive(Debug, Default)]
 pub struct Way {
-    /// The system, or this kind of descriptor, has no word for it: terminals have none, pipes have one since Linux 6.4.
+    /// The system, or this kind of descriptor, has no word for it: terminals have none, pipes have
+    /// one since Linux 6.4.
     must_ask: AtomicBool,
 }
 
@@ -220,7 +227,8 @@ mod system_says {
     }
 }
 
-/// Waits only for the errors that poll(2) always reports. A file has none: then this does not return.
+/// Waits only for the errors that poll(2) always reports. A file has none: then this does not
+/// return.
 pub(super) fn wait_until_unread(fd: impl AsFd) {
     let mut fds = [PollFd::new(&fd, PollFlags::empty())];
     loop {

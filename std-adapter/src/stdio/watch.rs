@@ -1,4 +1,5 @@
-//! The reasons to stop serving before the session's end: panics, signals, and the loss of the reader of the output.
+//! The reasons to stop serving before the session's end: panics, signals, and the loss of the
+//! reader of the output.
 
 use std::io;
 use std::panic;
@@ -22,7 +23,8 @@ const UNREAD: u8 = 0;
 /// How long a handler may run without an await after the request to stop.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Makes every panic, on any thread, stop the process with [`PANICKED`] after its message was printed.
+/// Makes every panic, on any thread, stop the process with [`PANICKED`] after its message was
+/// printed.
 pub(super) fn on_panic(stop: &Arc<Stop>, output: &Arc<Output>) {
     let (stop, output) = (stop.clone(), output.clone());
     let print = panic::take_hook();
@@ -36,7 +38,8 @@ pub(super) fn on_panic(stop: &Arc<Stop>, output: &Arc<Output>) {
     }));
 }
 
-/// Stops when the reader of the output is gone. A handler that waits and writes nothing would not notice it, and would keep its hardware.
+/// Stops when the reader of the output is gone. A handler that waits and writes nothing would not
+/// notice it, and would keep its hardware.
 #[cfg(unix)]
 pub(super) fn on_unread(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
@@ -55,7 +58,8 @@ pub(super) fn on_unread(_: &Arc<Stop>, _: &Arc<Output>) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens for signals, on its own thread, since the handler's may be busy, and makes sure that the process ends.
+/// Listens for signals, on its own thread, since the handler's may be busy, and makes sure that the
+/// process ends.
 pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

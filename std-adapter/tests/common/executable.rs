@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 /// Writes an executable file in the folder.
 ///
-/// Another process writes it. A file that this process has open for writing is also open in each child that another thread starts at that
-/// moment, and execve(2) fails with ETXTBSY until that child has closed it.
+/// Another process writes it. A file that this process has open for writing is also open in each
+/// child that another thread starts at that moment, and execve(2) fails with ETXTBSY until that
+/// child has closed it.
 pub(crate) fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     let mut shell = Command::new("sh")

@@ -127,7 +127,8 @@ const GREETED: &str = r#"{"ok":true,"result":{"message":"Hello Ada"}}"#;
 const GREET: &str = r#"{"op":"greet","args":{"name":"Ada"}}"#;
 
 /// A byte-order mark, and the choice between a status and `ok:false`, among the rest.
-/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, open-metadata/OpenMetadata#32213, czlonkowski/n8n-mcp#994.
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790,
+/// open-metadata/OpenMetadata#32213, czlonkowski/n8n-mcp#994.
 #[test]
 fn amplifier() {
     let server = Running::start(Options::amplifier());
@@ -331,7 +332,8 @@ fn limits_are_exact() {
 #[test]
 fn old_and_odd_clients() {
     let server = Running::start(Options::amplifier());
-    // HTTP/1.0, without a Host; header names in any case; one connection for two requests, sent at once.
+    // HTTP/1.0, without a Host; header names in any case; one connection for two requests, sent at
+    // once.
     let old = format!("POST /invoke HTTP/1.0\r\ncONTENT-lENGTH: {}\r\n\r\n{GREET}", GREET.len());
     assert_eq!(answer(&server.send(&[(0, &old)])), (200, GREETED.to_owned()));
     let one = format!("POST /invoke HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{GREET}", GREET.len());
@@ -402,7 +404,8 @@ fn clients_that_do_not_read_are_timed_out() {
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
-/// A hook is acknowledged while its work is held at a gate, and whatever needs no handler is answered.
+/// A hook is acknowledged while its work is held at a gate, and whatever needs no handler is
+/// answered.
 #[test]
 fn a_hook_acknowledges_first() {
     struct Hook(Arc<tokio::sync::Semaphore>, Arc<AtomicUsize>);
@@ -541,7 +544,8 @@ fn a_call_whose_client_is_gone_is_not_begun() {
     server.stop().unwrap();
 }
 
-/// Each request has exactly one answer, whatever the engine makes of it: what is itself an answer, and a refusal that does not fit.
+/// Each request has exactly one answer, whatever the engine makes of it: what is itself an answer,
+/// and a refusal that does not fit.
 #[test]
 fn no_request_wedges_the_server() {
     let server = Running::start(Options::amplifier());

@@ -333,7 +333,8 @@ fn line_breaks_in_a_request_break_no_line() {
     assert_eq!(body.matches('\n').count(), 1, "{body:?}");
 }
 
-/// The output for a client that does not read is bounded, and the client hears how much it has missed before it gets its reply.
+/// The output for a client that does not read is bounded, and the client hears how much it has
+/// missed before it gets its reply.
 #[test]
 fn logs_for_a_client_that_does_not_read_are_dropped_and_counted() {
     const LINES: usize = 40_000;

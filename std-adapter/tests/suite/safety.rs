@@ -154,7 +154,8 @@ fn a_cancelled_call_changes_nothing_for_a_client_that_has_changed_nothing() {
     assert!(!server.post(&other, &call(5, "watch", 0)).contains(SAYS));
     assert_eq!(server.happened(), ["on", "watch", "watch", "watch"]);
 
-    // Who has switched something on answers for it, though the call only watched. Everybody hears of it.
+    // Who has switched something on answers for it, though the call only watched. Everybody hears
+    // of it.
     let mut listening = BufReader::new(server.send("GET", &format!("{EVENTS}{other}"), ""));
     let waiting = server.send("POST", &format!("{EVENTS}{one}"), &call(6, "watch", 60_000));
     server.wait_for("watch", 4);

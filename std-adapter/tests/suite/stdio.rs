@@ -18,7 +18,8 @@ const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"shutdown","params":{
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209, Ataraxy-Labs/sem#168.
+/// Reports: modelcontextprotocol/rust-sdk#825, modelcontextprotocol/go-sdk#1209,
+/// Ataraxy-Labs/sem#168.
 #[test]
 fn a_bad_line_does_not_end_the_session() {
     let good = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
@@ -27,7 +28,8 @@ fn a_bad_line_does_not_end_the_session() {
     assert!(ended.status.success());
 }
 
-/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328,
+/// modelcontextprotocol/python-sdk#2678.
 #[test]
 fn one_shot_pipe_gets_all_logs_and_replies() {
     let ended = run(execute(1, "slow", json!({"millis": 500})) + "\n");
@@ -35,7 +37,8 @@ fn one_shot_pipe_gets_all_logs_and_replies() {
     assert!(ended.status.success());
 }
 
-/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328,
+/// modelcontextprotocol/python-sdk#2678.
 #[test]
 fn requests_from_a_file() {
     let mut file = File::from(memory_file());
@@ -48,7 +51,8 @@ fn requests_from_a_file() {
     assert!(output.status.success());
 }
 
-/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328, modelcontextprotocol/python-sdk#2678.
+/// Reports: modelcontextprotocol/go-sdk#1061, paiml/rust-mcp-sdk#328,
+/// modelcontextprotocol/python-sdk#2678.
 #[test]
 fn standard_input_that_is_empty_closed_or_null_ends_well() {
     for input in ["</dev/null", "0<&-", "< /dev/stdin"] {
@@ -93,7 +97,8 @@ fn many_messages_in_one_write() {
     assert_eq!(run(requests).summary(), expected);
 }
 
-/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51,
+/// WingedGuardian/GENesis-AGI#1625.
 #[test]
 fn the_line_limit_is_exact_and_nothing_behind_it_runs() {
     for (limit, set) in [(1000, true), (8 << 20, false)] {
@@ -116,7 +121,8 @@ fn the_line_limit_is_exact_and_nothing_behind_it_runs() {
     }
 }
 
-/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51, WingedGuardian/GENesis-AGI#1625.
+/// Reports: rust-mcp-stack/rust-mcp-sdk#151, theoriclabs/LeanDB#51,
+/// WingedGuardian/GENesis-AGI#1625.
 #[test]
 fn an_over_long_last_line_without_newline() {
     let mut command = extension();
@@ -157,7 +163,8 @@ fn lines_that_the_host_cannot_read_are_warned_about() {
     assert_eq!(ended.stderr.lines().count(), 2, "once a line");
 }
 
-/// The real host stops reading for good at a line of more than 65,535 bytes: by default none is sent.
+/// The real host stops reading for good at a line of more than 65,535 bytes: by default none is
+/// sent.
 #[test]
 fn no_line_that_the_host_cannot_read_is_sent() {
     // {"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}
@@ -317,7 +324,8 @@ fn faults_are_answered_while_a_handler_runs() {
     assert_eq!(child.end().summary(), ["log second", "1 ok"]);
 }
 
-/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790,
+/// modelcontextprotocol/rust-sdk#825.
 #[test]
 fn byte_order_marks() {
     let mut input = Vec::new();
@@ -331,7 +339,8 @@ fn byte_order_marks() {
     assert!(!ended.stdout.contains('\u{FEFF}'));
 }
 
-/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790, modelcontextprotocol/rust-sdk#825.
+/// Reports: modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790,
+/// modelcontextprotocol/rust-sdk#825.
 #[test]
 fn utf_16_is_refused() {
     let mut input = b"\xFF\xFE".to_vec();
@@ -476,7 +485,8 @@ fn a_closed_output_ends_the_process() {
     }
 }
 
-/// Reports: smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505, github/github-mcp-server#193.
+/// Reports: smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505,
+/// github/github-mcp-server#193.
 #[test]
 fn outputs_are_strings_and_nothing_is_null() {
     let ended = run(format!("{INITIALIZE}\n{}", execute(2, "agent", json!({}))));
@@ -560,7 +570,8 @@ fn signals_cancel_bring_about_the_safe_state_and_exit() {
         assert_eq!(ended.summary(), ["1 -32000"]);
         assert_eq!(ended.stderr, "safe state\n");
 
-        // While it waits for requests; only a session that began with initialize has something to lose.
+        // While it waits for requests; only a session that began with initialize has something to
+        // lose.
         for (request, is_safe) in [(INITIALIZE.to_owned(), true), (execute(1, "echo", json!({})), false)] {
             let mut child = Session::start(extension());
             child.send(&request);
@@ -819,7 +830,8 @@ impl Ended {
     }
 }
 
-/// Each line as `ID ok`, `ID CODE` or `log MESSAGE`; all that is not a whole line of JSON-RPC fails.
+/// Each line as `ID ok`, `ID CODE` or `log MESSAGE`; all that is not a whole line of JSON-RPC
+/// fails.
 fn summary(output: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(output).unwrap();
     text.lines()

@@ -105,7 +105,7 @@ fn an_emulated_board_comes_and_goes_under_a_client_and_comes_back_with_other_fir
     let mut agent = Agent::start(&target, folder.path());
     assert!(agent.description("find_board").is_some() && agent.description("measure").is_none());
 
-    let port = Port::at(&path, &board);
+    let port = Port::named(&path, board.usb_port());
     agent.until("the board comes", is_present);
     let measured = agent.call("measure", json!({"channel": "3V3"}));
     assert!(measured["structuredContent"]["volts"].is_number(), "{measured}");
@@ -117,7 +117,7 @@ fn an_emulated_board_comes_and_goes_under_a_client_and_comes_back_with_other_fir
     assert!(missing["isError"] == true && missing.to_string().contains("ttyACM0"), "{missing}");
 
     let Some(board) = Emulator::start("rig") else { return };
-    let port = Port::at(&path, &board);
+    let port = Port::named(&path, board.usb_port());
     agent.until("the board comes back", is_present);
     let measured = agent.call("measure", json!({"channel": "3V3"}));
     assert!(measured["structuredContent"]["volts"].is_number(), "{measured}");
@@ -127,7 +127,7 @@ fn an_emulated_board_comes_and_goes_under_a_client_and_comes_back_with_other_fir
     agent.until("the board goes again", is_absent);
     // Its next firmware has more operations.
     let Some(board) = Emulator::start("rig-bench") else { return };
-    let port = Port::at(&path, &board);
+    let port = Port::named(&path, board.usb_port());
     agent.until("the board comes with other firmware", |agent| {
         agent.description("count").is_some() && is_present(agent)
     });

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -96,15 +98,19 @@ pub(crate) struct Port {
 
 impl Port {
     fn of(board: &Emulator) -> Self {
+        Self::at(board.usb_port())
+    }
+
+    fn at(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut port = Self::at(&folder.path().join("port"), board);
+        let mut port = Self::named(&folder.path().join("port"), port);
         port.folder = Some(folder);
         port
     }
 
     /// With this path.
-    pub(crate) fn at(link: &Path, board: &Emulator) -> Self {
-        let pty = Pty::in_front_of(board.usb_port()).unwrap();
+    pub(crate) fn named(link: &Path, port: u16) -> Self {
+        let pty = Pty::in_front_of(port).unwrap();
         symlink(pty.path(), link).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, kept) = (Arc::clone(&is_over), link.to_owned());
@@ -300,6 +306,73 @@ fn a_board_is_the_same_rig_on_another_port_and_another_board_on_its_port_hears_n
     assert_eq!(samples(&heard(&two)), [26]);
 }
 
+/// A board that says nothing, and counts the bytes that it hears.
+fn mute() -> (Port, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = Port::at(listener.local_addr().unwrap().port());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, count) = (stream.unwrap(), Arc::clone(&count));
+            thread::spawn(move || {
+                let mut bytes = [0; 1024];
+                while let Ok(length @ 1..) = stream.read(&mut bytes) {
+                    count.fetch_add(length, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn boards_that_cannot_be_told_apart_are_ambiguous_and_hear_nothing() {
+    // zephyrproject-rtos/zephyr#53252
+    let ((one, heard_one), (two, heard_two)) = (mute(), mute());
+    let machine = Machine::new();
+    machine.plug("ttyACM0", "1-1", "TWIN", &one);
+    machine.plug("ttyACM1", "1-2", "TWIN", &two);
+    let rigs = "[[rig]]\nname = 'twin'\ntarget = 'serial:auto/TWIN'\n";
+    let lab = Lab::new(rigs, Some(machine.0.path()));
+    for args in [&["lock", "rig:twin", "--", "true"][..], &["call", "rig:twin", "measure"], &["lab", "scan"]] {
+        let (code, said) = lab.said(args);
+        assert!(code == 3, "{args:?}: {code}: {said}");
+        let is_named = ["1-1", "1-2"].iter().all(|place| said.contains(place)) || said.contains("ambiguous");
+        assert!(is_named, "{args:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(lab.path("rigs.toml")).unwrap(), rigs);
+    assert_eq!((heard_one.load(Ordering::Relaxed), heard_two.load(Ordering::Relaxed)), (0, 0));
+    // Unplugged, the other one can be told.
+    machine.unplug("ttyACM1");
+    let (code, said) = lab.said(&["lab", "scan"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn a_rig_whose_port_a_hidden_process_has_open_after_a_lease_is_in_quarantine_with_its_number() {
+    // zephyrproject-rtos/zephyr#32679
+    let (port, _) = mute();
+    let rigs = format!("[[rig]]\nname = 'r1'\ntarget = 'serial:{}'\ncheck = false\n", port.path().display());
+    let lab = Lab::new(&rigs, None);
+    // It has left the family of the command and its environment, and then the command's keeper is killed.
+    let hidden = format!("exec 3<>{}; echo $$ > $FOLDER/pid; sleep 600; sleep 600", port.path().display());
+    let script = format!(
+        "setsid env -u RIGLINE_LEASE sh -c '{hidden}' & while [ ! -s $FOLDER/pid ]; do sleep 0.02; done; kill -9 $PPID"
+    );
+    let (code, said) = lab.said(&["lock", "rig:r1", "--raw", "--", "sh", "-c", &script]);
+    assert_eq!(code, 137, "{said}");
+    let pid = fs::read_to_string(lab.path("pid")).unwrap().trim().to_owned();
+    let state = || lab.status()["rigs"][0]["state"].clone();
+    until("it is in quarantine", || state() == "quarantine");
+    let (code, said) = lab.said(&["lock", "rig:r1", "--raw", "--", "true"]);
+    assert!(code == 3 && said.contains("is open in") && said.contains(&pid), "{code}: {said}");
+    // When that process has ended, the rig comes back, and is not flapping for it.
+    let process = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    until("it comes back", || lab.said(&["lab", "check"]).0 == 0);
+}
+
 /// A finding of [`many`]: a row of a table.
 struct Found {
     rigs: usize,
@@ -423,13 +496,13 @@ fn no_rig_has_two_holders_by_its_own_log_and_no_result_is_lost_while_the_agent_i
 #[ignore = "minutes: .ci/long runs it"]
 fn two_hundred_leases_of_ten_simulated_rigs_and_an_emulated_board_while_the_agent_is_killed() {
     let Some(board) = Emulator::start("rig") else { return };
-    eprintln!(
-        "| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |"
-    );
-    eprintln!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let mut table = "| rigs | clients | leases | agents killed | calls cut off and asked again | two holders at once | results lost | results twice | time |\n\
+        |---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+        .to_owned();
     for kill_every in [10, 3].map(Duration::from_secs) {
         let Found { rigs, clients, leases, kills, tries, took } = many(10, Some(&board), 20, 200, kill_every);
         let took = took.as_secs_f64();
-        eprintln!("| {rigs} | {clients} | {leases} | {kills} | {tries} | 0 | 0 | 0 | {took:.0} s |");
+        table += &format!("| {rigs} | {clients} | {leases} | {kills} | {tries} | 0 | 0 | 0 | {took:.0} s |\n");
     }
+    eprintln!("\n{table}");
 }

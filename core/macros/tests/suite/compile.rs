@@ -1,16 +1,17 @@
-//! The compiler's messages about programs that use the macros: those in `tests/fail` do not compile, those in `tests/warn` compile
-//! with warnings of ours, those in `tests/pass` compile.
+//! The compiler's messages about programs that use the macros: those in `tests/fail` do not
+//! compile, those in `tests/warn` compile with warnings of ours, those in `tests/pass` compile.
 //!
-//! Only what is ours is judged, so that every compiler may word its own part as it likes: that a program is refused, the line
-//! and the text that an error points at, and our sentence. A comment below the line says them, with one `^` for each line up:
+//! Only what is ours is judged, so that every compiler may word its own part as it likes: that a
+//! program is refused, the line and the text that an error points at, and our sentence. A comment
+//! below the line says them, with one `^` for each line up:
 //!
 //! ```text
 //!     #[param(min = 1)]
 //!     //~^ [min] did you mean `minimum`?
 //! ```
 //!
-//! The sentence is a part of the error's text, of a label or of a note; it is left out where the whole text is the compiler's. Each
-//! error needs such a comment, and each comment an error.
+//! The sentence is a part of the error's text, of a label or of a note; it is left out where the
+//! whole text is the compiler's. Each error needs such a comment, and each comment an error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -101,7 +102,8 @@ fn check(programs: &[Program]) -> BTreeMap<String, Vec<Diagnostic>> {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the core's folder");
     let workspace = core.parent().expect("the core's folder is in the workspace's");
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages");
-    // The versions that the workspace has, so that nothing is downloaded: cargo removes from the lock file what is not needed.
+    // The versions that the workspace has, so that nothing is downloaded: cargo removes from the
+    // lock file what is not needed.
     let versions = fs::read_to_string(workspace.join("Cargo.toml")).expect("the workspace has a manifest");
     let heapless = versions.lines().find(|line| line.starts_with("heapless = ")).expect("the workspace has heapless");
     let mut manifest = format!(
@@ -166,7 +168,8 @@ impl Diagnostic {
     }
 }
 
-/// The line of the program that a span is in, and the text there. One in a library is taken to where the program calls it.
+/// The line of the program that a span is in, and the text there. One in a library is taken to
+/// where the program calls it.
 fn place(span: &Value, program: &Program) -> Option<(usize, String)> {
     let mut span = span;
     while Path::new(span["file_name"].as_str()?).file_name() != program.path.file_name() {

@@ -13,7 +13,8 @@ static OUTER: Members =
 /// The spans of all slots of [`OUTER`].
 type Found = [Span; 7];
 
-/// The line that the bytes start with, by the framer and then [`scan`], if it is one that [`LineScanner`] takes.
+/// The line that the bytes start with, by the framer and then [`scan`], if it is one that
+/// [`LineScanner`] takes.
 fn by_framing(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let line = &bytes[..end];
@@ -52,8 +53,8 @@ fn a_line_is_found_by_its_check_where_the_framer_would_find_it() {
         ("{}\r\n", Some((4, 2))),
         ("{\"a\":\"\\n\"}\nrest", Some((11, 10))),
         ("{\"a\" : [1,\t2]}\n{}\n", Some((15, 14))),
-        // Left to the framer: what is not an object from its first byte to its end, and CRs of any other number or
-        // place.
+        // Left to the framer: what is not an object from its first byte to its end, and CRs of any
+        // other number or place.
         (" {}\n", None),
         ("{} \n", None),
         ("{}\r\r\n", None),
@@ -194,7 +195,8 @@ proptest! {
 
 #[test]
 fn the_bytes_that_are_looked_at_twice_are_bounded() {
-    // A text goes on where it stopped; a name, a number and a literal begin again, as long as they are short.
+    // A text goes on where it stopped; a name, a number and a literal begin again, as long as they
+    // are short.
     for (start, end, is_taken) in [
         ("{\"a\":\"", "\"}\n", true),
         ("{\"a\":[\"", "\"]}\n", true),

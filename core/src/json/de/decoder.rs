@@ -16,7 +16,8 @@ use crate::json::text::{
 
 /// The rest of the text, and the path of an error on its way up.
 ///
-/// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
+/// Tokens are split off the front, so that each string is the only owner of its bytes and can be
+/// decoded in place.
 pub(super) struct Decoder<'de> {
     rest: &'de mut [u8],
     rules: Rules,
@@ -280,8 +281,8 @@ impl<'de> Decoder<'de> {
         self.take(length)
     }
 
-    /// Whether another element or member follows, and the comma before it; at the container's end, which stays, it keeps how
-    /// many there were.
+    /// Whether another element or member follows, and the comma before it; at the container's end,
+    /// which stays, it keeps how many there were.
     #[inline(always)]
     fn next(&mut self, close: u8, count: &mut u32) -> Option<bool> {
         match self.peek() {
@@ -367,7 +368,8 @@ impl<'de> Decoder<'de> {
     }
 
     /// Arguments are never an array: each type of them has no code for one.
-    // In line, only one of the two ways is compiled into it: what the arguments are is a constant at the call.
+    // In line, only one of the two ways is compiled into it: what the arguments are is a constant
+    // at the call.
     #[inline(always)]
     fn structure<V: Visitor<'de>>(
         &mut self,
@@ -706,8 +708,8 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 }
 
-/// The members of a struct; of one with `#[derive(Params)]`, if `PARAMS`. Its visitor takes all of them: they open and close their object
-/// themselves, in one piece of code for all such structs.
+/// The members of a struct; of one with `#[derive(Params)]`, if `PARAMS`. Its visitor takes all of
+/// them: they open and close their object themselves, in one piece of code for all such structs.
 struct Fields<'a, 'de, const PARAMS: bool> {
     decoder: &'a mut Decoder<'de>,
     key: &'de [u8],

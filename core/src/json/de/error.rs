@@ -211,7 +211,8 @@ pub fn rule<E: de::Error>(rule: &'static [&'static str]) -> E {
 /// As [`THIS_VALUE`], for [`rule`].
 const THIS_RULE: &str = "(that value)";
 
-/// The variant name under which [`expected`] passes a text through serde. No JSON key gets compared with it.
+/// The variant name under which [`expected`] passes a text through serde. No JSON key gets compared
+/// with it.
 const THIS_VALUE: &str = "(this value)";
 
 struct InRoot<'a> {
@@ -240,7 +241,8 @@ fn display(f: &mut fmt::Formatter<'_>, pieces: impl FnOnce(&mut dyn FnMut(&str))
 }
 
 impl DecodeError {
-    /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of `core::fmt` is linked.
+    /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of
+    /// `core::fmt` is linked.
     pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
         // A field that is missing or given twice is the last step of the path itself.
         let mut last = match self.kind {

@@ -1,8 +1,9 @@
 //! Decimal numbers to floats, to the nearest (IEEE 754-2019 §5.12.2).
 //!
-//! `core` does this fast and well, but with 20 KB of code and tables, and with panic paths. Where that is too much, an
-//! estimate of 64 bits that knows its error does in nearly every case; where the error leaves two floats to choose from,
-//! the digits are compared, one by one, with those of the point half-way between them. Both read the same value.
+//! `core` does this fast and well, but with 20 KB of code and tables, and with panic paths. Where
+//! that is too much, an estimate of 64 bits that knows its error does in nearly every case; where
+//! the error leaves two floats to choose from, the digits are compared, one by one, with those of
+//! the point half-way between them. Both read the same value.
 
 use core::cmp::Ordering;
 
@@ -65,14 +66,15 @@ fn read<const LIMBS: usize>(digits: &Digits<'_>, format: &Format) -> Option<u64>
             Ordering::Greater => true,
         }
     };
-    // The hidden bit of a normal number, and the carry of a mantissa that was rounded up to the next power of two, count
-    // the exponent up by one, as they must.
+    // The hidden bit of a normal number, and the carry of a mantissa that was rounded up to the
+    // next power of two, count the exponent up by one, as they must.
     let bits = ((unit - format.least_exponent) as u64) << (format.mantissa_bits - 1);
     let bits = bits.wrapping_add(floor).wrapping_add(u64::from(up));
     (bits < format.infinity).then_some(bits)
 }
 
-/// `mantissa * 2^exponent`, with the highest bit of the mantissa set, give or take `error * 2^exponent`.
+/// `mantissa * 2^exponent`, with the highest bit of the mantissa set, give or take
+/// `error * 2^exponent`.
 struct Estimate {
     mantissa: u64,
     exponent: i32,
@@ -97,8 +99,8 @@ impl Estimate {
             Self { mantissa: head << zeros, exponent: -(zeros as i32), error: if is_cut { 20 } else { 0 } };
         for (at, (mantissa, exponent)) in POWERS.iter().enumerate() {
             if power.unsigned_abs() >> at & 1 == 1 {
-                // The first five are exact. Squaring at most triples the error of the others, and dividing doubles it: 2, 8,
-                // 24, 70 units.
+                // The first five are exact. Squaring at most triples the error of the others, and
+                // dividing doubles it: 2, 8, 24, 70 units.
                 let error = if at < 5 { 0 } else { 1 << (at - 1) };
                 estimate.scale(*mantissa, *exponent, error, power < 0);
             }

@@ -12,9 +12,11 @@ pub(super) const ONE_MEMBER: &str = "an object of one member";
 /// The decoded text of a member's name, or of a variant without content.
 pub(super) struct Name<'de> {
     pub(super) text: &'de [u8],
-    /// Whether an identifier is handed out as bytes. Not in a map: serde's `flatten` keeps the keys that it sees.
+    /// Whether an identifier is handed out as bytes. Not in a map: serde's `flatten` keeps the keys
+    /// that it sees.
     pub(super) as_bytes: bool,
-    /// It is of a struct that refuses those it does not know, which its visitor is told by getting it as borrowed bytes.
+    /// It is of a struct that refuses those it does not know, which its visitor is told by getting
+    /// it as borrowed bytes.
     pub(super) is_strict: bool,
 }
 

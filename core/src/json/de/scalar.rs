@@ -9,7 +9,8 @@ use crate::json::text::{escape, put, put_utf8};
 
 pub(super) const ONE_CHARACTER: &str = "a string of one character";
 
-/// Reads the text of a number as the nearest float; none if that is infinite. On a desktop `core`'s parser is the faster one.
+/// Reads the text of a number as the nearest float; none if that is infinite. On a desktop `core`'s
+/// parser is the faster one.
 macro_rules! float_readers {
     ($($name:ident $float:ident $small:ident)*) => {$(
         #[cfg(target_pointer_width = "64")]

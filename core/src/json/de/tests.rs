@@ -225,7 +225,8 @@ fn a_lone_surrogate_is_no_text() {
     }
     // Ignored, it harms nobody.
     assert_eq!(decode::<Inner>(r#"{"b":1,"x":"\ud800"}"#).unwrap().b, 1);
-    // Nor does a name, which is no field's; where there are no others than the known ones, it is one too many.
+    // Nor does a name, which is no field's; where there are no others than the known ones, it is
+    // one too many.
     for text in [r#"{"\ud800":2,"b":1}"#, r#"{"b":1,"b\udc00":{"\ud800":[]}}"#, r#"{"\ud800" : 0, "\ud800":0,"b":1}"#] {
         assert_eq!(decode::<Inner>(text).unwrap().b, 1, "{text}");
     }
@@ -247,7 +248,8 @@ fn a_lone_surrogate_is_no_text() {
 macro_rules! width {
     ($($int:ident)*) => {$(
         for value in [$int::MIN, $int::MAX, 0, 1, 100] {
-            // `-0` is checked elsewhere; `value / 10` with a digit behind the point spells the same number.
+            // `-0` is checked elsewhere; `value / 10` with a digit behind the point spells the same
+            // number.
             let mut spellings = vec![format!("{value}"), format!("{value}.0"), format!("{value}.000e+0"), format!("{value}E0")];
             if value % 10 == 0 {
                 spellings.push(format!("{}e1", value / 10));
@@ -533,7 +535,8 @@ fn anything_goes(bytes: &[u8]) {
     }
 }
 
-/// Equal, but for the last digit of a float: `serde_json` is exact only with its feature `float_roundtrip`.
+/// Equal, but for the last digit of a float: `serde_json` is exact only with its feature
+/// `float_roundtrip`.
 fn assert_floats_close(ours: &Value, theirs: &Value) {
     match (ours, theirs) {
         (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {

@@ -1,17 +1,20 @@
 //! Floats in decimal: the shortest digits that read back equal, and of those the nearest.
 //!
-//! `core` does this fast and well, but with 20 KB of code and tables, and with panic paths. Where that is too much, the
-//! method of Steele and White ("How to Print Floating-Point Numbers Accurately", 1990) with long integers does: slow
-//! (some ten thousand cycles a number, more at the ends of the range), exact, small. Both write the same text.
+//! `core` does this fast and well, but with 20 KB of code and tables, and with panic paths. Where
+//! that is too much, the method of Steele and White ("How to Print Floating-Point Numbers
+//! Accurately", 1990) with long integers does: slow (some ten thousand cycles a number, more at the
+//! ends of the range), exact, small. Both write the same text.
 
 use crate::json::write::Writer;
 
-/// The differences between the two float types. The value is `mantissa * 2^exponent`, its sign apart.
+/// The differences between the two float types. The value is `mantissa * 2^exponent`, its sign
+/// apart.
 struct Parts {
     negative: bool,
     mantissa: u64,
     exponent: i32,
-    /// The neighbour below is half as far as the one above: the mantissa is the smallest of its binade.
+    /// The neighbour below is half as far as the one above: the mantissa is the smallest of its
+    /// binade.
     closer_below: bool,
 }
 
@@ -94,7 +97,8 @@ fn place_point(out: &mut Writer<'_>, digits: &[u8], point: i32) {
     }
 }
 
-/// Fills `digits`, and returns how many there are and where the point is: the value is `0.digits * 10^point`.
+/// Fills `digits`, and returns how many there are and where the point is: the value is
+/// `0.digits * 10^point`.
 fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize, i32) {
     // All is scaled so that half the distance to the neighbour below is a whole number, `gap`.
     let (shift, upper_gaps) = if parts.closer_below { (2, 2) } else { (1, 1) };
@@ -112,7 +116,8 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
         value.double(exponent.unsigned_abs());
         gap.double(exponent.unsigned_abs());
     }
-    // The power of ten at or above the value, or the one below that: its logarithm is at most one too low.
+    // The power of ten at or above the value, or the one below that: its logarithm is at most one
+    // too low.
     let bits = 64i32.wrapping_sub((parts.mantissa << shift).leading_zeros().cast_signed());
     #[allow(clippy::cast_possible_truncation)]
     let mut point = (i64::from(bits.wrapping_add(exponent).wrapping_sub(1)).wrapping_mul(1_292_913_986) >> 32) as i32;

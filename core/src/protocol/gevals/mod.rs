@@ -129,8 +129,8 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-/// Closes a result or an error, with what the specification has no place for: an operation's own code, and with it the kind that the code does not
-/// tell; that there was no answer.
+/// Closes a result or an error, with what the specification has no place for: an operation's own
+/// code, and with it the kind that the code does not tell; that there was no answer.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let is_told = |kind: &FailureKind| match kind {
         FailureKind::NoAnswer => true,
@@ -440,8 +440,8 @@ fn write_limits(out: &mut Writer<'_>, (request, reply): (usize, usize)) {
 /// It cannot read a longer line.
 pub const HOST_LINE_LIMIT: usize = 65_535;
 
-/// How many bytes the reply to `initialize` takes at most, without its newline, for an id of `id_len` bytes. Each of the
-/// engine's limits, which are in it, is counted with ten digits.
+/// How many bytes the reply to `initialize` takes at most, without its newline, for an id of
+/// `id_len` bytes. Each of the engine's limits, which are in it, is counted with ten digits.
 const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
     const fn quoted(text: &str) -> usize {
         escaped_len(text) + 2

@@ -138,7 +138,8 @@ pub fn is_method(method: Text<'_>) -> bool {
 /// # Errors
 /// The method does not exist, or a parameter is missing or wrong.
 pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
-    // Of a method that is not known, the parameters do not matter. All that are look at a string first.
+    // Of a method that is not known, the parameters do not matter. All that are look at a string
+    // first.
     let string = |names: &'static [&'static str]| {
         // An empty array has as many parameters as an empty object.
         let is_empty = params.kind() == Kind::Array && params.elements().next().is_none();
@@ -280,7 +281,8 @@ impl Reply<'_, '_> {
         self.send_written(&|out| write_or(out, &|out| ser::put(result, out), b"null"));
     }
 
-    /// Whether what was written has room, with the end of the reply. A notification has no reply, and nothing to fit.
+    /// Whether what was written has room, with the end of the reply. A notification has no reply,
+    /// and nothing to fit.
     fn fits(&self) -> bool {
         self.out.capacity() == 0 || self.out.fits()
     }
@@ -393,7 +395,8 @@ pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     out.raw(b"}}");
 }
 
-/// Writes an object member by member, in the order of its keys: a board has flash for less than serde's way.
+/// Writes an object member by member, in the order of its keys: a board has flash for less than
+/// serde's way.
 struct Object<'o, 'b> {
     out: &'o mut Writer<'b>,
     /// The keys that are left, each with a space behind it.
@@ -450,8 +453,8 @@ impl<'o, 'b> Object<'o, 'b> {
     }
 }
 
-/// Declares a result or the parameters of a notification, and how it is written: absent members are left out, but for those
-/// that are marked `nullable`.
+/// Declares a result or the parameters of a notification, and how it is written: absent members are
+/// left out, but for those that are marked `nullable`.
 macro_rules! object {
     ($(#[$docs:meta])* $name:ident { $($(#[$member_docs:meta])* $member:ident as $key:literal: $type:ty,)* }
         $(nullable { $($(#[$null_docs:meta])* $null:ident as $null_key:literal: $null_type:ty,)* })?) => {

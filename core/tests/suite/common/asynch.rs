@@ -1,4 +1,5 @@
-//! The async world: transports that are ready when chance has it, and an executor that polls only what was woken.
+//! The async world: transports that are ready when chance has it, and an executor that polls only
+//! what was woken.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -33,7 +34,8 @@ pub fn line(text: impl AsRef<[u8]>) -> In {
     In::Bytes([text.as_ref(), b"\n"].concat())
 }
 
-/// A wire between two that are polled by hand: a read waits until there is something, and nobody is woken for it.
+/// A wire between two that are polled by hand: a read waits until there is something, and nobody is
+/// woken for it.
 #[derive(Debug, Clone, Default)]
 pub struct Wire(pub Rc<RefCell<VecDeque<u8>>>);
 
@@ -91,7 +93,8 @@ impl World {
         })
     }
 
-    /// Polls `future` when it was woken, and only then. When nothing is awake, an event happens; then time goes on.
+    /// Polls `future` when it was woken, and only then. When nothing is awake, an event happens;
+    /// then time goes on.
     fn run<F: Future>(&self, future: F) -> F::Output {
         struct Flag(AtomicBool);
         impl Wake for Flag {

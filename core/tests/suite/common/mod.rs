@@ -1,5 +1,5 @@
-//! A rig that exists in memory only, and the worlds around it: a clock that jumps, transports that take and give as they
-//! are told, and an executor that polls only what was woken.
+//! A rig that exists in memory only, and the worlds around it: a clock that jumps, transports that
+//! take and give as they are told, and an executor that polls only what was woken.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 #[cfg(feature = "async")]
@@ -46,7 +46,8 @@ pub const MANIFEST: Manifest = Manifest::new("test-rig", "1.2.3").description(AB
     Operation::new("floats", Schema::OBJECT),
 ]);
 
-/// The same with a safe state that switches something off, and with an operation that changes nothing.
+/// The same with a safe state that switches something off, and with an operation that changes
+/// nothing.
 pub const WATCHED: Manifest = Manifest::new("test-rig", "1.2.3").safe_state(true).operations(&[
     Operation::new("work", Schema::OBJECT),
     Operation::new("watch", Schema::OBJECT).effects(Effects::READ_ONLY),
@@ -411,7 +412,8 @@ impl LogSink for Logged {
     }
 }
 
-/// Runs what an exchange hands out to its end, or to its time limit. Returns the lines that it logs.
+/// Runs what an exchange hands out to its end, or to its time limit. Returns the lines that it
+/// logs.
 pub fn run<E: Extension>(
     extension: &mut E,
     to: &exchange::Served<'_>,

@@ -11,7 +11,8 @@ use rigline_boards::qemu::{Register, Ticks, Uart, serve};
 /// The clock of the processor (AN505 §3.2), in hertz.
 const SYSTEM_CLOCK: u32 = 20_000_000;
 
-// SAFETY: UART0 is there (AN505 §4.4, the secure alias), its registers are words, and it does not access memory.
+// SAFETY: UART0 is there (AN505 §4.4, the secure alias), its registers are words, and it does not
+// access memory.
 const DATA: Register<u32> = unsafe { Register::at(0x5020_0000) };
 // SAFETY: the same.
 const STATE: Register<u32> = unsafe { Register::at(0x5020_0004) };
@@ -36,7 +37,8 @@ impl Uart for Uart0 {
     }
 
     fn sleep(&mut self) {
-        // An interrupt that waits ends the sleep though it is not taken: none is missed between the look and the sleep.
+        // An interrupt that waits ends the sleep though it is not taken: none is missed between the
+        // look and the sleep.
         interrupt::free(|_| {
             // SAFETY: the handler may run at any time.
             unsafe { NVIC::unmask(Uart0Interrupt) };

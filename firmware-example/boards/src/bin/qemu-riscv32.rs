@@ -53,7 +53,8 @@ impl Uart for Ns16550 {
     }
 }
 
-/// Sleeps until a byte comes in, a millisecond at most. Interrupts end the sleep and are never taken, so that there is no handler.
+/// Sleeps until a byte comes in, a millisecond at most. Interrupts end the sleep and are never
+/// taken, so that there is no handler.
 fn nap() {
     let until = time() + NAP;
     let (low, high) = (until & u64::from(u32::MAX), until >> 32);

@@ -1,4 +1,5 @@
-//! The rig on an STM32F405, over USART1: QEMU's `olimex-stm32-h405`, or `netduinoplus2` where QEMU is older.
+//! The rig on an STM32F405, over USART1: QEMU's `olimex-stm32-h405`, or `netduinoplus2` where QEMU
+//! is older.
 
 #![no_std]
 #![no_main]
@@ -34,7 +35,8 @@ impl Uart for Usart1 {
     }
 
     fn sleep(&mut self) {
-        // An interrupt that waits ends the sleep though it is not taken: none is missed between the look and the sleep.
+        // An interrupt that waits ends the sleep though it is not taken: none is missed between the
+        // look and the sleep.
         interrupt::free(|_| {
             // SAFETY: the handler may run at any time.
             unsafe { NVIC::unmask(Usart1Interrupt) };

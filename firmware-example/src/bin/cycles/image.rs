@@ -42,7 +42,8 @@ fn mark<const CODE: u8>() {
     unsafe { core::arch::asm!("bkpt #{}", const CODE) };
 }
 
-/// With the rig's features all that the rig speaks, each of which may claim the line; else gevals alone.
+/// With the rig's features all that the rig speaks, each of which may claim the line; else gevals
+/// alone.
 const PROTOCOLS: &[&Protocol] = if cfg!(feature = "firmware") { protocol::ALL } else { &[GEVALS] };
 
 #[cortex_m_rt::entry]

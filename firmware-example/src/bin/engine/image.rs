@@ -80,7 +80,8 @@ async fn main(_spawner: Spawner) {
 
 type UsbPort = Port<'static, Driver<'static, USB>>;
 
-// What makes the parts is not inlined: what it needs of the stack would be there as long as the image runs.
+// What makes the parts is not inlined: what it needs of the stack would be there as long as the
+// image runs.
 
 /// The engine, and the memory for logs.
 #[inline(never)]

@@ -174,7 +174,8 @@ async fn answer(
             }
             second
         }
-        // Milliseconds until the board under test is up, from the rail or from the release of the button; 0 if it never went down.
+        // Milliseconds until the board under test is up, from the rail or from the release of the
+        // button; 0 if it never went down.
         "boot" => boot_time(hardware, |hardware| hardware.rails[0].set_high()).await,
         "press" => {
             hardware.button.set_high();
@@ -215,7 +216,8 @@ async fn boot_time(hardware: &mut Hardware, begin: impl FnOnce(&mut Hardware)) -
     u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Logs so many numbered lines of 60 bytes, each dropped whole when the host does not read; the number of those dropped.
+/// Logs so many numbered lines of 60 bytes, each dropped whole when the host does not read; the
+/// number of those dropped.
 async fn log(writer: &mut Writer<'static, Usb>, lines: u32) -> Result<u32, Error> {
     let mut dropped = 0;
     for number in 1..=lines {

@@ -20,6 +20,8 @@ mod executable;
 #[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
+mod lab_faults;
+#[cfg(target_os = "linux")]
 mod machine;
 #[cfg(unix)]
 mod mcp;

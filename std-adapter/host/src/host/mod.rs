@@ -219,7 +219,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// The context of a call: gevals "Context Object".
+/// The facts about its task that a host sends with a call (gevals "Context Object"), and the time
+/// limit of the call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// The working folder of the task [default: the folder of this process at the time of

@@ -44,7 +44,7 @@ pub struct Settings {
     pub capability_overrides: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
-/// The settings of how tools run.
+/// The settings for running tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -59,7 +59,7 @@ pub struct PythonTools {
     pub service_handshake_required: Option<bool>,
 }
 
-/// The settings of which packs are in use.
+/// The choice of the packs that the project uses. A pack is an installed collection of tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -288,7 +288,7 @@ fn a_lease_ends_by_its_time_by_silence_and_by_idleness() {
     lab.tick(1000);
     let refusal = lab.renew(&by_time.id, 1000, 1001).unwrap_err();
     assert!(refusal.why.contains("by the agent at ") && refusal.why.ends_with("its time is over"), "{refusal:?}");
-    lab.used(&by_idleness.id, 1500);
+    lab.heartbeats().used(&by_idleness.id, 1000, 1500).unwrap();
     lab.renew(&by_silence.id, 1000, 5000).unwrap();
     lab.tick(3499);
     assert!(lab.renew(&by_idleness.id, 1000, 3499).is_ok());
@@ -310,6 +310,115 @@ fn a_full_disk_grants_nothing() {
     assert_eq!(lab.faults(), [""; 0]);
     paper.0.lock().unwrap().is_full = false;
     get(&mut lab, 1, want("b", "rig:pico1"), 2);
+}
+
+#[test]
+fn what_a_full_disk_did_not_take_is_written_before_the_next_lease_is_granted() {
+    let (mut lab, paper) = lab();
+    let first = get(&mut lab, 1, want("a", "rig:pico1"), 0);
+    paper.0.lock().unwrap().is_full = true;
+    lab.end(&first.id, "released", "ann", 1);
+    lab.quarantine("pico2", Some("bent"), "ann", 1).unwrap();
+    lab.quarantine("pico2", Some("bent twice"), "ann", 1).unwrap();
+    paper.0.lock().unwrap().is_full = false;
+    answer_checks(&mut lab, 2);
+    let second = get(&mut lab, 1, want("b", "rig:pico1"), 2);
+    let kept = paper.kept();
+    assert_eq!(kept.leases, [second]);
+    let health = kept.rigs.iter().find(|(name, _)| name == "pico2").map(|(_, health)| health.reason.clone());
+    assert_eq!(health, Some(Some("bent twice".to_owned())));
+}
+
+#[test]
+fn an_agent_that_has_stood_still_takes_no_lease_and_no_offer_for_that_and_forgives_it_once() {
+    let (mut lab, _) = lab();
+    let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
+    lab.ask(2, want("b", "rig:pico2"), 0).unwrap();
+    // It wakes up a minute later, and has heard nobody since.
+    let now = 60_000;
+    lab.spare(now - 1);
+    lab.tick(now - 1);
+    assert_eq!(lab.confirm(2, "b", 1000, now).map(|lease| lease.rigs), Ok(vec!["pico2".to_owned()]));
+    // Its time is another matter.
+    assert!(lab.usable(&lease.id, 1000, now).unwrap_err().why.contains("the time of the lease is over"));
+    let other = get(&mut lab, 1, Ask { ttl: 600_000, ..want("c", "rig:pico3") }, now);
+    lab.spare(now + SILENCE);
+    lab.tick(now + SILENCE);
+    assert!(lab.usable(&other.id, 1000, now + SILENCE).is_ok());
+    lab.spare(now + SILENCE + 9999);
+    lab.tick(now + SILENCE + 10_000);
+    assert!(lab.usable(&other.id, 1000, now + SILENCE + 10_000).unwrap_err().why.contains("silent for 30 s"));
+    // One that was heard is spared again.
+    answer_checks(&mut lab, 190_000);
+    let third = get(&mut lab, 1, Ask { ttl: 600_000, ..want("d", "rig:nano1") }, 200_000);
+    for round in 1..4 {
+        let now = 200_000 + round * 40_000;
+        lab.spare(now);
+        lab.tick(now);
+        lab.renew(&third.id, 1000, now).unwrap();
+    }
+}
+
+#[test]
+fn an_offer_begins_when_it_is_told_and_not_before_a_slow_disk_has_written() {
+    let (mut lab, _) = lab();
+    lab.ask(1, want("a", "rig:pico1"), 0).unwrap();
+    lab.freshen(5000);
+    assert_eq!(told(&mut lab, 1).unwrap().1["until"], 5000 + CONFIRM);
+    lab.tick(5000 + CONFIRM - 1);
+    assert!(lab.confirm(1, "a", 1000, 5000 + CONFIRM - 1).is_ok());
+}
+
+#[test]
+fn a_holder_is_heard_beside_the_books_and_nothing_passes_by_a_lease_that_has_ended() {
+    let (mut lab, paper) = lab();
+    let lease = get(&mut lab, 1, Ask { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
+    let heartbeats = lab.heartbeats();
+    heartbeats.renew(&lease.id, 1000, 20_000).unwrap();
+    assert!(heartbeats.renew(&lease.id, 1001, 20_000).is_err() && heartbeats.used(&lease.id, 1001, 1).is_err());
+    lab.tick(20_000 + SILENCE - 1);
+    assert!(heartbeats.used(&lease.id, 1000, 20_000).is_ok());
+    paper.0.lock().unwrap().is_full = true;
+    lab.end(&lease.id, "released", "ann", 20_001);
+    let why = heartbeats.used(&lease.id, 1000, 20_002).unwrap_err().why;
+    assert!(why.contains("by ann at ") && why.ends_with("released"), "{why}");
+}
+
+#[test]
+fn nobody_gets_in_front_by_saying_that_they_have_waited_except_after_a_start_of_the_agent() {
+    let (mut lab, _) = lab();
+    let lease = get(&mut lab, 9, want("a", "rig:pico1"), 0);
+    lab.ask(1, Ask { since: BELIEVED, ..want("first", "rig:pico1") }, BELIEVED).unwrap();
+    lab.ask(2, Ask { since: 1, ..want("second", "rig:pico1") }, BELIEVED + 1).unwrap();
+    lab.end(&lease.id, "released", "ann", BELIEVED + 2);
+    answer_checks(&mut lab, BELIEVED + 2);
+    assert_eq!((told(&mut lab, 1).map(|told| told.0), told(&mut lab, 2)), (Some("offer"), None));
+}
+
+#[test]
+fn a_thousand_who_wait_keep_the_agent_from_nothing() {
+    let (mut lab, _) = lab();
+    let lease = get(&mut lab, 9999, Ask { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
+    let selectors = ["rig:pico1", "rig:nano1", "rig:board=pico"];
+    let started = std::time::Instant::now();
+    for number in 0..1000 {
+        let selector = selectors[usize::try_from(number % 3).unwrap()];
+        // Of one that wants all three at once, nobody behind gets any.
+        let count = if selector == "rig:board=pico" { 3 } else { 1 };
+        lab.ask(number, Ask { count, ..want(&number.to_string(), selector) }, 1).unwrap();
+    }
+    let refusal = lab.ask(2000, want("one too many", "rig:pico1"), 1).unwrap_err();
+    assert!(refusal.why.contains("1000 requests of ann wait already"), "{refusal:?}");
+    let other = Holder { user: "bob".into(), uid: 2000, ..holder() };
+    assert!(lab.ask(2000, Ask { holder: other, ..want("another's", "rig:pico1") }, 1).is_ok());
+    for now in 2..22 {
+        lab.tick(now);
+    }
+    lab.end(&lease.id, "released", "ann", 30);
+    answer_checks(&mut lab, 31);
+    // Some thousand passes over the queue: a pass that compares all with all takes minutes.
+    assert!(started.elapsed() < std::time::Duration::from_secs(30), "{:?}", started.elapsed());
+    assert_eq!(lab.faults(), [""; 0]);
 }
 
 #[test]

@@ -171,7 +171,8 @@ impl Course {
         }
     }
 
-    /// Shows a message of the extension to what stands between, and returns the message that goes on.
+    /// Shows a message of the extension to what stands between, and returns the message that goes
+    /// on.
     fn sent(&self, message: Vec<u8>) -> Option<Vec<u8>> {
         match self.gate.as_ref().map_or(Passing::On, |gate| gate.between.sent(&gate.peer, &message)) {
             Passing::On => Some(message),

@@ -165,7 +165,7 @@ impl Man {
 ///
 /// For containers and tests, the variable RIGLINE_ROOT names a
 /// folder. Ports are then searched in its folders dev, sys and
-/// proc, and not in /dev, /sys and /proc.
+/// proc (if it has one), and not in those of the system.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Targets {}

@@ -158,7 +158,7 @@ impl Arguments {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Rigs, failure, place, reach_rigs, told};
+pub(crate) use linux::{Rigs, choose, failure, place, reach_rigs, told};
 
 /// No rigs of the lab.
 #[cfg(not(target_os = "linux"))]
@@ -212,6 +212,7 @@ pub(crate) fn reach_rigs() {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::process::ExitCode;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use rigline_host::ports::Roots;
@@ -221,7 +222,7 @@ mod linux {
     use rigline_lab::client::{Connection, Place};
     use rigline_lab::folders::Folders;
     use rigline_lab::shards::{Asked, LONGEST, Shards};
-    use rigline_lab::{lock, scan, users};
+    use rigline_lab::{dial, lock, scan, users};
     use serde_json::{Value, json};
 
     use super::{Agent, Arguments, Command, Keeper, List, OfRig, Scan, Status};
@@ -238,11 +239,25 @@ mod linux {
         Ok(Place { folders, program })
     }
 
+    static CHOOSES: AtomicBool = AtomicBool::new(false);
+
+    /// The target `rig:*` of this process is the rig that it has a lease of.
+    pub(crate) fn choose() {
+        CHOOSES.store(true, Ordering::Relaxed);
+    }
+
+    fn is_choosing() -> bool {
+        CHOOSES.load(Ordering::Relaxed)
+    }
+
     /// Targets `rig:…` of all commands are rigs of the lab.
     pub(crate) fn reach_rigs() {
         rigline_host::wire::set_rig_dialer(|selector, options| {
             let place = place().map_err(|failure| HostError::Unsupported(failure.text))?;
-            rigline_lab::dial::dialer(&place, selector, options)
+            match selector {
+                dial::LEASED if is_choosing() => Ok(dial::leased(&place)),
+                _ => dial::dialer(&place, selector, options),
+            }
         });
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{ArgPredicate, PossibleValuesParser};
 use clap::{Args, ValueHint};
 use rigline::Extension;
 use rigline_eval::Root;
@@ -17,6 +17,8 @@ use rigline_host::protocols;
 use rigline_host::relay::{OnSeen, Relay, Seen};
 use rigline_host::target::Target;
 use rigline_host::wire;
+#[cfg(target_os = "linux")]
+use rigline_lab::dial::LEASED;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
@@ -43,18 +45,30 @@ mod library;
 mod rigs;
 #[cfg(not(target_os = "linux"))]
 mod rigs {
-    use rigline_host::relay::Remote;
+    use rigline_host::client::Described;
+    use rigline_host::relay::{OnSeen, Remote};
 
     /// There is no lab here.
     #[derive(Debug)]
     pub(crate) enum Rigs {}
 
     impl Rigs {
-        pub(crate) fn set_relay(&self, _: Remote) {
+        pub(crate) fn set_relay(&self, _: Remote, _: OnSeen) {
+            match *self {}
+        }
+
+        pub(crate) fn is_chosen(&self) -> bool {
             match *self {}
         }
     }
+
+    pub(crate) fn nothing_chosen() -> Described {
+        unreachable!("there is no lab here")
+    }
 }
+
+/// The target of --lab: the rig that is leased at the time.
+const CHOSEN: &str = "rig:*";
 
 /// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -81,13 +95,24 @@ mod rigs {
 /// not held from the start. The tool `lease` takes it, and can wait for it. A call of an operation
 /// takes it too, but does not wait. The rig is given back by `release`, and when the client goes.
 ///
-/// An owner can limit what an agent does: --limit and --confirm, or a file with --policy, which the agent cannot change. With --record DIR every
-/// call is kept with its time, client, arguments and outcome. The tool `last_failure` tells why the last call failed.
+/// With --lab there is no target: the agent chooses the rig. The tool `lab_list` shows all rigs of
+/// the lab. The tool `lease` takes the rig that its argument `rig` names. From then on the tools of
+/// that rig are offered, until the tool `release` is called. The client is told of both changes,
+/// and lists the tools again.
+///
+/// An owner can limit the calls of an agent by --limit and --confirm, or by a file with --policy.
+/// The agent cannot change these limits. With --record DIR every call is kept with its time,
+/// client, arguments and outcome. The tool `last_failure` tells why the last call failed.
 ///
 /// `rigline install CLIENT TARGET` prints the configuration for a client.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals\n  rigline mcp serial:auto --limit power=20/h --confirm power --record runs/agent"
+    mut_arg("target", |target| target
+        .required(false)
+        .required_unless_present("lab")
+        .conflicts_with("lab")
+        .default_value_if("lab", ArgPredicate::IsPresent, CHOSEN)),
+    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp --lab\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals\n  rigline mcp serial:auto --limit power=20/h --confirm power --record runs/agent"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -98,6 +123,9 @@ pub(crate) struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     credentials: Credentials,
+    /// Let the agent choose a rig of the lab, instead of a fixed target
+    #[arg(long)]
+    lab: bool,
     /// Leave the outputs on when the client goes or is idle. By default they are switched off then
     #[arg(long)]
     keep_outputs: bool,
@@ -122,7 +150,13 @@ pub(crate) struct Tools {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self { connection, selected, policy, credentials, keep_outputs, idle } = self;
+        let Self { connection, selected, policy, credentials, lab, keep_outputs, idle } = self;
+        if lab {
+            #[cfg(target_os = "linux")]
+            crate::lab::choose();
+            #[cfg(not(target_os = "linux"))]
+            return Err(crate::lab::missing());
+        }
         let way = Way::Stdio { keep_outputs, idle: idle.unwrap_or(IDLE) };
         Offer { connection, tools: &selected, policy: &policy, credentials: &credentials }.serve(&way)
     }
@@ -273,7 +307,7 @@ impl Offer<'_> {
     #[cfg(target_os = "linux")]
     fn lab(&self, parts: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
         let Target::Rig(selector) = &self.connection.target else { return Ok(None) };
-        let own = rigs::Rigs::new(crate::lab::place()?, selector);
+        let own = rigs::Rigs::new(crate::lab::place()?, Some(selector.as_str()).filter(|name| *name != LEASED));
         let own = Arc::new(own.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?);
         let tools: Arc<dyn gate::OwnTools> = Arc::clone(&own) as _;
         parts.own = Some(tools);
@@ -291,18 +325,21 @@ impl Offer<'_> {
         options.credentials = self.credentials.read(&self.connection.target)?;
         let target = self.connection.target.clone();
         let (gate, known) = (Arc::downgrade(gate), target.clone());
+        let is_chosen = own.as_ref().is_some_and(|own| own.is_chosen());
         let told: OnSeen = Arc::new(move |seen| {
-            if let Seen::Present(described) = seen {
+            if let Seen::Present(described) = seen
+                && !is_chosen
+            {
                 last_seen::keep(&known, described);
             }
             if let Some(gate) = gate.upgrade() {
                 gate.changed();
             }
         });
-        let last = last_seen::load(&target);
-        let relay = Relay::watch(&target, options, protocols::named("mcp"), last, told)?;
+        let last = if is_chosen { Some(rigs::nothing_chosen()) } else { last_seen::load(&target) };
+        let relay = Relay::watch(&target, options, protocols::named("mcp"), last, Arc::clone(&told))?;
         if let Some(own) = own {
-            own.set_relay(relay.remote());
+            own.set_relay(relay.remote(), told);
             if let Some(why) = relay.absence() {
                 connect::complain(format_args!("rigline: {why}; the tool `lease` waits for it"));
             }

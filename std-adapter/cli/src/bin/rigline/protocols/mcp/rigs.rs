@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rigline_host::relay::Remote;
+use rigline_host::Manifest;
+use rigline_host::client::Described;
+use rigline_host::relay::{OnSeen, Remote, Seen};
 use rigline_lab::book::Refusal;
 use rigline_lab::client::{self, Connection, Place};
 use rigline_lab::dial;
@@ -23,11 +25,25 @@ const TTL: u64 = 30 * 60;
 /// The longest time of a lease, and the longest wait for it.
 const LONGEST: u64 = 24 * 60 * 60;
 
-/// The lab's tools for one target.
+/// The description of a lab of which no rig is chosen: it has no tools of its own.
+pub(crate) fn nothing_chosen() -> Described {
+    let text = json!({
+        "name": "lab",
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocolVersion": "0.0.1",
+        "description": "The rigs of the lab. The tool lab_list shows them, and lease takes one. Its tools are there then, until release.",
+        "operations": {},
+    });
+    let manifest = Manifest::read(&text.to_string()).unwrap_or_else(|error| unreachable!("{error}"));
+    Described { text: manifest.text.clone(), manifest, kind: None, has_typed_outputs: true }
+}
+
+/// The lab's tools for one target, or for the rig that the agent chooses.
 pub(crate) struct Rigs {
     place: Place,
-    selector: String,
-    relay: OnceLock<Remote>,
+    /// The target without `rig:`; none if the agent chooses.
+    selector: Option<String>,
+    relay: OnceLock<(Remote, OnSeen)>,
     runtime: Runtime,
     held: Mutex<Option<Shards>>,
 }
@@ -39,18 +55,24 @@ impl fmt::Debug for Rigs {
 }
 
 impl Rigs {
-    /// `selector` is the target without `rig:`.
-    pub(crate) fn new(place: Place, selector: &str) -> std::io::Result<Self> {
+    /// `selector` is the target without `rig:`, and there is none if the agent chooses.
+    pub(crate) fn new(place: Place, selector: Option<&str>) -> std::io::Result<Self> {
         // An agent may forget the rig that a call has taken.
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { place, selector: selector.to_owned(), relay: OnceLock::new(), runtime, held: Mutex::default() })
+        let selector = selector.map(str::to_owned);
+        Ok(Self { place, selector, relay: OnceLock::new(), runtime, held: Mutex::default() })
     }
 
-    /// The relay whose connection the lease is for.
-    pub(crate) fn set_relay(&self, relay: Remote) {
-        let _ = self.relay.set(relay);
+    /// The relay whose connection the lease is for, and who is told of its tools.
+    pub(crate) fn set_relay(&self, relay: Remote, told: OnSeen) {
+        let _ = self.relay.set((relay, told));
+    }
+
+    /// Whether the agent chooses the rig.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.selector.is_none()
     }
 
     async fn answer(&self, tool: &str, arguments: &Value, tell: &Tell) -> Result<(String, Value), String> {
@@ -95,13 +117,23 @@ impl Rigs {
                 .ok_or_else(|| format!("{name}: {value} is not a whole number of seconds up to {LONGEST}")),
         };
         let (wait, ttl) = (number("wait_s", 0)?, number("ttl_s", TTL)?.max(1));
+        let wanted = arguments["rig"].as_str().map(|rig| rig.strip_prefix("rig:").unwrap_or(rig));
+        let wanted = wanted.filter(|rig| !rig.is_empty());
+        if let (Some((lease, rig)), Some(wanted)) = (self.own(), wanted.filter(|_| self.is_chosen())) {
+            let mut agent = Connection::open(&self.place).await.map_err(why)?;
+            let join = json!({ "lease": lease, "selector": format!("rig:{wanted}") });
+            if agent.ask("join", join).await.map_err(why)?["rig"].is_null() {
+                return Err(format!("this session has {rig}, which is not {wanted}; release gives it back"));
+            }
+        }
         if self.own().is_none() {
             let before = lock(&self.held).take();
             if let Some(before) = before {
                 before.give_back().await;
             }
+            let selector = self.selector.as_deref().or(wanted);
             let asked = Asked {
-                selector: &self.selector,
+                selector: selector.ok_or("rig: required; lab_list shows the rigs")?,
                 count: 1,
                 wait: Duration::from_secs(wait),
                 ttl: Duration::from_secs(ttl),
@@ -111,7 +143,7 @@ impl Rigs {
                 .await
                 .map_err(|refusal| refusal.why)?;
             *lock(&self.held) = Some(taken);
-            if let Some(relay) = self.relay.get() {
+            if let Some((relay, _)) = self.relay.get() {
                 // Its tools may be others than those that were listed.
                 relay.find().await?;
             }
@@ -128,7 +160,12 @@ impl Rigs {
 
     async fn release(&self) -> (String, Value) {
         let own = self.own();
-        if let Some(relay) = self.relay.get() {
+        if let Some((relay, told)) = self.relay.get() {
+            if self.is_chosen() {
+                let nothing = nothing_chosen();
+                relay.forget(&nothing).await;
+                told(&Seen::Present(Box::new(nothing)));
+            }
             // A lease that a call has taken ends with the connection.
             relay.release().await;
         }
@@ -181,8 +218,24 @@ fn line(rig: &Value) -> String {
 
 impl OwnTools for Rigs {
     fn tools(&self) -> Vec<Value> {
-        let target = format!("rig:{}", self.selector);
+        let what = match &self.selector {
+            Some(selector) => format!("Takes rig:{selector} for this session, so that nobody else uses it. Without it, the first call takes the rig if it is free. Use wait_s to wait in the queue"),
+            None => "Takes a rig for this session, so that nobody else uses it. Its tools are there then. Use wait_s to wait in the queue".to_owned(),
+        };
         let seconds = |what: &str| json!({ "type": "integer", "minimum": 0, "maximum": LONGEST, "description": what });
+        let mut properties = json!({
+            "wait_s": seconds("How long to wait for the rig, in seconds; not at all if absent"),
+            "ttl_s": seconds("After how many seconds the lease ends at the latest; 1800 if absent"),
+            "purpose": { "type": "string", "description": "What for: others see it" },
+        });
+        if self.is_chosen() {
+            properties["rig"] =
+                json!({ "type": "string", "description": "A rig's name, or KEY=VALUE,… for any rig with these tags" });
+        }
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if self.is_chosen() {
+            schema["required"] = json!(["rig"]);
+        }
         vec![
             json!({
                 "name": LIST,
@@ -197,15 +250,8 @@ impl OwnTools for Rigs {
             json!({
                 "name": LEASE,
                 "title": "Take the rig",
-                "description": format!("Takes {target} for this session, so that nobody else uses it. Without it, the first call takes the rig if it is free. Use wait_s to wait in the queue"),
-                "inputSchema": {
-                    "type": "object",
-                    "properties": {
-                        "wait_s": seconds("How long to wait for the rig, in seconds; not at all if absent"),
-                        "ttl_s": seconds("After how many seconds the lease ends at the latest; 1800 if absent"),
-                        "purpose": { "type": "string", "description": "What for: others see it" },
-                    },
-                },
+                "description": what,
+                "inputSchema": schema,
                 "annotations": { "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true },
             }),
             json!({
