@@ -44,7 +44,7 @@ PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 # Where a protocol may be named: `{}` is its name. waza's desktop side is the package rigline-eval, and its command `rigline eval`.
 # Besides: the registries, and the table of what other eval runners have: their files, and the members and graders of those.
 OWN = {
-    "core": ["protocol/", "lib.rs"],
+    "core": ["protocol/", "client/", "lib.rs"],
     "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
     "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs", "choose.rs"],
     "eval": ["foreign.rs"],
@@ -157,7 +157,7 @@ def layers(crate):
     block = re.search(rf"^```layers {re.escape(crate)}\n(.*?)^```", text, re.S | re.M)
     if not block:
         sys.exit(f"layers: ARCHITECTURE.md has no block ```layers {crate}")
-    rows = [re.findall(r"\w+", line.split("  #")[0]) for line in block[1].splitlines() if line.strip()]
+    rows = [re.findall(r"[\w/]+", line.split("  #")[0]) for line in block[1].splitlines() if line.strip()]
     return {name: level for level, row in enumerate(rows) for name in row}
 
 
@@ -181,15 +181,21 @@ found = {}
 for crate in [Crate(name, root) for name, root in CRATES.items()]:
     level = layers(crate.name)
     edges = set(crate.imports())
-    tops = sorted({(a[0], b[0]) for a, b in edges if a and b and a[0] != b[0]})
+
+    def top(module):
+        """The layer's name for a module: `protocol/format`, where that has a layer of its own, or the module at the top."""
+        inner = "/".join(module[:2])
+        return inner if inner in level else module[0]
+
+    tops = sorted({(top(a), top(b)) for a, b in edges if a and b and top(a) != top(b)})
     if "--graph" in sys.argv:
         for a in sorted({a for a, _ in tops}):
             print(f"{crate.name}: {a} -> {', '.join(b for x, b in tops if x == a)}")
-    for module in sorted({m[0] for m in crate.modules if m}):
+    for module in sorted({top(m) for m in crate.modules if m}):
         if module not in level:
             found[f"{crate.name}: {module} has no layer"] = None
     for module in level:
-        if (module,) not in crate.modules:
+        if tuple(module.split("/")) not in crate.modules:
             found[f"{crate.name}: there is no module {module}, which has a layer"] = None
     for a, b in tops:
         if level.get(b, 0) > level.get(a, 99):

@@ -3,14 +3,14 @@
 
 use serde::Deserialize;
 
-use crate::definition::Protocol;
 #[cfg(feature = "serde-json-core")]
 use crate::failure::FailureKind;
 use crate::failure::{Failure, PathPrefix};
+use crate::json::Json;
 use crate::json::de;
-use crate::json::view::Json;
 use crate::manifest::Operation;
-use crate::received::Received;
+use crate::message::Received;
+use crate::protocol::define::Protocol;
 
 /// A call of an operation.
 #[derive(Debug)]

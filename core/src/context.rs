@@ -11,8 +11,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::json::ser;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::phrases::{Log, Logs, Progress};
-use crate::received::Received;
+use crate::message::Received;
+use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
 
@@ -86,7 +86,7 @@ impl<'a> Context<'a> {
     /// Whether the caller's protocol has [content](Self::content) beside outputs, so that content
     /// reaches the caller as blocks.
     pub fn has_content(&self) -> bool {
-        self.reply.phrases().content.is_some()
+        self.reply.format().content.is_some()
     }
 
     /// Ends the call with success and this message. Call it after all outputs, and return its
@@ -148,7 +148,7 @@ impl<'a> Context<'a> {
             return;
         }
         self.progress = Some(done);
-        let Some(write) = self.reply.phrases().progress.filter(|_| self.job.is_none()) else {
+        let Some(write) = self.reply.format().progress.filter(|_| self.job.is_none()) else {
             return self.write_log(Level::Info, &Counted { done, total, message: &message }, None);
         };
         if self.is_late() || self.reply.is_silent() {
@@ -168,7 +168,7 @@ impl<'a> Context<'a> {
     pub fn wants_progress(&self) -> bool {
         let progress = Progress { done: 0, beat: 0, total: None, message: None, received: self.received };
         self.job.is_none()
-            && self.reply.phrases().progress.is_some_and(|write| write(&mut Writer::new(&mut []), &progress))
+            && self.reply.format().progress.is_some_and(|write| write(&mut Writer::new(&mut []), &progress))
     }
 
     /// Sends a [log](Self::log) at level debug.
@@ -245,7 +245,7 @@ impl<'a> Context<'a> {
             if self.is_late() {
                 return;
             }
-            match self.reply.phrases().logs {
+            match self.reply.format().logs {
                 // A notification gets no logs either; an event's go where its protocol has them.
                 Logs::Line(_) if self.reply.least_log.is_none_or(|least| level < least) => return,
                 Logs::Line(write) => {

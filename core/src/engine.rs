@@ -9,19 +9,17 @@ mod step;
 use core::fmt;
 
 use crate::call::Outcome;
-use crate::definition::Protocol;
-use crate::exchange::{Done, Exchange, Next as Outcomes, Served, Session, Stage, Turn};
+use crate::exchange::{Done, Exchange, LEAST_REPLY, Next as Outcomes, Served, Session, SessionPolicy, Stage, Turn};
 use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Taken};
 use crate::json::check::{LineScanner, Scanned, Span};
 use crate::manifest::Manifest;
 use crate::protocol;
+use crate::protocol::define::Protocol;
 use crate::rpc;
 use crate::service::Service;
 use background::Peer;
 
-#[doc(no_inline)]
-pub use crate::exchange::{LEAST_REPLY, SessionPolicy, Work};
 pub use background::Background;
 pub use memory::{Memory, TooSmall};
 pub(crate) use step::Next;

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Digits, check::SyntaxError};
+use crate::json::{Json, JsonKind, Text};
 
 /// A checked event, as a view of its text. [`Extension::on_event`](crate::Extension::on_event) gets
 /// it.
@@ -13,28 +13,28 @@ use crate::json::{Digits, check::SyntaxError};
 /// does not have. If a member occurs twice, the last one counts.
 ///
 /// ```
-/// use rigline::event::{Event, Member};
+/// use rigline::{Event, EventMember};
 /// let event = Event::parse(br#"{"id":"1","ts":1.5,"event":"session:end","component":"kernel","module":null}"#)?;
 /// assert!(event.event() == "session:end");
-/// assert!(matches!((event.module(), event.status()), (Member::Null, Member::Absent)));
-/// # Ok::<(), rigline::event::EventError>(())
+/// assert!(matches!((event.module(), event.status()), (EventMember::Null, EventMember::Absent)));
+/// # Ok::<(), rigline::EventError>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a>(Json<'a>);
 
 /// The members of the schema, in the order in which they are checked.
-static MEMBERS: [(&str, Kind, Presence, &str); 11] = [
-    ("id", Kind::String, Presence::Required, "a string"),
-    ("ts", Kind::Number, Presence::Required, "a number"),
-    ("event", Kind::String, Presence::Required, "a string"),
-    ("component", Kind::String, Presence::Required, "a string"),
-    ("module", Kind::String, Presence::Optional, "a string or null"),
-    ("status", Kind::String, Presence::Optional, "a string or null"),
-    ("data", Kind::Object, Presence::Optional, "an object or null"),
-    ("error", Kind::Object, Presence::Optional, "an object or null"),
-    ("session_id", Kind::String, Presence::Optional, "a string or null"),
-    ("request_id", Kind::String, Presence::Optional, "a string or null"),
-    ("span_id", Kind::String, Presence::Optional, "a string or null"),
+static MEMBERS: [(&str, JsonKind, Presence, &str); 11] = [
+    ("id", JsonKind::String, Presence::Required, "a string"),
+    ("ts", JsonKind::Number, Presence::Required, "a number"),
+    ("event", JsonKind::String, Presence::Required, "a string"),
+    ("component", JsonKind::String, Presence::Required, "a string"),
+    ("module", JsonKind::String, Presence::Optional, "a string or null"),
+    ("status", JsonKind::String, Presence::Optional, "a string or null"),
+    ("data", JsonKind::Object, Presence::Optional, "an object or null"),
+    ("error", JsonKind::Object, Presence::Optional, "an object or null"),
+    ("session_id", JsonKind::String, Presence::Optional, "a string or null"),
+    ("request_id", JsonKind::String, Presence::Optional, "a string or null"),
+    ("span_id", JsonKind::String, Presence::Optional, "a string or null"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Event<'a> {
     /// The value does not conform to the schema.
     pub fn read(json: Json<'a>) -> Result<Self, EventError> {
         const INTEGER: &str = "an integer or null";
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             return Err(EventError::NotAnObject);
         }
         if json.get("ts").is_none() {
@@ -108,42 +108,42 @@ impl<'a> Event<'a> {
     }
 
     /// The module that the event is about.
-    pub fn module(&self) -> Member<Text<'a>> {
+    pub fn module(&self) -> EventMember<Text<'a>> {
         self.member("module").text()
     }
 
     /// The status of the event, such as `ok` or `error`.
-    pub fn status(&self) -> Member<Text<'a>> {
+    pub fn status(&self) -> EventMember<Text<'a>> {
         self.member("status").text()
     }
 
     /// The duration of the event, in milliseconds.
-    pub fn duration_ms(&self) -> Member<Digits<'a>> {
+    pub fn duration_ms(&self) -> EventMember<Digits<'a>> {
         self.member("duration_ms").map(|value| value.number().unwrap_or(Digits::ZERO))
     }
 
     /// Further data of the event: an object.
-    pub fn data(&self) -> Member<Json<'a>> {
+    pub fn data(&self) -> EventMember<Json<'a>> {
         self.member("data")
     }
 
     /// The error that the event reports: an object.
-    pub fn error(&self) -> Member<Json<'a>> {
+    pub fn error(&self) -> EventMember<Json<'a>> {
         self.member("error")
     }
 
     /// The id of the session that the event belongs to.
-    pub fn session_id(&self) -> Member<Text<'a>> {
+    pub fn session_id(&self) -> EventMember<Text<'a>> {
         self.member("session_id").text()
     }
 
     /// The id of the request that the event belongs to.
-    pub fn request_id(&self) -> Member<Text<'a>> {
+    pub fn request_id(&self) -> EventMember<Text<'a>> {
         self.member("request_id").text()
     }
 
     /// The id of the span that the event belongs to.
-    pub fn span_id(&self) -> Member<Text<'a>> {
+    pub fn span_id(&self) -> EventMember<Text<'a>> {
         self.member("span_id").text()
     }
 
@@ -156,17 +156,17 @@ impl<'a> Event<'a> {
         self.0.get(name).and_then(|value| value.text()).unwrap_or(Text::of_checked(b""))
     }
 
-    fn member(&self, name: &str) -> Member<Json<'a>> {
+    fn member(&self, name: &str) -> EventMember<Json<'a>> {
         match self.0.get(name) {
-            None => Member::Absent,
-            Some(value) if value.is_null() => Member::Null,
-            Some(value) => Member::Value(value),
+            None => EventMember::Absent,
+            Some(value) if value.is_null() => EventMember::Null,
+            Some(value) => EventMember::Value(value),
         }
     }
 }
 
-impl<'a> Member<Json<'a>> {
-    fn text(self) -> Member<Text<'a>> {
+impl<'a> EventMember<Json<'a>> {
+    fn text(self) -> EventMember<Text<'a>> {
         self.map(|value| value.text().unwrap_or(Text::of_checked(b"")))
     }
 }
@@ -174,7 +174,7 @@ impl<'a> Member<Json<'a>> {
 /// An optional member of an object. Absent and null are different.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Member<T> {
+pub enum EventMember<T> {
     /// The member is not there.
     #[default]
     Absent,
@@ -184,7 +184,7 @@ pub enum Member<T> {
     Value(T),
 }
 
-impl<T> Member<T> {
+impl<T> EventMember<T> {
     /// The value, if the member is neither absent nor null.
     pub fn value(self) -> Option<T> {
         match self {
@@ -193,11 +193,11 @@ impl<T> Member<T> {
         }
     }
 
-    fn map<U>(self, read: impl FnOnce(T) -> U) -> Member<U> {
+    fn map<U>(self, read: impl FnOnce(T) -> U) -> EventMember<U> {
         match self {
-            Self::Absent => Member::Absent,
-            Self::Null => Member::Null,
-            Self::Value(value) => Member::Value(read(value)),
+            Self::Absent => EventMember::Absent,
+            Self::Null => EventMember::Null,
+            Self::Value(value) => EventMember::Value(read(value)),
         }
     }
 }

@@ -4,13 +4,13 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::task::Poll;
 
-use crate::apart::apart;
 use crate::call::{Call, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::level::Level;
 use crate::manifest::Manifest;
+use crate::own_frame::own_frame;
 use crate::service::{JobRun, Step, TaskEnd};
 
 /// An extension: a manifest, and a handler for its operations.
@@ -63,7 +63,7 @@ pub trait Extension {
         Ok(())
     }
 
-    /// Receives an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
+    /// Receives an event, for modules of kind [`Hook`](crate::manifest::ModuleKind::Hook). The
     /// acknowledgement is sent before this method runs. Requests that arrive in the meantime wait
     /// for their turn.
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
@@ -99,7 +99,7 @@ impl<'a> JobRun<'a> {
     /// results. A task that is cancelled is dropped at its next await, and
     /// [`Extension::safe_state`] runs.
     pub async fn run<E: Extension + ?Sized>(self, extension: &mut E, cx: &mut Context<'a>) {
-        apart(pin!(run_tasks(self, extension, cx))).await;
+        own_frame(pin!(run_tasks(self, extension, cx))).await;
     }
 }
 

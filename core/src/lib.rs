@@ -74,7 +74,7 @@
 //! | [`frame`] | incremental newline framing, in place |
 //! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza, MCP |
-//! | [`Extension`], [`manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`Extension`], [`Manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
 //! | [`exchange`] | whole messages: a message in, a reply or a call out |
 //! | [`engine`] | bytes in, bytes out, calls to run; no input or output of its own |
@@ -121,17 +121,16 @@ extern crate std;
 #[doc(hidden)]
 #[path = "macro_support/mod.rs"]
 pub mod __private;
-mod apart;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
+pub mod client;
 mod clock;
 mod content;
 mod context;
-mod definition;
 mod duration;
 pub mod engine;
-pub mod event;
+mod event;
 pub mod exchange;
 mod extension;
 mod failure;
@@ -140,33 +139,35 @@ pub mod json;
 mod level;
 #[cfg(feature = "postcard")]
 pub mod link;
-pub mod manifest;
+mod manifest;
+mod message;
+mod own_frame;
 pub mod params;
-mod phrases;
+mod phase;
 pub mod protocol;
-mod received;
 mod reply;
 pub mod rpc;
 mod schema;
 pub mod serve;
 pub mod service;
+mod values;
 
-pub use apart::apart;
 pub use call::{Call, CallContext, Config, Outcome};
 pub use clock::{Clock, Instant, Sleep};
 pub use content::Content;
 pub use context::{Context, LogSink, ReplyBuffer};
 pub use duration::{ConvertDurationError, GoDuration, ParseDurationError};
-pub use event::Event;
+pub use event::{Event, EventError, EventMember};
 pub use extension::Extension;
 pub use failure::{Failure, FailureKind, MAX_ERROR_TEXT};
 pub use level::Level;
-pub use manifest::{Manifest, Operation};
-pub use params::{Outputs, Params};
-pub use protocol::gevals::{Phase, client};
+pub use manifest::{Effects, Guarantee, MAX_IDENTIFIER, Manifest, ModuleKind, NotSemantic, Operation};
+pub use own_frame::own_frame;
+pub use phase::Phase;
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use rigline_macros::{configure, on_event, operation, run_task, safe_state};
 pub use schema::Schema;
+pub use values::{Outputs, Params};

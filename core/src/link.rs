@@ -48,9 +48,9 @@
 use core::cell::Cell;
 
 #[cfg(feature = "async")]
-use crate::definition::Protocol;
-#[cfg(feature = "async")]
 use crate::exchange::owes_reply;
+#[cfg(feature = "async")]
+use crate::protocol::define::Protocol;
 
 /// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
 const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
@@ -74,7 +74,7 @@ pub const fn encoded_size(payload: usize) -> usize {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FrameKind {
     /// Opens a session, or acknowledges that.
     Hello = 1,
     /// A line from the host for the device.
@@ -93,7 +93,7 @@ pub enum Kind {
     TooLong = 8,
 }
 
-impl Kind {
+impl FrameKind {
     const fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Hello,
@@ -113,8 +113,8 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The kind of the frame.
-    pub kind: Kind,
-    /// The sequence number of the request that the frame belongs to; for [`Kind::Hello`], the
+    pub kind: FrameKind,
+    /// The sequence number of the request that the frame belongs to; for [`FrameKind::Hello`], the
     /// number of the session.
     pub sequence: u32,
     /// The line in the frame, without its newline. It is empty for kinds without a line.
@@ -125,9 +125,9 @@ pub struct Frame<'a> {
 /// fit. [`encoded_size`] bytes always suffice.
 ///
 /// ```
-/// use rigline::link::{Frame, Kind, encode};
+/// use rigline::link::{Frame, FrameKind, encode};
 /// let mut memory = [0; 32];
-/// let hello = encode(&Frame { kind: Kind::Hello, sequence: 300, payload: b"" }, &mut memory).unwrap();
+/// let hello = encode(&Frame { kind: FrameKind::Hello, sequence: 300, payload: b"" }, &mut memory).unwrap();
 /// assert_eq!(memory[..hello], [0x04, 0x01, 0xAC, 0x02, 0x05, 0xFF, 0x7E, 0xAC, 0x7B, 0x00]);
 /// ```
 pub fn encode(frame: &Frame<'_>, memory: &mut [u8]) -> Option<usize> {
@@ -159,7 +159,7 @@ pub fn decode(frame: &mut [u8]) -> Option<Frame<'_>> {
         return None;
     }
     let (kind, sequence, payload): (u8, u32, &[u8]) = postcard::from_bytes(body).ok()?;
-    let frame = Frame { kind: Kind::of(kind)?, sequence, payload };
+    let frame = Frame { kind: FrameKind::of(kind)?, sequence, payload };
     // The decoder takes what it needs; a body has nothing more than that.
     (body.len() == Head::new(&frame).length + payload.len()).then_some(frame)
 }
@@ -418,7 +418,7 @@ impl Shared {
         let Frame { kind, sequence, payload } = *frame;
         let is_last = sequence == self.last.get() && sequence != 0;
         match (kind, self.session.get()) {
-            (Kind::Hello, session) if sequence != 0 => {
+            (FrameKind::Hello, session) if sequence != 0 => {
                 self.hello.set(true);
                 if session == Some(sequence) {
                     return Taken::Nothing;
@@ -431,19 +431,19 @@ impl Shared {
                 self.unknown.set(None);
                 Taken::Reset
             }
-            (Kind::Request | Kind::Cancel, None) => {
+            (FrameKind::Request | FrameKind::Cancel, None) => {
                 self.unknown.set(Some(sequence));
                 Taken::Nothing
             }
-            (Kind::Request, Some(_)) if is_last && self.cut.get() => {
+            (FrameKind::Request, Some(_)) if is_last && self.cut.get() => {
                 self.unknown.set(Some(sequence));
                 Taken::Nothing
             }
-            (Kind::Request, Some(_)) if is_last => {
+            (FrameKind::Request, Some(_)) if is_last => {
                 self.again.set(self.replied.get());
                 Taken::Nothing
             }
-            (Kind::Request, Some(_)) if sequence == self.last.get().wrapping_add(1) => {
+            (FrameKind::Request, Some(_)) if sequence == self.last.get().wrapping_add(1) => {
                 if self.is_running() {
                     // The reply that comes next would be taken for its own.
                     return Taken::Nothing;
@@ -461,17 +461,17 @@ impl Shared {
                 }
                 Taken::Line
             }
-            (Kind::Request, Some(_)) => {
+            (FrameKind::Request, Some(_)) => {
                 if sequence.wrapping_sub(self.last.get()) < u32::MAX / 2 {
                     self.unknown.set(Some(sequence));
                 }
                 Taken::Nothing
             }
-            (Kind::Cancel, Some(_)) if is_last && !self.replied.get() => {
+            (FrameKind::Cancel, Some(_)) if is_last && !self.replied.get() => {
                 self.unknown.set(Some(sequence));
                 if self.cut.replace(true) { Taken::Nothing } else { Taken::Reset }
             }
-            (Kind::Cancel, Some(_)) if is_last => {
+            (FrameKind::Cancel, Some(_)) if is_last => {
                 self.again.set(true);
                 Taken::Nothing
             }
@@ -499,7 +499,7 @@ mod device {
 
     use embedded_io_async::{Error, ErrorKind, ErrorType, Read, Write};
 
-    use super::{Blocks, Collected, Collector, Frame, Head, Kind, Shared, Taken};
+    use super::{Blocks, Collected, Collector, Frame, FrameKind, Head, Shared, Taken};
     use crate::rpc;
 
     /// Makes a device's link from a reader and a writer of bytes. The results read and write lines,
@@ -672,8 +672,8 @@ mod device {
         async fn write(&mut self, line: &[u8]) -> Result<usize, Self::Error> {
             let payload = line.strip_suffix(b"\n").unwrap_or(line);
             let sequence = self.shared.last.get();
-            let kind = if rpc::is_notification_line(payload) { Kind::Log } else { Kind::Reply };
-            if kind == Kind::Reply {
+            let kind = if rpc::is_notification_line(payload) { FrameKind::Log } else { FrameKind::Reply };
+            if kind == FrameKind::Reply {
                 if self.shared.silent.get() {
                     // It was answered as a notification, and each request is answered once.
                     return Ok(line.len());
@@ -701,21 +701,21 @@ mod device {
                 if last.get() == 0 {
                     self.length = 0;
                 }
-                send(&mut self.writer, &word(Kind::Hello, session)).await?;
+                send(&mut self.writer, &word(FrameKind::Hello, session)).await?;
             }
             if damaged.take() {
-                send(&mut self.writer, &word(Kind::Damaged, 0)).await?;
+                send(&mut self.writer, &word(FrameKind::Damaged, 0)).await?;
             }
             if let Some(limit) = too_long.take() {
-                send(&mut self.writer, &word(Kind::TooLong, limit)).await?;
+                send(&mut self.writer, &word(FrameKind::TooLong, limit)).await?;
             }
             if let Some(sequence) = unknown.take() {
-                send(&mut self.writer, &word(Kind::Unknown, sequence)).await?;
+                send(&mut self.writer, &word(FrameKind::Unknown, sequence)).await?;
             }
             if again.take() && (silent.get() || self.length > 0) {
                 let length = if silent.get() { 0 } else { self.length };
                 let payload = self.reply.get(..length).unwrap_or_default();
-                send(&mut self.writer, &Frame { kind: Kind::Reply, sequence: last.get(), payload }).await?;
+                send(&mut self.writer, &Frame { kind: FrameKind::Reply, sequence: last.get(), payload }).await?;
             }
             self.writer.flush().await.map_err(LinkError::Wire)
         }

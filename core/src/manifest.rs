@@ -35,7 +35,7 @@ pub struct Manifest {
     /// The operations of the extension.
     pub operations: &'static [Operation],
     /// The kind of Amplifier module that the extension is.
-    pub kind: Kind,
+    pub kind: ModuleKind,
     /// The guarantees that a namel3ss host may rely on.
     pub guarantees: &'static [Guarantee],
     /// The names of the secrets that the extension uses (namel3ss `secrets_allowed`). It runs only
@@ -110,7 +110,7 @@ impl Manifest {
             description: "",
             requires: &[],
             operations: &[],
-            kind: Kind::Tool,
+            kind: ModuleKind::Tool,
             guarantees: &[],
             secrets: &[],
             has_safe_state: false,
@@ -133,7 +133,7 @@ impl Manifest {
 
     /// Sets the kind of Amplifier module. The default is a tool.
     #[must_use]
-    pub const fn kind(self, kind: Kind) -> Self {
+    pub const fn kind(self, kind: ModuleKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -220,7 +220,7 @@ impl core::error::Error for NotSemantic {}
 /// The kinds of Amplifier modules (Amplifier's protocol text §1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Kind {
+pub enum ModuleKind {
     /// A module that gives access to a model or a service.
     Provider,
     /// A module that does something when it is called.
@@ -236,7 +236,7 @@ pub enum Kind {
     Context,
 }
 
-impl Kind {
+impl ModuleKind {
     /// All kinds, in the order of Amplifier's text.
     pub const ALL: [Self; 6] = [Self::Provider, Self::Tool, Self::Agent, Self::Hook, Self::Orchestrator, Self::Context];
 
@@ -363,17 +363,17 @@ impl Effects {
 /// The greatest number of characters of an operation's [identifier](Operation::identifier).
 pub const MAX_IDENTIFIER: usize = 64;
 
-/// The [identifier](Operation::identifier) of an operation with this name.
-#[doc(hidden)]
-pub fn identifier(name: &str) -> impl Iterator<Item = u8> + use<'_> {
-    name.bytes().take(MAX_IDENTIFIER).map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
-}
-
 impl Operation {
     /// The name of the operation for clients that accept only letters, digits and `_`. All other
     /// bytes are replaced by `_`, and a longer name is cut to [`MAX_IDENTIFIER`] bytes.
     pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
-        identifier(self.name)
+        Self::identifier_of(self.name)
+    }
+
+    /// The [identifier](Self::identifier) of an operation with this name.
+    #[doc(hidden)]
+    pub fn identifier_of(name: &str) -> impl Iterator<Item = u8> + use<'_> {
+        name.bytes().take(MAX_IDENTIFIER).map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
     }
 
     /// Whether this is its [identifier](Self::identifier).

@@ -5,15 +5,15 @@
 
 use crate::call::Outcome;
 use crate::content::Content;
-use crate::definition::Protocol;
 use crate::failure::{Detail, Failure, FailureKind, PathPrefix};
+use crate::json::Text;
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
-use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::Manifest;
-use crate::phrases::{Closing, Phrases};
-use crate::received::Received;
+use crate::message::Received;
+use crate::protocol::define::Protocol;
+use crate::protocol::format::{Closing, ReplyFormat};
 use crate::rpc::writer;
 
 /// The state of one reply; its memory is passed beside it.
@@ -74,7 +74,7 @@ enum Stage {
 
 /// Facts that the end of a reply may depend on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct About<'c> {
+pub(crate) struct ReplyContext<'c> {
     pub(crate) received: Option<Received<'c>>,
     pub(crate) manifest: &'c Manifest,
 }
@@ -113,9 +113,9 @@ impl Reply {
         id: &[u8],
     ) {
         let mut out = writer(memory, start, limit);
-        (protocol.phrases.head)(&mut out, id);
+        (protocol.format.head)(&mut out, id);
         let head = out.len();
-        out.raw(protocol.phrases.success);
+        out.raw(protocol.format.success);
         let end = out.len();
         *self = Self { start, limit, head, body: end, end, stage: Stage::NoOutputs, ..Self::new(protocol) };
     }
@@ -138,8 +138,8 @@ impl Reply {
         self.is_error
     }
 
-    pub(crate) fn phrases(&self) -> &'static Phrases {
-        self.protocol.phrases
+    pub(crate) fn format(&self) -> &'static ReplyFormat {
+        self.protocol.format
     }
 
     /// Says, as the first output, that the safe state was brought about.
@@ -180,7 +180,7 @@ impl Reply {
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
         match self.stage {
-            Stage::NoOutputs => out.raw(self.phrases().outputs.start),
+            Stage::NoOutputs => out.raw(self.format().outputs.start),
             _ => out.byte(b','),
         }
         out.name(name);
@@ -192,7 +192,7 @@ impl Reply {
         let end = out.len();
         self.stage = Stage::InOutputs;
         self.has_message |= name == "message";
-        let as_string = end <= self.limit && self.phrases().outputs.as_strings;
+        let as_string = end <= self.limit && self.format().outputs.as_strings;
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
         if self.end > self.limit {
             self.at_least = true;
@@ -208,7 +208,7 @@ impl Reply {
         }
         self.text = None;
         let before = self.before_text();
-        let place = &self.phrases().message;
+        let place = &self.format().message;
         if self.stage == Stage::InOutputs {
             self.outputs_end = self.end;
         }
@@ -225,7 +225,7 @@ impl Reply {
 
     /// The text before the message.
     fn before_text(&self) -> &'static [u8] {
-        let Phrases { message, content, .. } = self.phrases();
+        let ReplyFormat { message, content, .. } = self.format();
         match (self.stage, content) {
             (Stage::InOutputs, _) => message.after_outputs,
             (Stage::InContent | Stage::Closed, Some(content)) => content.before_text,
@@ -235,7 +235,7 @@ impl Reply {
 
     /// Adds a piece of content: in protocols that have none, an output of this name.
     pub(crate) fn content(&mut self, memory: &mut [u8], name: &str, content: &Content<'_>) -> Result<(), Failure> {
-        let Some(place) = &self.phrases().content else {
+        let Some(place) = &self.format().content else {
             return self.output(memory, name, &|out| {
                 content.write_as_output(out);
                 true
@@ -280,7 +280,7 @@ impl Reply {
     pub(crate) fn answer(
         &mut self,
         memory: &mut [u8],
-        about: &About<'_>,
+        about: &ReplyContext<'_>,
         write: &mut dyn FnMut(&mut Writer<'_>),
     ) -> usize {
         if self.is_silent() {
@@ -294,7 +294,7 @@ impl Reply {
 
     /// In place of a reply that did not fit goes an error.
     #[inline]
-    fn or_too_large(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
+    fn or_too_large(&mut self, memory: &mut [u8], about: &ReplyContext<'_>) -> usize {
         if self.end > self.limit {
             self.end = self.too_large_error(memory, about);
         }
@@ -302,14 +302,19 @@ impl Reply {
     }
 
     #[cold]
-    fn too_large_error(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
+    fn too_large_error(&mut self, memory: &mut [u8], about: &ReplyContext<'_>) -> usize {
         let failure = self.too_large(self.end);
         self.error(memory, failure.kind, &failure, about)
     }
 
     /// Ends the reply; returns the end of what was written.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
+    pub(crate) fn finish(
+        &mut self,
+        memory: &mut [u8],
+        result: &Result<Outcome, Failure>,
+        about: &ReplyContext<'_>,
+    ) -> usize {
         if self.is_silent() {
             return self.start;
         }
@@ -332,7 +337,7 @@ impl Reply {
     }
 
     /// Ends the reply with an error, whatever kind of failure it was.
-    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
+    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: &Failure, about: &ReplyContext<'_>) -> usize {
         if self.is_silent() {
             return self.start;
         }
@@ -342,11 +347,11 @@ impl Reply {
     }
 
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    fn succeed(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
+    fn succeed(&mut self, memory: &mut [u8], about: &ReplyContext<'_>) -> usize {
         let outputs = self.outputs();
         let mut out = writer(memory, self.end, self.limit);
         if self.stage == Stage::InOutputs {
-            out.raw(self.phrases().outputs.end);
+            out.raw(self.format().outputs.end);
         }
         self.close(&mut out, None, None, outputs, about);
         out.len()
@@ -354,7 +359,7 @@ impl Reply {
 
     /// Where the outputs are, without what is around them.
     fn outputs(&self) -> (usize, usize) {
-        let start = self.body.saturating_add(self.phrases().outputs.start.len());
+        let start = self.body.saturating_add(self.format().outputs.start.len());
         match self.stage {
             Stage::InOutputs => (start, self.end),
             _ if self.outputs_end > 0 => (start, self.outputs_end),
@@ -369,16 +374,16 @@ impl Reply {
         error: Option<FailureKind>,
         code: Option<&'static str>,
         outputs: (usize, usize),
-        About { received, manifest }: &About<'_>,
+        ReplyContext { received, manifest }: &ReplyContext<'_>,
     ) {
         let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
         let closing = Closing { received: *received, manifest, error, code, outputs, has_message };
-        (self.phrases().close)(out, &closing);
+        (self.format().close)(out, &closing);
     }
 
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
-    fn fail(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
-        let Some(failed) = self.phrases().failed.filter(|failed| !failed.with_outputs_only || self.body != self.end)
+    fn fail(&mut self, memory: &mut [u8], failure: &Failure, about: &ReplyContext<'_>) -> usize {
+        let Some(failed) = self.format().failed.filter(|failed| !failed.with_outputs_only || self.body != self.end)
         else {
             return self.error(memory, failure.kind, failure, about);
         };
@@ -386,7 +391,7 @@ impl Reply {
         let shift = self.head.saturating_add(failed.success.len()).saturating_sub(self.body);
         let has_outputs = self.stage == Stage::InOutputs;
         let has_content = matches!(self.stage, Stage::InContent | Stage::Closed);
-        let in_content = self.phrases().content.filter(|_| has_content).map(|content| content.before_text);
+        let in_content = self.format().content.filter(|_| has_content).map(|content| content.before_text);
         let before_text = |out: &mut Writer<'_>| match in_content {
             Some(before) => out.raw(before),
             None => (failed.before_text)(out, has_outputs, failure.kind, failure.code),
@@ -409,9 +414,9 @@ impl Reply {
     }
 
     /// An error reply in place of all that was written behind the id.
-    fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure, about: &About<'_>) -> usize {
+    fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure, about: &ReplyContext<'_>) -> usize {
         self.is_error = true;
-        let Phrases { error, error_end, .. } = self.phrases();
+        let ReplyFormat { error, error_end, .. } = self.format();
         let start = end_of(self.head, |out| error(out, kind, failure.code));
         let end = self.write_text(memory, start, failure);
         error(&mut writer(memory, self.head, self.limit), kind, failure.code);
@@ -451,7 +456,7 @@ impl Reply {
     /// Whether an output of this name is there already.
     #[cold]
     fn has_output(&self, memory: &[u8], name: &str) -> bool {
-        let start = self.body.saturating_add(self.phrases().outputs.start.len());
+        let start = self.body.saturating_add(self.format().outputs.start.len());
         let mut rest = memory.get(start..self.end.min(self.limit)).unwrap_or_default();
         loop {
             let Ok((key, after)) = one_value(rest) else { return false };

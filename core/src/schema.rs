@@ -1,20 +1,20 @@
 //! JSON Schemas (Draft 2020-12) as constants, rendered at compile time.
 //!
-//! A type's schema is a [`Node`]: a tree of `&'static` nodes, because the length of a generic
+//! A type's schema is a [`SchemaNode`]: a tree of `&'static` nodes, because the length of a generic
 //! type's schema text is not known. Where a manifest needs the text, the compiler renders it. The
 //! image contains neither the tree nor code that walks it.
 
 mod literal;
-mod node;
 mod render;
+mod tree;
 
 use core::fmt;
 
 use crate::json::write::Writer;
 use literal::is_schema;
 pub(crate) use literal::numeric;
-pub use node::{Choice, Field, Keywords, Node, OneOf};
 pub(crate) use render::escaped_len;
+pub use tree::{Choice, Field, Keywords, OneOf, SchemaNode};
 
 /// A JSON Schema in a manifest: JSON text in flash, ready to be sent.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Schema {
         Self(Text::Pieces(const { &Pieces::<T>::ALL }))
     }
 
-    /// A schema from the whole text that [`Node::render`] has made.
+    /// A schema from the whole text that [`SchemaNode::render`] has made.
     #[doc(hidden)]
     pub const fn rendered(text: &'static [u8]) -> Self {
         match str::from_utf8(text) {
@@ -152,7 +152,7 @@ const PIECES: usize = 16;
 
 /// A type that has a schema, of arguments or of outputs.
 pub(crate) trait HasNode {
-    const NODE: &'static Node;
+    const NODE: &'static SchemaNode;
 }
 
 struct Piece<T, const SIZE: usize>(core::marker::PhantomData<T>);

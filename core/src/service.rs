@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::failure::Failure;
-use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
+use crate::json::{Json, Text};
 use crate::level::Level;
 
 /// A service beside the extension, for

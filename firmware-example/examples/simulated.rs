@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::stdio::Stdio;

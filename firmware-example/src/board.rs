@@ -5,7 +5,7 @@ use core::fmt;
 
 use embedded_hal::digital::{InputPin, OutputPin, StatefulOutputPin};
 
-/// The hardware that a [`Rig`](crate::Rig) drives.
+/// The hardware that a [`Rig`](crate::rig::Rig) drives.
 ///
 /// The methods take rails, channels, pins and buttons by their positions in the tables of the
 /// [`Layout`]. [`Wired`] implements the trait for `embedded-hal` pins, and

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use rigline::{Clock, Instant};
-//! use rigline_rig::{Rig, sim::SimBoard};
+//! use rigline_rig::{rig::Rig, sim::SimBoard};
 //!
 //! struct Stopped;
 //!
@@ -35,9 +35,6 @@ pub mod pinmap;
 pub mod rig;
 pub mod sim;
 pub mod wires;
-
-pub use board::Board;
-pub use rig::Rig;
 
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod firmware;

@@ -104,7 +104,7 @@ pub fn channel_value(channel: usize, steps: u16) -> i32 {
 }
 
 /// The evals of the board: its self-test, with a task for each of
-/// [`Rig::checks`](crate::Rig::checks), in their order.
+/// [`Rig::checks`](crate::rig::Rig::checks), in their order.
 #[cfg(feature = "waza")]
 pub const EVALS: &[BoardEval] = &[BoardEval::new(
     "self-test",
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     #[cfg(feature = "waza")]
     fn the_evals_tasks_are_the_checks() {
-        let rig = crate::Rig::new(crate::sim::SimBoard::new(NoTime, 0), (0, 0));
+        let rig = crate::rig::Rig::new(crate::sim::SimBoard::new(NoTime, 0), (0, 0));
         let checks: std::vec::Vec<_> = rig.checks().map(|check| std::format!("{}", check.in_layout(&LAYOUT))).collect();
         let names: std::vec::Vec<_> = EVALS[0].tasks.iter().map(|task| task.name).collect();
         assert_eq!(checks, names);

@@ -52,7 +52,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// The checks of the self-test, in their order.
-    pub fn checks(&self) -> impl Iterator<Item = Check> + use<B> {
+    pub fn checks(&self) -> impl Iterator<Item = SelfTestCheck> + use<B> {
         checks(self.board.layout())
     }
 
@@ -61,7 +61,7 @@ impl<B: Board> Rig<B> {
     ///
     /// # Errors
     /// The hardware did not do as it was told.
-    pub async fn check(&mut self, check: Check, cx: &mut Context<'_>) -> Result<bool, Failure> {
+    pub async fn check(&mut self, check: SelfTestCheck, cx: &mut Context<'_>) -> Result<bool, Failure> {
         let passed = match self.all_off() {
             Ok(()) => self.run_check(check, cx).await,
             Err((kind, name, fault)) => Err(unreachable(kind, name, fault, cx)),
@@ -158,24 +158,24 @@ pub(crate) struct WaitPin<'a> {
 mod outputs {
     use rigline::Outputs;
     use rigline::json::Decimal;
-    use rigline::params::{Node, OutputValue};
+    use rigline::params::{OutputValue, SchemaNode};
     use serde::{Serialize, Serializer};
 
     /// A value whose range goes without saying.
     struct Plain<T>(T);
 
     impl OutputValue for Plain<Decimal<3>> {
-        const SCHEMA: &'static Node = &Node::text(r#"{"type":"number"}"#);
+        const SCHEMA: &'static SchemaNode = &SchemaNode::text(r#"{"type":"number"}"#);
     }
 
-    const INTEGER: &Node = &Node::text(r#"{"type":"integer"}"#);
+    const INTEGER: &SchemaNode = &SchemaNode::text(r#"{"type":"integer"}"#);
 
     impl OutputValue for Plain<u32> {
-        const SCHEMA: &'static Node = INTEGER;
+        const SCHEMA: &'static SchemaNode = INTEGER;
     }
 
     impl OutputValue for Plain<u64> {
-        const SCHEMA: &'static Node = INTEGER;
+        const SCHEMA: &'static SchemaNode = INTEGER;
     }
 
     impl<T: Serialize> Serialize for Plain<T> {
@@ -399,20 +399,20 @@ impl<B: Board> Rig<B> {
         let mut last = None;
         loop {
             let value = self.read(channel, WAIT_SAMPLES, cx).await?.mean;
-            let place = Place::of(value, min.mantissa(), max.mantissa());
+            let place = RangePosition::of(value, min.mantissa(), max.mantissa());
             let waited = wait.waited(cx);
-            if place == Place::Inside || waited >= within_ms {
+            if place == RangePosition::Inside || waited >= within_ms {
                 cx.output(unit.name(), &decimal(value))?;
                 cx.output("waited_ms", &waited)?;
             }
-            if place == Place::Inside {
+            if place == RangePosition::Inside {
                 return cx.done(format_args!("{name} is at {} after {waited} ms", Quantity(value, unit)));
             }
             let (place, now) = (Some(place), Quantity(value, unit));
             if last.is_none() {
                 cx.info(format_args!("waiting for {name} to be from {min} to {max} {}: it is at {now}", unit.symbol()));
             } else if last != place && wait.may_tell_change() {
-                let side = if place == Some(Place::Below) { "below" } else { "above" };
+                let side = if place == Some(RangePosition::Below) { "below" } else { "above" };
                 cx.info(format_args!("{name} is at {now} now, {side} the range"));
             } else if wait.is_progress_due(waited) {
                 let text = format_args!("{name} is at {now} after {waited} ms");
@@ -576,12 +576,12 @@ impl<B: Board> Rig<B> {
         level.map_err(|fault| unreachable("pin", name, fault, cx))
     }
 
-    async fn run_check(&mut self, check: Check, cx: &mut Context<'_>) -> Result<bool, Failure> {
+    async fn run_check(&mut self, check: SelfTestCheck, cx: &mut Context<'_>) -> Result<bool, Failure> {
         let layout = self.board.layout();
         match check {
-            Check::RailOff(rail) | Check::RailOn(rail) => {
+            SelfTestCheck::RailOff(rail) | SelfTestCheck::RailOn(rail) => {
                 let Some(rail_info) = layout.rails.get(rail) else { return Ok(false) };
-                let on = matches!(check, Check::RailOn(_));
+                let on = matches!(check, SelfTestCheck::RailOn(_));
                 let tolerance = rail_info.millivolts / RAIL_TOLERANCE;
                 let nominal = if on { rail_info.millivolts } else { 0 };
                 self.board.set_rail(rail, on).map_err(|fault| unreachable("rail", rail_info.name, fault, cx))?;
@@ -596,7 +596,7 @@ impl<B: Board> Rig<B> {
                     wait.pause(waited, cx).await;
                 }
             }
-            Check::Boot => {
+            SelfTestCheck::Boot => {
                 let Some(boot) = layout.boot else { return Ok(false) };
                 let name = layout.inputs.get(boot.led).copied().unwrap_or_default();
                 let (Some(dark), _) = self.lit(boot.led, false, RAIL_MS, cx).await? else {
@@ -611,7 +611,7 @@ impl<B: Board> Rig<B> {
                 tell(check, layout, lit.is_some(), format_args!("{name} is {state} after {waited} ms"), cx);
                 Ok(lit.is_some())
             }
-            Check::Loopback(place) => {
+            SelfTestCheck::Loopback(place) => {
                 let Some(wire) = layout.loopbacks.get(place) else { return Ok(false) };
                 let (from, to) = wire_names(layout, place);
                 let mut passed = true;
@@ -654,7 +654,7 @@ impl<B: Board> Rig<B> {
 /// A check of the self-test. The numbers are positions in the tables of the [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Check {
+pub enum SelfTestCheck {
     /// The rail at this position is near 0 V when it is off.
     RailOff(usize),
     /// The rail at this position is within 5 % of its nominal voltage when it is on.
@@ -666,27 +666,27 @@ pub enum Check {
     Loopback(usize),
 }
 
-fn checks(layout: &'static Layout) -> impl Iterator<Item = Check> {
+fn checks(layout: &'static Layout) -> impl Iterator<Item = SelfTestCheck> {
     (0..).map_while(move |place| check_at(layout, place))
 }
 
 /// Out of line: each loop over the checks would have a copy.
 #[inline(never)]
-fn check_at(layout: &'static Layout, place: usize) -> Option<Check> {
+fn check_at(layout: &'static Layout, place: usize) -> Option<SelfTestCheck> {
     let rails = 2 * layout.rails.len();
     let behind_boot = rails + usize::from(layout.boot.is_some());
     if place < rails {
         let rail = place / 2;
-        Some(if place.is_multiple_of(2) { Check::RailOff(rail) } else { Check::RailOn(rail) })
+        Some(if place.is_multiple_of(2) { SelfTestCheck::RailOff(rail) } else { SelfTestCheck::RailOn(rail) })
     } else if place < behind_boot {
-        Some(Check::Boot)
+        Some(SelfTestCheck::Boot)
     } else {
         let wire = place - behind_boot;
-        (wire < layout.loopbacks.len()).then_some(Check::Loopback(wire))
+        (wire < layout.loopbacks.len()).then_some(SelfTestCheck::Loopback(wire))
     }
 }
 
-impl Check {
+impl SelfTestCheck {
     /// The name of the check on a board with this layout, such as `3V3 off`, `3V3 on`, `boot`,
     /// `GP14 to GP15`.
     pub fn in_layout(self, layout: &'static Layout) -> impl fmt::Display {
@@ -694,17 +694,17 @@ impl Check {
     }
 }
 
-struct CheckName(Check, &'static Layout);
+struct CheckName(SelfTestCheck, &'static Layout);
 
 impl fmt::Display for CheckName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(check, layout) = *self;
         let rail = |rail: usize| layout.rails.get(rail).map_or("", |rail| rail.name);
         match check {
-            Check::RailOff(place) => write!(f, "{} off", rail(place)),
-            Check::RailOn(place) => write!(f, "{} on", rail(place)),
-            Check::Boot => f.write_str("boot"),
-            Check::Loopback(place) => {
+            SelfTestCheck::RailOff(place) => write!(f, "{} off", rail(place)),
+            SelfTestCheck::RailOn(place) => write!(f, "{} on", rail(place)),
+            SelfTestCheck::Boot => f.write_str("boot"),
+            SelfTestCheck::Loopback(place) => {
                 let (from, to) = wire_names(layout, place);
                 write!(f, "{from} to {to}")
             }
@@ -719,7 +719,7 @@ fn wire_names(layout: &'static Layout, place: usize) -> (&'static str, &'static 
 }
 
 #[inline(never)]
-fn tell(check: Check, layout: &'static Layout, passed: bool, seen: fmt::Arguments<'_>, cx: &mut Context<'_>) {
+fn tell(check: SelfTestCheck, layout: &'static Layout, passed: bool, seen: fmt::Arguments<'_>, cx: &mut Context<'_>) {
     let name = check.in_layout(layout);
     if passed {
         cx.info(format_args!("{name}: passed, {seen}"));
@@ -826,13 +826,13 @@ struct Progress {
 
 /// Where a value is in relation to a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RangePosition {
     Below,
     Inside,
     Above,
 }
 
-impl Place {
+impl RangePosition {
     fn of(value: i32, min: i32, max: i32) -> Self {
         if value < min {
             Self::Below

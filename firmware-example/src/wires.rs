@@ -21,10 +21,10 @@ use core::cell::Cell;
 use core::fmt;
 use core::pin::pin;
 
-use rigline::engine::SessionPolicy;
+use rigline::exchange::SessionPolicy;
 use rigline::service::JobRun;
 use rigline::{
-    Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, apart,
+    Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, own_frame,
 };
 
 /// The time of silence after which the other wire can take the rig over from a session, in
@@ -182,12 +182,12 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        apart(pin!(apart(pin!(loan.extension())).await?.call(call, cx))).await
+        own_frame(pin!(own_frame(pin!(loan.extension())).await?.call(call, cx))).await
     }
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let mut loan = self.lend()?;
-        apart(pin!(apart(pin!(loan.extension())).await?.configure(config, cx))).await
+        own_frame(pin!(own_frame(pin!(loan.extension())).await?.configure(config, cx))).await
     }
 
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
@@ -196,14 +196,14 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         }
         // Not a chain of conditions: compilers before 1.90 drop what the last of them lends too early.
         let Ok(mut loan) = self.lend() else { return };
-        let Ok(extension) = apart(pin!(loan.extension())).await else { return };
-        apart(pin!(extension.on_event(event, cx))).await;
+        let Ok(extension) = own_frame(pin!(loan.extension())).await else { return };
+        own_frame(pin!(extension.on_event(event, cx))).await;
     }
 
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        apart(pin!(apart(pin!(loan.extension())).await?.run_task(eval, task, cx))).await
+        own_frame(pin!(own_frame(pin!(loan.extension())).await?.run_task(eval, task, cx))).await
     }
 
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {

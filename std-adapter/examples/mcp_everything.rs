@@ -7,9 +7,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rigline::params::Node;
+use rigline::params::SchemaNode;
 use rigline::{Content, Context, Failure, Outcome, Outputs, Params};
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{HttpServer, Options};
 use rigline_std::stdio;
 
 /// One red pixel.
@@ -32,7 +32,7 @@ struct Everything;
 struct Vocabulary {}
 
 impl Params for Vocabulary {
-    const SCHEMA: &'static Node = &Node::text(VOCABULARY);
+    const SCHEMA: &'static SchemaNode = &SchemaNode::text(VOCABULARY);
 }
 
 /// How long to wait.
@@ -193,7 +193,7 @@ fn main() -> ExitCode {
 }
 
 fn http(address: &str) -> std::io::Result<()> {
-    let server = Server::bind(address, Options::mcp())?;
+    let server = HttpServer::bind(address, Options::mcp())?;
     println!("http://{}/mcp", server.address()?);
     server.run(|_| Everything)
 }

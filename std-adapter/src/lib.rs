@@ -59,6 +59,8 @@ pub mod http;
 #[doc(hidden)]
 pub mod log;
 pub mod mcp;
+#[doc(hidden)]
+pub mod mutex;
 pub mod namel3ss;
 #[cfg(feature = "http")]
 pub mod net;
@@ -68,19 +70,18 @@ pub mod path;
 #[doc(hidden)]
 pub mod queue;
 mod requires;
+mod selection;
 pub mod server;
 #[doc(hidden)]
 pub mod signals;
 #[doc(hidden)]
 pub mod stderr;
 pub mod stdio;
-#[doc(hidden)]
-pub mod sync;
 pub mod testing;
 
 pub use clock::TokioClock;
-pub use mcp::{Selected, Selection};
 pub use requires::RequirePath;
+pub use selection::{Selected, Selection};
 
 /// The examples of the README, which are compiled as tests.
 #[cfg(doctest)]

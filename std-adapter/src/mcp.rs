@@ -1,10 +1,8 @@
-//! MCP: a selection of an extension's operations for agents, and Streamable HTTP.
+//! MCP over HTTP: Streamable HTTP.
 
 #[cfg(feature = "http")]
 mod http;
-mod select;
 
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub use http::ROUTES;
-pub use select::{Selected, Selection};

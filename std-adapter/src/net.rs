@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 #[doc(hidden)]
-pub use self::door::{Arrival, Door, Place, Told, Waiting};
+pub use self::door::{Arrival, ConnectionPermit, Door, Told, Waiting};
 pub use self::token::Token;
 
 mod door;

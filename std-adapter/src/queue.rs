@@ -30,9 +30,9 @@ use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::whole::{self, RunEnd, Runner};
@@ -46,9 +46,9 @@ use crate::between::{Between, Renewal};
 use crate::callers::{InCall, Ticket as Caller};
 use crate::clock::TokioClock;
 use crate::log::logs_in;
+use crate::mutex::lock;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
-use crate::sync::lock;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -143,7 +143,7 @@ pub struct Absence {
 /// The receiver of a request's reply: the other end of a connection, or the reader of this
 /// process's standard output.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct QueueClient {
     stream: Option<Stream>,
     /// Whether a peer counts as there if it has closed its sending half and the system does not know more.
     is_patient: bool,
@@ -151,7 +151,7 @@ pub struct Client {
     caller: Option<Arc<Caller>>,
 }
 
-impl Client {
+impl QueueClient {
     /// The client of this process's own streams, which is never gone.
     pub fn of_process() -> Self {
         Self { stream: None, is_patient: true, caller: None }
@@ -251,7 +251,7 @@ pub enum Received {
 #[derive(Debug)]
 pub struct Asker<'a> {
     /// The client that gets the reply.
-    pub client: &'a Client,
+    pub client: &'a QueueClient,
     /// The name of the client's session in this queue, if it has one.
     pub session: Option<&'a str>,
     /// Whether the request is cancelled if its [`Incoming`] is dropped before the reply.
@@ -333,7 +333,7 @@ struct Entry {
     exchange: Exchange,
     lines: mpsc::UnboundedSender<Line>,
     ticket: Arc<Ticket>,
-    client: Client,
+    client: QueueClient,
     since: Instant,
     /// When the time limit has passed that counts from its arrival.
     deadline: Option<Instant>,
@@ -1103,7 +1103,7 @@ impl Queue {
     /// Takes note that a connection without a session has ended. If it has switched something on in
     /// a protocol with [`with_safe_end`](Protocol::with_safe_end), and no session is open, the safe
     /// state runs.
-    pub fn connection_ended(&self, client: &Client, protocol: &Protocol) {
+    pub fn connection_ended(&self, client: &QueueClient, protocol: &Protocol) {
         let who = Who::Connection(client.key());
         let mut state = self.shared.state();
         state.owed.known.remove(&who);
@@ -1670,17 +1670,17 @@ pub fn is_same(one: Json<'_>, other: Json<'_>) -> bool {
         return false;
     }
     match one.kind() {
-        Kind::Object => {
+        JsonKind::Object => {
             let (one, other) = (by_name(one), by_name(other));
             let has =
                 |(name, value): (&String, &Json<'_>)| other.get(name).is_some_and(|other| is_same(*value, *other));
             one.len() == other.len() && one.iter().all(has)
         }
-        Kind::Array => {
+        JsonKind::Array => {
             one.elements().count() == other.elements().count()
                 && one.elements().zip(other.elements()).all(|(one, other)| is_same(one, other))
         }
-        Kind::String => one.text().map(|text| text.to_string()) == other.text().map(|text| text.to_string()),
+        JsonKind::String => one.text().map(|text| text.to_string()) == other.text().map(|text| text.to_string()),
         _ => one.as_str() == other.as_str(),
     }
 }

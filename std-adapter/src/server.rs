@@ -5,7 +5,7 @@
 //! ```
 //! use rigline::{Context, Failure, Outcome};
 //! use rigline::protocol::{AMPLIFIER, GEVALS};
-//! use rigline_std::server::Server;
+//! use rigline_std::server::StreamServer;
 //!
 //! struct Greeter;
 //!
@@ -21,7 +21,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (requests, mut replies) = (&b"{\"op\":\"hello\",\"args\":{}}\n"[..], Vec::new());
-//! Server::new(&mut Greeter)
+//! StreamServer::new(&mut Greeter)
 //!     .protocols(&[AMPLIFIER, GEVALS])
 //!     .request_limit(64 << 10)
 //!     .serve(requests, &mut replies)
@@ -40,16 +40,19 @@ use std::pin::pin;
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_io_async::{Read, Write};
 use rigline::Extension;
-use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::protocol::{self, Protocol};
 use rigline::serve::{End, ServeError, Transport, asynch};
+use rigline::{
+    engine::{Engine, Memory, TooSmall},
+    exchange::LEAST_REPLY,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::clock::TokioClock;
 
 /// A server for one extension and one pair of streams, with its settings. See the [module](self).
 #[must_use]
-pub struct Server<'a, E, S = Pending<()>> {
+pub struct StreamServer<'a, E, S = Pending<()>> {
     extension: &'a mut E,
     protocols: &'a [&'static Protocol],
     protocol: Option<&'static Protocol>,
@@ -83,7 +86,7 @@ pub enum ServerError<E> {
     Transport(ServeError<E>),
 }
 
-impl<'a, E: Extension> Server<'a, E> {
+impl<'a, E: Extension> StreamServer<'a, E> {
     /// A server for `extension` in all protocols, with requests and replies of up to 8 MiB, on
     /// streams that end with the session.
     pub fn new(extension: &'a mut E) -> Self {
@@ -106,7 +109,7 @@ impl<'a, E: Extension> Server<'a, E> {
     }
 }
 
-impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
+impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
     /// Sets the protocols. Each line selects one of them by its members. A line that selects none
     /// belongs to the first one.
     pub fn protocols(self, protocols: &'a [&'static Protocol]) -> Self {
@@ -154,10 +157,10 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
 
     /// Sets a future that ends serving when it is ready. The call that runs is cancelled, and the
     /// safe state runs.
-    pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, E, N> {
+    pub fn stop<N: Future<Output = ()>>(self, stop: N) -> StreamServer<'a, E, N> {
         let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
         let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, pauses, .. } = self;
-        Server {
+        StreamServer {
             extension,
             protocols,
             protocol,
@@ -277,9 +280,9 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
     }
 }
 
-impl<E, S> fmt::Debug for Server<'_, E, S> {
+impl<E, S> fmt::Debug for StreamServer<'_, E, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
+        f.debug_struct("StreamServer")
             .field("request_limit", &self.request_limit)
             .field("reply_limit", &self.reply_limit)
             .finish_non_exhaustive()

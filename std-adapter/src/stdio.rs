@@ -49,8 +49,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::Extension;
-use rigline::engine::LEAST_REPLY;
-use rigline::json::{Json, Kind};
+use rigline::exchange::LEAST_REPLY;
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::{self, Protocol};
 use rigline::rpc;
 use rigline::serve::ServeError;
@@ -67,7 +67,7 @@ use crate::between::Between;
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
-use crate::server::{Pauses, Server, ServerError};
+use crate::server::{Pauses, ServerError, StreamServer};
 use crate::stderr::complain;
 
 mod between;
@@ -334,7 +334,7 @@ impl Stdio {
         output: &Arc<Output>,
     ) -> Result<(), String> {
         let json = Json::parse(config.as_bytes()).map_err(|error| format!("not JSON: {error}"))?;
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             return Err("expected a JSON object".to_owned());
         }
         let config: String = config.chars().map(|char| if matches!(char, '\n' | '\r') { ' ' } else { char }).collect();
@@ -342,7 +342,7 @@ impl Stdio {
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"config\":{config}}}}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"shutdown\"}}\n"
         );
         let mut lines = Vec::new();
-        Server::new(extension)
+        StreamServer::new(extension)
             .request_limit(input.len())
             .reply_limit(1 << 20)
             .log_buffer(1 << 20)
@@ -380,7 +380,7 @@ impl Stdio {
         let tell = |line: &[u8]| output.send_own(line);
         let pauses = Pauses { is_pause: &is_pause, tell: &tell };
         loop {
-            let serving = Server::new(&mut *extension)
+            let serving = StreamServer::new(&mut *extension)
                 .protocols(self.protocols)
                 .protocol(self.protocol)
                 .request_limit(self.request_limit)

@@ -20,7 +20,7 @@ use ping_pong::PING_PONG;
 use rigline::protocol::{AMPLIFIER, GEVALS, Protocol};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_std::http::{self, Options, Route, Routes};
-use rigline_std::server::Server;
+use rigline_std::server::StreamServer;
 use rigline_std::stdio;
 
 static PROTOCOLS: &[&Protocol] = &[&PING_PONG, GEVALS, AMPLIFIER];
@@ -76,7 +76,7 @@ fn extension(transport: &str) -> ExitCode {
         "stdio" => return stdio::Stdio::new().protocols(PROTOCOLS).serve(Rig),
         "stdio-alone" => return stdio::Stdio::new().protocol(&PING_PONG).single_document().serve(Rig),
         "http" => {
-            let server = http::Server::bind("127.0.0.1:0", Options::new(&ROUTES)).unwrap();
+            let server = http::HttpServer::bind("127.0.0.1:0", Options::new(&ROUTES)).unwrap();
             eprintln!("{}", server.address().unwrap());
             server.run(|_| Rig).unwrap();
         }
@@ -88,7 +88,7 @@ fn extension(transport: &str) -> ExitCode {
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
                     let (reader, writer) = stream.into_split();
-                    Server::new(&mut Rig).protocols(PROTOCOLS).serve_tokio(reader, writer).await.unwrap();
+                    StreamServer::new(&mut Rig).protocols(PROTOCOLS).serve_tokio(reader, writer).await.unwrap();
                 }
             });
         }

@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use rigline::link::{Collected, Collector, Frame, Kind, encode, encoded_size};
+use rigline::link::{Collected, Collector, Frame, FrameKind, encode, encoded_size};
 
 use crate::emulator::PATIENCE;
 
 /// A frame as it was received.
-pub type Received = (Kind, u32, String);
+pub type Received = (FrameKind, u32, String);
 
 /// Does something to a frame on its way.
 type Tamper = Box<dyn FnMut(&mut [u8])>;
@@ -63,8 +63,8 @@ impl LinkHost {
         self.sequence = 0;
         // What line noise left is ended first.
         self.send_raw(&[0]);
-        self.send(Kind::Hello, session, b"");
-        while self.next().0 != Kind::Hello {}
+        self.send(FrameKind::Hello, session, b"");
+        while self.next().0 != FrameKind::Hello {}
     }
 
     /// Sends a request and returns the lines that come of it, its reply last.
@@ -74,12 +74,12 @@ impl LinkHost {
     #[track_caller]
     pub fn ask(&mut self, line: &str) -> Vec<String> {
         self.sequence += 1;
-        self.send(Kind::Request, self.sequence, line.as_bytes());
+        self.send(FrameKind::Request, self.sequence, line.as_bytes());
         let mut lines = Vec::new();
         loop {
             match self.next() {
-                (Kind::Log, _, line) => lines.push(line),
-                (Kind::Reply, number, line) if number == self.sequence => {
+                (FrameKind::Log, _, line) => lines.push(line),
+                (FrameKind::Reply, number, line) if number == self.sequence => {
                     lines.push(line);
                     return lines;
                 }
@@ -92,7 +92,7 @@ impl LinkHost {
     ///
     /// # Panics
     /// When the wire is gone.
-    pub fn send(&mut self, kind: Kind, sequence: u32, payload: &[u8]) {
+    pub fn send(&mut self, kind: FrameKind, sequence: u32, payload: &[u8]) {
         self.send_raw(&frame(kind, sequence, payload));
     }
 
@@ -163,7 +163,7 @@ impl LinkHost {
 
 /// Whether a device answers a hello on this wire in time.
 pub fn is_spoken_on(mut stream: TcpStream, limit: Duration) -> bool {
-    let hello = [&[0], frame(Kind::Hello, 1, b"").as_slice()].concat();
+    let hello = [&[0], frame(FrameKind::Hello, 1, b"").as_slice()].concat();
     if stream.write_all(&hello).is_err() {
         return false;
     }
@@ -176,7 +176,8 @@ pub fn is_spoken_on(mut stream: TcpStream, limit: Duration) -> bool {
             return false;
         }
         let Ok(count @ 1..) = stream.read(&mut bytes) else { return false };
-        let is_hello = |byte| matches!(collector.push(byte), Some(Collected::Frame(Frame { kind: Kind::Hello, .. })));
+        let is_hello =
+            |byte| matches!(collector.push(byte), Some(Collected::Frame(Frame { kind: FrameKind::Hello, .. })));
         if bytes[..count].iter().copied().any(is_hello) {
             return true;
         }
@@ -187,7 +188,7 @@ pub fn is_spoken_on(mut stream: TcpStream, limit: Duration) -> bool {
 ///
 /// # Panics
 /// Never: the memory has the size that is needed.
-pub fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut memory = vec![0; encoded_size(payload.len())];
     let length = encode(&Frame { kind, sequence, payload }, &mut memory).expect("the memory is large enough");
     memory.truncate(length);

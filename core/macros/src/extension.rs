@@ -75,16 +75,16 @@ fn stub(block: &ItemImpl, error: &TokenStream) -> TokenStream {
             #refused
 
             #[automatically_derived]
-            impl #impl_generics __private::Extension for #ty #where_clause {
-                fn manifest(&self) -> &'static __private::Manifest {
+            impl #impl_generics ::rigline::Extension for #ty #where_clause {
+                fn manifest(&self) -> &'static ::rigline::Manifest {
                     #body
                 }
 
                 async fn call(
                     &mut self,
-                    _: __private::Call<'_>,
-                    _: &mut __private::Context<'_>,
-                ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                    _: ::rigline::Call<'_>,
+                    _: &mut ::rigline::Context<'_>,
+                ) -> ::core::result::Result<::rigline::Outcome, ::rigline::Failure> {
                     #body
                 }
             }
@@ -391,9 +391,9 @@ impl Methods {
         let mut own = Vec::new();
         if !has("state") {
             let manifest = quote! {
-                __private::Operation::new("state", __private::Schema::OBJECT)
+                ::rigline::Operation::new("state", ::rigline::Schema::OBJECT)
                     .description("Tell whether something may be switched on: whether a tool that can change outputs has run since all were off")
-                    .effects(__private::Effects::READ_ONLY)
+                    .effects(::rigline::Effects::READ_ONLY)
             };
             let code = quote! {{
                 let may_be_on = cx.may_be_on();
@@ -404,9 +404,9 @@ impl Methods {
         }
         if !has("all_off") {
             let manifest = quote! {
-                __private::Operation::new("all-off", __private::Schema::OBJECT)
+                ::rigline::Operation::new("all-off", ::rigline::Schema::OBJECT)
                     .description("Switch all outputs off: the safe state")
-                    .effects(__private::Effects::changes(true, true))
+                    .effects(::rigline::Effects::changes(true, true))
             };
             let code = quote! {{
                 #off;
@@ -428,9 +428,9 @@ impl Methods {
             quote! {
                 async fn configure(
                     &mut self,
-                    mut config: __private::Config<'_>,
-                    cx: &mut __private::Context<'_>,
-                ) -> ::core::result::Result<(), __private::Failure> {
+                    mut config: ::rigline::Config<'_>,
+                    cx: &mut ::rigline::Context<'_>,
+                ) -> ::core::result::Result<(), ::rigline::Failure> {
                     ::core::result::Result::Ok(#code?)
                 }
             }
@@ -447,7 +447,7 @@ impl Methods {
             let (code, cfg) = (method.with(&quote!(event, cx)), &method.cfg);
             quote! {
                 #(#cfg)*
-                async fn on_event(&mut self, event: __private::Event<'_>, cx: &mut __private::Context<'_>) {
+                async fn on_event(&mut self, event: ::rigline::Event<'_>, cx: &mut ::rigline::Context<'_>) {
                     #code
                 }
             }
@@ -460,16 +460,16 @@ impl Methods {
                     &mut self,
                     eval: usize,
                     task: usize,
-                    cx: &mut __private::Context<'_>,
-                ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                    cx: &mut ::rigline::Context<'_>,
+                ) -> ::core::result::Result<::rigline::Outcome, ::rigline::Failure> {
                     #code
                 }
 
                 #(#cfg)*
                 async fn run_job<'__job>(
                     &mut self,
-                    job: __private::JobRun<'__job>,
-                    cx: &mut __private::Context<'__job>,
+                    job: ::rigline::service::JobRun<'__job>,
+                    cx: &mut ::rigline::Context<'__job>,
                 ) {
                     job.run(self, cx).await
                 }
@@ -483,8 +483,8 @@ impl Methods {
                 use ::rigline::__private;
 
                 #[automatically_derived]
-                impl #impl_generics __private::Extension for #ty #where_clause {
-                    fn manifest(&self) -> &'static __private::Manifest {
+                impl #impl_generics ::rigline::Extension for #ty #where_clause {
+                    fn manifest(&self) -> &'static ::rigline::Manifest {
                         #manifest
                     }
 
@@ -553,11 +553,11 @@ impl Methods {
         let has_safe_state = self.safe_state.is_some();
         let manifest = |operations: TokenStream| {
             quote_spanned! {block.self_ty.span()=>
-                __private::Manifest::new(#name, #version)
+                ::rigline::Manifest::new(#name, #version)
                     .description(#description)
-                    .kind(__private::ModuleKind::#kind)
+                    .kind(::rigline::ModuleKind::#kind)
                     .requires(&[#(#requires),*])
-                    .guarantees(&[#(__private::Guarantee::#guarantees),*])
+                    .guarantees(&[#(::rigline::Guarantee::#guarantees),*])
                     .secrets(&[#(#secrets),*])
                     .safe_state(#has_safe_state)
                     .operations(#operations)
@@ -568,8 +568,8 @@ impl Methods {
         if all_concrete {
             let manifest = manifest(quote!(OPERATIONS));
             quote! {
-                const OPERATIONS: &[__private::Operation] = &[#(#operations),*];
-                const MANIFEST: &__private::Manifest = &#manifest;
+                const OPERATIONS: &[::rigline::Operation] = &[#(#operations),*];
+                const MANIFEST: &::rigline::Manifest = &#manifest;
                 MANIFEST
             }
         } else {
@@ -604,7 +604,7 @@ impl Methods {
             let code = method.invocation(&quote!(call), &quote!(arguments), said.separate_frames);
             let span = operation.method.returns.as_ref().map_or(operation.span, Spanned::span);
             let result = quote_spanned!(span=> __private::Returned::result(#code));
-            let end = quote_spanned!(span=> __private::Ending::end(value, cx));
+            let end = quote_spanned!(span=> ::rigline::params::Ending::end(value, cx));
             let failure = quote_spanned!(span=> ::core::convert::From::from(error));
             let takes = |parameter: &Parameter| matches!(parameter, Parameter::Arguments(_) | Parameter::Whole);
             let check = (!method.parameters.iter().any(takes)).then(|| quote!(__private::no_arguments(&mut call)?;));
@@ -632,15 +632,15 @@ impl Methods {
         quote! {
             async fn call(
                 &mut self,
-                mut call: __private::Call<'_>,
-                cx: &mut __private::Context<'_>,
-            ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                mut call: ::rigline::Call<'_>,
+                cx: &mut ::rigline::Context<'_>,
+            ) -> ::core::result::Result<::rigline::Outcome, ::rigline::Failure> {
                 #(#constants)*
                 #(#own_constants)*
                 match call.index {
                     #(#arms)*
                     #(#own_arms)*
-                    _ => ::core::result::Result::Err(__private::Failure::UNKNOWN_OPERATION),
+                    _ => ::core::result::Result::Err(::rigline::Failure::UNKNOWN_OPERATION),
                 }
             }
         }
@@ -756,15 +756,15 @@ impl Operation {
         });
         let takes_whole_call = self.method.parameters.iter().any(|parameter| matches!(parameter, Parameter::Whole));
         let params = match arguments {
-            None if takes_whole_call => quote!(__private::Schema::ANY),
-            None => quote!(__private::Schema::OBJECT),
+            None if takes_whole_call => quote!(::rigline::Schema::ANY),
+            None => quote!(::rigline::Schema::OBJECT),
             Some(ty) => {
                 concrete &= !is_generic(ty);
                 let ty = in_constants(ty);
-                let node = quote_spanned!(ty.span()=> <#ty as __private::Params>::SCHEMA);
+                let node = quote_spanned!(ty.span()=> <#ty as ::rigline::Params>::SCHEMA);
                 let check = quote_spanned!(ty.span()=> __private::arguments_are_an_object(#node););
                 if is_generic(&ty) {
-                    quote!(const { #check __private::Schema::of::<#ty>() })
+                    quote!(const { #check ::rigline::Schema::of::<#ty>() })
                 } else {
                     quote!({ #check ::rigline::__schema!(#node) })
                 }
@@ -780,7 +780,7 @@ impl Operation {
             let schema = if is_generic(&ty) {
                 quote_spanned!(ty.span()=> const { __private::outputs_of::<#ty>() })
             } else {
-                quote_spanned!(ty.span()=> ::rigline::__optional_schema!(<#ty as __private::Ending>::OUTPUTS))
+                quote_spanned!(ty.span()=> ::rigline::__optional_schema!(<#ty as ::rigline::params::Ending>::OUTPUTS))
             };
             quote!(.optional_outputs(#schema))
         });
@@ -788,7 +788,7 @@ impl Operation {
         let effects = self.effects.manifest();
         let code = quote! {
             #(#cfg)*
-            __private::Operation::new(#name, #params).description(#description) #outputs #effects
+            ::rigline::Operation::new(#name, #params).description(#description) #outputs #effects
         };
         (code, concrete)
     }
@@ -799,10 +799,10 @@ impl SaidEffects {
     fn manifest(&self) -> Option<TokenStream> {
         match *self {
             Self { read_only: None, destructive: None, idempotent: None } => None,
-            Self { read_only: Some(true), .. } => Some(quote!(.effects(__private::Effects::READ_ONLY))),
+            Self { read_only: Some(true), .. } => Some(quote!(.effects(::rigline::Effects::READ_ONLY))),
             Self { destructive, idempotent, .. } => {
                 let (destructive, idempotent) = (destructive.unwrap_or(false), idempotent.unwrap_or(false));
-                Some(quote!(.effects(__private::Effects::changes(#destructive, #idempotent))))
+                Some(quote!(.effects(::rigline::Effects::changes(#destructive, #idempotent))))
             }
         }
     }
@@ -880,7 +880,7 @@ impl Method {
                 // The arguments are decoded in a frame that has no room for any operation.
                 quote! {
                     let future = ::core::pin::pin!(#call);
-                    let result = __private::apart(future).await;
+                    let result = ::rigline::own_frame(future).await;
                     result
                 }
             } else {

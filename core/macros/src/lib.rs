@@ -68,7 +68,7 @@ mod text;
 /// - `guarantees(no_network, no_subprocess, …)`: the guarantees that namel3ss hosts may rely on.
 /// - `secrets("API_KEY", …)`: the names of the secrets that the extension uses (namel3ss
 ///   `secrets_allowed`).
-/// - `separate_frames`: polls each async operation in a stack frame of its own, as [`apart`] does.
+/// - `separate_frames`: polls each async operation in a stack frame of its own, as [`own_frame`] does.
 ///   On a board this needs less stack: without it, one frame has room for all operations. The image
 ///   then contains the panic for a future that is polled after its end, which never happens.
 ///
@@ -113,7 +113,7 @@ mod text;
 /// manifest must fit into the 65,535 bytes of a line that a gevals host reads. The compiler refuses
 /// an extension beyond these limits.
 ///
-/// [`apart`]: https://docs.rs/rigline/latest/rigline/fn.apart.html
+/// [`own_frame`]: https://docs.rs/rigline/latest/rigline/fn.own_frame.html
 /// [`Extension`]: https://docs.rs/rigline/latest/rigline/trait.Extension.html
 /// [`Params`]: https://docs.rs/rigline/latest/rigline/trait.Params.html
 /// [`Outcome`]: https://docs.rs/rigline/latest/rigline/struct.Outcome.html
@@ -174,7 +174,7 @@ method_attributes! { operation configure safe_state on_event run_task }
 /// let mut text = br#"{"rail":"5V","sampleCount":0}"#.to_vec();
 /// let error = from_checked::<Measure>(&mut text).err().unwrap();
 /// assert_eq!(error.to_string(), "sampleCount: 0 is below the minimum 1");
-/// # Ok::<(), rigline::json::DecodeError>(())
+/// # Ok::<(), rigline::json::de::DecodeError>(())
 /// ```
 ///
 /// # Types of fields

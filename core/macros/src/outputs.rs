@@ -22,7 +22,7 @@ pub(crate) fn expand(item: TokenStream) -> TokenStream {
 fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
     let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;
-    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let generics = bounded(&input.generics, &quote!(::rigline::params::OutputValue));
     let (impl_generics, types, where_clause) = generics.split_for_impl();
     quote! {
         const _: () = {
@@ -30,9 +30,9 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
             #refused
 
             #[automatically_derived]
-            impl #impl_generics __private::OutputValue for #name #types #where_clause {
-                const SCHEMA: &'static __private::Node =
-                    &__private::Node::Object { description: "", fields: &[], closed: false };
+            impl #impl_generics ::rigline::params::OutputValue for #name #types #where_clause {
+                const SCHEMA: &'static ::rigline::params::SchemaNode =
+                    &::rigline::params::SchemaNode::Object { description: "", fields: &[], closed: false };
             }
 
             #[automatically_derived]
@@ -43,8 +43,8 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
             }
 
             #[automatically_derived]
-            impl #impl_generics __private::Outputs for #name #types #where_clause {
-                fn write(&self, _: &mut __private::Context<'_>) -> ::core::result::Result<(), __private::Failure> {
+            impl #impl_generics ::rigline::Outputs for #name #types #where_clause {
+                fn write(&self, _: &mut ::rigline::Context<'_>) -> ::core::result::Result<(), ::rigline::Failure> {
                     #body
                 }
             }
@@ -70,7 +70,7 @@ fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
             ));
         }
     };
-    Ok(wrapped(input, &code, &quote!(OutputValue)))
+    Ok(wrapped(input, &code, &quote!(::rigline::params::OutputValue)))
 }
 
 fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn::Result<TokenStream> {
@@ -87,18 +87,18 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         members.push((field, member));
     }
     let (name, description) = (&input.ident, &container.description);
-    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let generics = bounded(&input.generics, &quote!(::rigline::params::OutputValue));
     let (impl_generics, types, where_clause) = generics.split_for_impl();
     let schemas = members.iter().map(|(field, member)| {
         let (node, keywords, json_name) =
-            (node(&field.ty, member, &quote!(OutputValue)), keywords(member), &member.name);
+            (node(&field.ty, member, &quote!(::rigline::params::OutputValue)), keywords(member), &member.name);
         if member.schema.is_some() {
-            quote!(__private::Field::new(#json_name, #node, #keywords))
+            quote!(::rigline::params::Field::new(#json_name, #node, #keywords))
         } else {
             let ty = &field.ty;
             quote! {
-                __private::Field::new(#json_name, __private::present(#node), #keywords)
-                    .optional(<#ty as __private::OutputValue>::OPTIONAL)
+                ::rigline::params::Field::new(#json_name, __private::present(#node), #keywords)
+                    .optional(<#ty as ::rigline::params::OutputValue>::IS_ABSENT.is_some())
             }
         }
     });
@@ -109,7 +109,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             if member.schema.is_some() {
                 quote!(true)
             } else {
-                quote!(!<#ty as __private::OutputValue>::is_absent(&self.#ident))
+                quote!(!<#ty as ::rigline::params::OutputValue>::IS_ABSENT.is_some_and(|is_absent| is_absent(&self.#ident)))
             }
         })
         .collect();
@@ -125,9 +125,9 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         #warnings
 
         #[automatically_derived]
-        impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Object { description: #description, fields: &[#(#schemas),*], closed: false };
+        impl #impl_generics ::rigline::params::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static ::rigline::params::SchemaNode =
+                &::rigline::params::SchemaNode::Object { description: #description, fields: &[#(#schemas),*], closed: false };
         }
 
         #[automatically_derived]
@@ -148,8 +148,8 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         }
 
         #[automatically_derived]
-        impl #impl_generics __private::Outputs for #name #types #where_clause {
-            fn write(&self, cx: &mut __private::Context<'_>) -> ::core::result::Result<(), __private::Failure> {
+        impl #impl_generics ::rigline::Outputs for #name #types #where_clause {
+            fn write(&self, cx: &mut ::rigline::Context<'_>) -> ::core::result::Result<(), ::rigline::Failure> {
                 #(
                     if #present {
                         cx.output(#names, &self.#idents)?;
@@ -168,22 +168,24 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
         member.description.clone_from(&container.description);
     }
     let (name, ty) = (&input.ident, &field.ty);
-    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let generics = bounded(&input.generics, &quote!(::rigline::params::OutputValue));
     let (impl_generics, types, where_clause) = generics.split_for_impl();
-    let (node, keywords) = (node(ty, &member, &quote!(OutputValue)), keywords(&member));
+    let (node, keywords) = (node(ty, &member, &quote!(::rigline::params::OutputValue)), keywords(&member));
     let optional = member.schema.is_none().then(|| {
         quote! {
-            const OPTIONAL: bool = <#ty as __private::OutputValue>::OPTIONAL;
-
-            fn is_absent(&self) -> bool {
-                <#ty as __private::OutputValue>::is_absent(&self.0)
-            }
+            const IS_ABSENT: ::core::option::Option<fn(&Self) -> bool> =
+                match <#ty as ::rigline::params::OutputValue>::IS_ABSENT {
+                    ::core::option::Option::Some(_) => ::core::option::Option::Some(|value| {
+                        <#ty as ::rigline::params::OutputValue>::IS_ABSENT.is_some_and(|is_absent| is_absent(&value.0))
+                    }),
+                    ::core::option::Option::None => ::core::option::Option::None,
+                };
         }
     });
     Ok(quote! {
         #[automatically_derived]
-        impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node = &__private::Node::Said(#node, #keywords);
+        impl #impl_generics ::rigline::params::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static ::rigline::params::SchemaNode = &::rigline::params::SchemaNode::Said(#node, #keywords);
             #optional
         }
 
@@ -216,9 +218,9 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
     });
     Ok(quote! {
         #[automatically_derived]
-        impl #impl_generics __private::OutputValue for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Enum { names: &[#(#names),*], description: #description };
+        impl #impl_generics ::rigline::params::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static ::rigline::params::SchemaNode =
+                &::rigline::params::SchemaNode::Enum { names: &[#(#names),*], description: #description };
         }
 
         #[automatically_derived]

@@ -26,7 +26,7 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
     let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;
     let (_, types, _) = input.generics.split_for_impl();
-    let params_generics = bounded(&input.generics, &quote!(__private::Params));
+    let params_generics = bounded(&input.generics, &quote!(::rigline::Params));
     let (params_impl, _, params_where) = params_generics.split_for_impl();
     let de_generics = deserializing(&input.generics);
     let (de_impl, _, de_where) = de_generics.split_for_impl();
@@ -36,9 +36,9 @@ fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
             #refused
 
             #[automatically_derived]
-            impl #params_impl __private::Params for #name #types #params_where {
-                const SCHEMA: &'static __private::Node =
-                    &__private::Node::Object { description: "", fields: &[], closed: false };
+            impl #params_impl ::rigline::Params for #name #types #params_where {
+                const SCHEMA: &'static ::rigline::params::SchemaNode =
+                    &::rigline::params::SchemaNode::Object { description: "", fields: &[], closed: false };
             }
 
             #[automatically_derived]
@@ -92,7 +92,7 @@ fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
             ));
         }
     };
-    Ok(wrapped(input, &code, &quote!(Params)))
+    Ok(wrapped(input, &code, &quote!(::rigline::Params)))
 }
 
 /// Code in a scope of its own, with the schema looked at, so that a fault in it is one of `cargo check`.
@@ -101,7 +101,7 @@ pub(crate) fn wrapped(input: &DeriveInput, code: &TokenStream, schema_of: &Token
     let check = (!generic).then(|| {
         let name = &input.ident;
         let lifetimes = input.generics.params.iter().map(|_| quote!('static));
-        quote!(const _: &__private::Node = <#name<#(#lifetimes),*> as __private::#schema_of>::SCHEMA;)
+        quote!(const _: &::rigline::params::SchemaNode = <#name<#(#lifetimes),*> as #schema_of>::SCHEMA;)
     });
     quote! {
         #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused_qualifications)]
@@ -125,7 +125,7 @@ pub(crate) fn bounded(generics: &Generics, bounds: &TokenStream) -> Generics {
 
 /// The generics of the implementation of `Deserialize`, with its lifetime first.
 fn deserializing(generics: &Generics) -> Generics {
-    let mut generics = bounded(generics, &quote!(__private::Params + __private::Deserialize<'__de>));
+    let mut generics = bounded(generics, &quote!(::rigline::Params + __private::Deserialize<'__de>));
     let mut de: LifetimeParam = parse_quote!('__de);
     de.bounds = generics.lifetimes().map(|param| param.lifetime.clone()).collect();
     if !de.bounds.is_empty() {
@@ -147,14 +147,14 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
 
     let name = &input.ident;
     let (_, types, _) = input.generics.split_for_impl();
-    let params_generics = bounded(&input.generics, &quote!(__private::Params));
+    let params_generics = bounded(&input.generics, &quote!(::rigline::Params));
     let (params_impl, _, params_where) = params_generics.split_for_impl();
     let de_generics = deserializing(&input.generics);
     let (de_impl, de_types, de_where) = de_generics.split_for_impl();
 
     let checks = read.iter().map(|(field, member)| checks(&field.ty, member)).collect::<syn::Result<Vec<_>>>()?;
     let schemas = read.iter().map(|(field, member)| {
-        let node = node(&field.ty, member, &quote!(Params));
+        let node = node(&field.ty, member, &quote!(::rigline::Params));
         let keywords = keywords(member);
         let json_name = &member.name;
         let optional = if container.default || !matches!(member.default, Default::None) {
@@ -164,9 +164,9 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             quote!(#option)
         } else {
             let ty = &field.ty;
-            quote!(<#ty as __private::Params>::OPTIONAL)
+            quote!(<#ty as ::rigline::Params>::OPTIONAL)
         };
-        quote!(__private::Field::new(#json_name, #node, #keywords).optional(#optional))
+        quote!(::rigline::params::Field::new(#json_name, #node, #keywords).optional(#optional))
     });
     let (description, closed) = (&container.description, container.deny_unknown_fields);
 
@@ -212,10 +212,10 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         #warnings
 
         #[automatically_derived]
-        impl #params_impl __private::Params for #name #types #params_where {
-            const SCHEMA: &'static __private::Node = {
+        impl #params_impl ::rigline::Params for #name #types #params_where {
+            const SCHEMA: &'static ::rigline::params::SchemaNode = {
                 #(#checks)*
-                &__private::Node::Object { description: #description, fields: &[#(#schemas),*], closed: #closed }
+                &::rigline::params::SchemaNode::Object { description: #description, fields: &[#(#schemas),*], closed: #closed }
             };
         }
 
@@ -235,7 +235,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
                 self,
                 _: __A,
             ) -> ::core::result::Result<Self::Value, __A::Error> {
-                ::core::result::Result::Err(__private::expected(const { &["an object"] }))
+                ::core::result::Result::Err(::rigline::json::de::expected(const { &["an object"] }))
             }
 
             fn visit_map<__A: __private::MapAccess<'__de>>(
@@ -262,7 +262,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             ) -> ::core::result::Result<Self, __D::Error> {
                 __private::Deserializer::deserialize_struct(
                     deserializer,
-                    __private::ARGUMENTS,
+                    ::rigline::json::de::ARGUMENTS,
                     __NAMES.names,
                     __Visitor(::core::marker::PhantomData),
                 )
@@ -282,18 +282,17 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
     }
     let (name, ty) = (&input.ident, &field.ty);
     let (_, types, _) = input.generics.split_for_impl();
-    let params_generics = bounded(&input.generics, &quote!(__private::Params));
+    let params_generics = bounded(&input.generics, &quote!(::rigline::Params));
     let (params_impl, _, params_where) = params_generics.split_for_impl();
     let de_generics = deserializing(&input.generics);
     let (de_impl, _, de_where) = de_generics.split_for_impl();
-    let (checks, node, keywords) = (checks(ty, &member)?, node(ty, &member, &quote!(Params)), keywords(&member));
+    let (checks, node, keywords) =
+        (checks(ty, &member)?, node(ty, &member, &quote!(::rigline::Params)), keywords(&member));
     let optional = member.schema.is_none().then(|| {
         quote! {
-            const OPTIONAL: bool = <#ty as __private::Params>::OPTIONAL;
+            const OPTIONAL: bool = <#ty as ::rigline::Params>::OPTIONAL;
 
-            fn missing() -> ::core::option::Option<Self> {
-                <#ty as __private::Params>::missing().map(Self)
-            }
+            const MISSING: fn() -> ::core::option::Option<Self> = || (<#ty as ::rigline::Params>::MISSING)().map(Self);
         }
     });
     let value = if rules(ty, &member).is_some() {
@@ -304,10 +303,10 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
     };
     Ok(quote! {
         #[automatically_derived]
-        impl #params_impl __private::Params for #name #types #params_where {
-            const SCHEMA: &'static __private::Node = {
+        impl #params_impl ::rigline::Params for #name #types #params_where {
+            const SCHEMA: &'static ::rigline::params::SchemaNode = {
                 #checks
-                &__private::Node::Said(#node, #keywords)
+                &::rigline::params::SchemaNode::Said(#node, #keywords)
             };
             #optional
         }
@@ -351,9 +350,9 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
     let (de_impl, _, de_where) = de_generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
-        impl #impl_generics __private::Params for #name #types #where_clause {
-            const SCHEMA: &'static __private::Node =
-                &__private::Node::Enum { names: &[#(#primary),*], description: #description };
+        impl #impl_generics ::rigline::Params for #name #types #where_clause {
+            const SCHEMA: &'static ::rigline::params::SchemaNode =
+                &::rigline::params::SchemaNode::Enum { names: &[#(#primary),*], description: #description };
         }
 
         const __KNOWN: &[&::core::primitive::str] = &[#(#known_names),*];
@@ -416,14 +415,14 @@ fn names<'a>(members: impl Iterator<Item = &'a Member> + Clone) -> syn::Result<V
 /// The schema node of a member, by way of the trait `schema_of`.
 pub(crate) fn node(ty: &Type, member: &Member, schema_of: &TokenStream) -> TokenStream {
     if let Some(schema) = &member.schema {
-        quote_spanned!(schema.span()=> const { &__private::Node::text(#schema) })
+        quote_spanned!(schema.span()=> const { &::rigline::params::SchemaNode::text(#schema) })
     } else {
-        quote_spanned!(ty.span()=> <#ty as __private::#schema_of>::SCHEMA)
+        quote_spanned!(ty.span()=> <#ty as #schema_of>::SCHEMA)
     }
 }
 
 pub(crate) fn keywords(member: &Member) -> TokenStream {
-    let mut code = quote!(__private::Keywords::NONE);
+    let mut code = quote!(::rigline::params::Keywords::NONE);
     let mut say = |keyword: &str, value: TokenStream| {
         let keyword = format_ident!("{keyword}");
         code.extend(quote!(.#keyword(#value)));
@@ -538,7 +537,7 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     if let Some(list) = &member.one_of {
         code.extend(quote_spanned! {list.span()=>
             const NAMES: &[&::core::primitive::str] = &{
-                const ONE_OF: __private::OneOf = __private::List(#list).one_of();
+                const ONE_OF: ::rigline::params::OneOf = __private::List(#list).one_of();
                 ONE_OF.names::<{ __private::places(&ONE_OF) }>()
             };
             if __private::is_none_of(value, NAMES) {
@@ -573,7 +572,7 @@ fn argument(ty: &Type, member: &Member, may_be_absent: bool) -> TokenStream {
     let rules = rules(ty, member);
     let value = match &member.default {
         Default::None if may_be_absent => None,
-        Default::None if member.schema.is_none() => Some(quote!(<#ty as __private::Params>::missing())),
+        Default::None if member.schema.is_none() => Some(quote!((<#ty as ::rigline::Params>::MISSING)())),
         Default::None => Some(quote!(__private::missing_field::<#ty>())),
         _ => Some(default(ty, member)),
     };

@@ -4,12 +4,12 @@
 use super::answer::parse_error;
 use super::detect::{Detected, detect, is_json_rpc, scan};
 use super::{Served, Session};
-use crate::definition::{Action, Busy, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{self, NO_SPANS, Span};
 use crate::json::write::{Message, Writer};
-use crate::phrases::Closing;
-use crate::received::{Envelope, Received};
+use crate::message::{Envelope, Received};
+use crate::protocol::define::{Action, Busy, Protocol, ServerState};
+use crate::protocol::format::Closing;
 use crate::rpc;
 use crate::service::Service;
 
@@ -75,19 +75,19 @@ impl Session {
             Envelope::Invalid { .. } | Envelope::Reply => return None,
         };
         (self.protocol, self.ahead) = (protocol, protocol);
-        let (mut out, phrases) = (Writer::new(out), protocol.phrases);
-        (phrases.head)(&mut out, id);
+        let (mut out, format) = (Writer::new(out), protocol.format);
+        (format.head)(&mut out, id);
         if protocol.is_json_rpc {
             rpc::begin_error(&mut out, code);
             why.write_escaped(&mut out);
             rpc::end_error(&mut out);
         } else {
-            (phrases.error)(&mut out, kind, None);
+            (format.error)(&mut out, kind, None);
             why.write_escaped(&mut out);
-            (phrases.error_end)(&mut out, kind);
+            (format.error_end)(&mut out, kind);
             let (received, manifest) = (Some(received), to.manifest);
             let error = Some(kind);
-            (phrases.close)(
+            (format.close)(
                 &mut out,
                 &Closing { received, manifest, error, code: None, outputs: (0, 0), has_message: false },
             );
@@ -151,8 +151,8 @@ impl Session {
             }
             busy => {
                 let is_ahead = busy == Busy::AnswerIfWhole;
-                let facts = Facts { manifest, limits: *limits, is_closed: false, is_ahead };
-                answer_at_once(out, protocol, busy, request, &received, &facts, *service).map(Inspected::Answered)
+                let server = ServerState { manifest, limits: *limits, is_closed: false, is_ahead };
+                answer_at_once(out, protocol, busy, request, &received, &server, *service).map(Inspected::Answered)
             }
         }
     }
@@ -173,57 +173,57 @@ fn answer_at_once(
     busy: Busy,
     id: Option<&[u8]>,
     received: &Received<'_>,
-    facts: &Facts<'_>,
+    server: &ServerState<'_>,
     service: Option<&dyn Service>,
 ) -> Option<bool> {
     let of_service = || {
         let (method, params) = rpc::method_and_params(received)?;
         service.filter(|service| service.owns(method)).map(|service| (service, method, params))
     };
-    let phrases = protocol.phrases;
+    let format = protocol.format;
     if let Some((service, method, params)) = of_service().filter(|_| protocol.is_json_rpc) {
         let Some(id) = id else {
             // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
             service.answer(method, params, &mut Writer::new(&mut []));
             return Some(false);
         };
-        (phrases.head)(out, id);
+        (format.head)(out, id);
         service.answer(method, params, out);
-    } else if busy == Busy::Answer || facts.is_ahead {
-        let action = (protocol.read)(received, facts);
+    } else if busy == Busy::Answer || server.is_ahead {
+        let action = (protocol.read)(received, server);
         match (action, id) {
             (Ok(Action::Ignore), _) | (Ok(Action::Answer(_)) | Err(_), None) => return Some(false),
             (Ok(Action::Answer(answer)), Some(id)) => {
-                (phrases.head)(out, id);
-                answer(out, received, facts);
+                (format.head)(out, id);
+                answer(out, received, server);
             }
             (Err(refusal), Some(id)) => {
-                (phrases.head)(out, id);
-                (protocol.refuse)(out, received, refusal, facts);
+                (format.head)(out, id);
+                (protocol.refuse)(out, received, refusal, server);
             }
             _ => return None,
         }
     } else {
         return None;
     }
-    if !out.fits() || facts.is_ahead && out.len() > facts.limits.1 {
+    if !out.fits() || server.is_ahead && out.len() > server.limits.1 {
         out.truncate(0);
-        if facts.is_ahead {
+        if server.is_ahead {
             return None;
         }
-        (phrases.head)(out, id.unwrap_or_default());
-        (phrases.error)(out, FailureKind::TooLarge, None);
+        (format.head)(out, id.unwrap_or_default());
+        (format.error)(out, FailureKind::TooLarge, None);
         out.raw(b"reply too large");
-        (phrases.error_end)(out, FailureKind::TooLarge);
+        (format.error_end)(out, FailureKind::TooLarge);
         let closing = Closing {
             received: Some(*received),
-            manifest: facts.manifest,
+            manifest: server.manifest,
             error: Some(FailureKind::TooLarge),
             code: None,
             outputs: (0, 0),
             has_message: false,
         };
-        (phrases.close)(out, &closing);
+        (format.close)(out, &closing);
     }
     Some(true)
 }

@@ -1,18 +1,18 @@
 //! Answers that are written at once.
 
 use super::state::Turn;
-use crate::definition::{Protocol, Respond};
 use crate::failure::Failure;
 use crate::json::check::{Span, Spans, SyntaxError};
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
-use crate::received::{Received, Refusal};
-use crate::reply::About;
+use crate::message::{Received, Refusal};
+use crate::protocol::define::{Protocol, Respond};
+use crate::reply::ReplyContext;
 use crate::rpc;
 
 /// An answer that is written at once.
 #[derive(Clone, Copy)]
-pub(super) enum Answer<'t> {
+pub(super) enum DirectReply<'t> {
     Respond(Respond),
     Refusal(&'static Refusal),
     Failure(&'t Failure),
@@ -22,19 +22,19 @@ pub(super) enum Answer<'t> {
 impl Turn<'_, '_> {
     /// Writes an answer to the message at `message`.
     #[inline(never)]
-    pub(super) fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
+    pub(super) fn answer(&mut self, message: Span, text: DirectReply<'_>) -> usize {
         let Self { to, x, line, out } = self;
-        let facts = to.facts(x.is_closed);
+        let server = to.server(x.is_closed);
         let protocol = x.reply.protocol();
         let about = about(line, message, &x.spans, to.manifest);
-        if let Answer::Failure(failure) = text {
+        if let DirectReply::Failure(failure) = text {
             return x.reply.refuse(out, failure, &about);
         }
         let Some(received) = &about.received else { return 0 };
         let mut write = |out: &mut Writer<'_>| match text {
-            Answer::Respond(write) => write(out, received, &facts),
-            Answer::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
-            Answer::Service | Answer::Failure(_) => {
+            DirectReply::Respond(write) => write(out, received, &server),
+            DirectReply::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &server),
+            DirectReply::Service | DirectReply::Failure(_) => {
                 if let Some(service) = to.service
                     && let Some((method, params)) = rpc::method_and_params(received)
                 {
@@ -42,7 +42,7 @@ impl Turn<'_, '_> {
                 }
             }
         };
-        if matches!(text, Answer::Service) && x.reply.is_silent() {
+        if matches!(text, DirectReply::Service) && x.reply.is_silent() {
             // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
             write(&mut Writer::new(&mut []));
         }
@@ -51,8 +51,8 @@ impl Turn<'_, '_> {
 }
 
 /// Facts about the current message when its reply ends.
-pub(super) fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> About<'l> {
-    About { received: Some(Received::whole(message.of(line), spans)), manifest }
+pub(super) fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> ReplyContext<'l> {
+    ReplyContext { received: Some(Received::whole(message.of(line), spans)), manifest }
 }
 
 /// Writes the error reply to a line that is not JSON.

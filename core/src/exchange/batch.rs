@@ -7,7 +7,7 @@ use super::detect::is_json_rpc;
 use super::session::Session;
 use super::state::{Batch, Done, Turn};
 use crate::json::check::{self, Span};
-use crate::received::Received;
+use crate::message::Received;
 use crate::rpc;
 
 impl Session {

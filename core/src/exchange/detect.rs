@@ -1,11 +1,11 @@
 //! Which protocol a message is of, and where its members are.
 
-use crate::definition::Protocol;
+use crate::json::Json;
 use crate::json::check::{self, NO_SPANS, SLOTS, Spans, SyntaxError};
-use crate::json::view::Json;
 #[cfg(all(feature = "postcard", feature = "async"))]
-use crate::received::Envelope;
-use crate::received::Received;
+use crate::message::Envelope;
+use crate::message::Received;
+use crate::protocol::define::Protocol;
 #[cfg(all(feature = "postcard", feature = "async"))]
 use crate::rpc;
 
@@ -155,7 +155,7 @@ pub(crate) fn owes_reply(line: &[u8], protocols: &[&'static Protocol]) -> bool {
         }
     };
     let json = Json::of_checked(line);
-    if json.kind() != crate::json::Kind::Array {
+    if json.kind() != crate::json::JsonKind::Array {
         return one(line, false);
     }
     let count = json.elements().count();

@@ -4,19 +4,19 @@
 #[allow(unused_imports, reason = "for the docs")]
 use super::Next;
 use super::Served;
-use super::answer::{Answer, about, parse_error};
+use super::answer::{DirectReply, about, parse_error};
 use super::detect::{Detected, classify};
 use super::session::{Session, State};
-use super::state::{Asked, Done, Exchange, Kind, Opened, Stage, Turn};
+use super::state::{Done, Exchange, Opened, PendingWork, Stage, Turn, WorkKind};
 use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::{Context, ReplyBuffer};
-use crate::definition::{Action, Nanos, Protocol, Respond};
 use crate::event::Event;
 use crate::failure::Failure;
+use crate::json::Json;
 use crate::json::check::{NO_SPANS, Parts, Span, check};
-use crate::json::view::Json;
 use crate::level::Level;
-use crate::received::{Envelope, Received, Refusal};
+use crate::message::{Envelope, Received, Refusal};
+use crate::protocol::define::{Action, Nanos, Protocol, Respond};
 use crate::reply::Reply;
 use crate::rpc;
 use crate::service::JobRun;
@@ -78,7 +78,7 @@ impl Exchange {
             is_touched: false,
             least_log: Level::Debug,
             opened: Opened::NotAsked,
-            running: Asked::NOTHING,
+            running: PendingWork::NOTHING,
             spans: NO_SPANS,
         }
     }
@@ -103,7 +103,7 @@ impl Exchange {
     /// The position in the manifest of the operation that runs or waits for its turn. It is none if
     /// the work is not an operation.
     pub fn operation(&self) -> Option<usize> {
-        (self.running.kind == Kind::Call).then_some(self.running.index)
+        (self.running.kind == WorkKind::Call).then_some(self.running.index)
     }
 
     /// Takes note that the caller has cancelled the call, so that it gets no reply.
@@ -155,20 +155,20 @@ impl Exchange {
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
-        let Asked { kind, answer, message: span, .. } = self.running;
+        let PendingWork { kind, answer, message: span, .. } = self.running;
         if core::mem::take(&mut self.is_cancelled) {
             let protocol = self.reply.protocol();
             self.reply.silent(0, protocol);
         }
         let text = match (kind, answer, result) {
             // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure, _, Err(failure)) => Some(Answer::Failure(failure)),
-            (_, Some(answer), _) => Some(Answer::Respond(answer)),
+            (WorkKind::Configure, _, Err(failure)) => Some(DirectReply::Failure(failure)),
+            (_, Some(answer), _) => Some(DirectReply::Respond(answer)),
             (_, None, _) => None,
         };
         let end = if let Some(text) = text {
             let end = Turn { to, x: self, line: message, out }.answer(span, text);
-            if kind == Kind::Configure {
+            if kind == WorkKind::Configure {
                 self.opened = if result.is_err() || self.reply.is_error() { Opened::No } else { Opened::Yes };
             }
             end
@@ -225,7 +225,7 @@ impl Exchange {
         nothing: impl Fn() -> T,
         take: impl FnOnce(Work<'s>, ReplyBuffer<'s>, &'s [u8]) -> T,
     ) -> T {
-        let Asked { kind, index, has_args, value, message, id, timeout, .. } = self.running;
+        let PendingWork { kind, index, has_args, value, message, id, timeout, .. } = self.running;
         let (work, received) = match self.stage {
             Stage::Running => {
                 let protocol = self.reply.protocol();
@@ -241,14 +241,14 @@ impl Exchange {
                     self.reply.notice(memory);
                 }
                 let work = match kind {
-                    Kind::Call => {
+                    WorkKind::Call => {
                         let Some(operation) = to.manifest.operations.get(index) else { return nothing() };
                         let timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
                         let context = CallContext { timeout_nanos, protocol, received };
                         Work::Call(Call { index, operation, args: value, context })
                     }
-                    Kind::Event => Work::Event(Event::of_checked(Json::of_checked(value))),
-                    Kind::Configure => Work::Configure(Config(value)),
+                    WorkKind::Event => Work::Event(Event::of_checked(Json::of_checked(value))),
+                    WorkKind::Configure => Work::Configure(Config(value)),
                 };
                 (work, Some(received))
             }
@@ -291,7 +291,7 @@ impl Session {
             Ok(Detected::Message(protocol)) => self.protocol = protocol,
         }
         let protocol = self.protocol;
-        let facts = turn.to.facts(self.is_closed());
+        let server = turn.to.server(self.is_closed());
         // In a batch a reply comes after a bracket or comma, and before a closing bracket and the end of the line.
         let most = most(turn.to, protocol, turn.out);
         let (reply_start, limit) = match turn.x.batch {
@@ -314,26 +314,26 @@ impl Session {
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
-        turn.x.is_closed = facts.is_closed;
+        turn.x.is_closed = server.is_closed;
         turn.x.least_log = self.least_log;
         if protocol.is_json_rpc
             && let Some(service) = turn.to.service
             && received.string(rpc::METHOD).is_some_and(|method| service.owns(method))
         {
-            let end = turn.answer(message, Answer::Service);
+            let end = turn.answer(message, DirectReply::Service);
             return turn.x.replied(end);
         }
         let asked = &mut turn.x.running;
-        match (protocol.read)(&received, &facts) {
+        match (protocol.read)(&received, &server) {
             Ok(Action::Call(call)) => asked.call(call, None),
             Ok(Action::AckThenCall { call, answer }) => asked.call(call, Some(answer)),
             Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
-                asked.other(Kind::Configure, config, answer);
+                asked.other(WorkKind::Configure, config, answer);
                 if let Some(end) = self.refused_by_policy(turn, message) {
                     return turn.x.replied(end);
                 }
             }
-            Ok(Action::AckThenRun { event, answer }) => asked.other(Kind::Event, event, answer),
+            Ok(Action::AckThenRun { event, answer }) => asked.other(WorkKind::Event, event, answer),
             action => {
                 let end = self.answer_action(turn, message, action);
                 return turn.x.replied(end);
@@ -351,7 +351,7 @@ impl Session {
         {
             // The line with its acknowledgement goes first.
             turn.x.is_deferred = true;
-            let end = turn.answer(message, Answer::Respond(answer));
+            let end = turn.answer(message, DirectReply::Respond(answer));
             return turn.x.replied(end);
         }
         turn.x.stage = Stage::Running;
@@ -367,15 +367,15 @@ impl Session {
         action: Result<Action, &'static Refusal>,
     ) -> usize {
         match action {
-            Err(refusal) => turn.answer(message, Answer::Refusal(refusal)),
-            Ok(Action::Answer(answer)) => turn.answer(message, Answer::Respond(answer)),
+            Err(refusal) => turn.answer(message, DirectReply::Refusal(refusal)),
+            Ok(Action::Answer(answer)) => turn.answer(message, DirectReply::Respond(answer)),
             Ok(Action::OpenSession { answer, .. }) => match self.refused_by_policy(turn, message) {
                 Some(end) => end,
                 None => self.initialized(turn, message, answer),
             },
             Ok(Action::LimitLogs { least, answer }) => {
                 self.least_log = least;
-                turn.answer(message, Answer::Respond(answer))
+                turn.answer(message, DirectReply::Respond(answer))
             }
             Ok(Action::CloseSession { answer }) => {
                 self.state = State::ShuttingDown { initialized: self.state == State::Initialized };
@@ -383,7 +383,7 @@ impl Session {
                 if let Some(policy) = turn.to.policy {
                     policy.close();
                 }
-                turn.answer(message, Answer::Respond(answer))
+                turn.answer(message, DirectReply::Respond(answer))
             }
             Ok(_) => {
                 turn.x.reply.silent(0, self.protocol);
@@ -393,7 +393,7 @@ impl Session {
     }
 
     fn initialized(&mut self, turn: &mut Turn<'_, '_>, message: Span, answer: Respond) -> usize {
-        let end = turn.answer(message, Answer::Respond(answer));
+        let end = turn.answer(message, DirectReply::Respond(answer));
         if turn.x.reply.is_error() {
             self.not_initialized(turn.to);
         } else {
@@ -415,7 +415,7 @@ impl Session {
     #[inline(never)]
     fn refused_by_policy(&mut self, turn: &mut Turn<'_, '_>, message: Span) -> Option<usize> {
         let failure = turn.to.policy?.open().err()?;
-        Some(turn.answer(message, Answer::Failure(&failure)))
+        Some(turn.answer(message, DirectReply::Failure(&failure)))
     }
 }
 

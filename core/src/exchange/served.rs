@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::SessionPolicy;
-use crate::definition::{Facts, Protocol};
 use crate::manifest::Manifest;
+use crate::protocol::define::{Protocol, ServerState};
 use crate::rpc;
 use crate::service::Service;
 
@@ -90,8 +90,8 @@ impl<'m> Served<'m> {
         self.service.is_some_and(|service| service.next_job().is_some())
     }
 
-    pub(super) fn facts(&self, is_closed: bool) -> Facts<'static> {
-        Facts { manifest: self.manifest, limits: self.limits, is_closed, is_ahead: false }
+    pub(super) fn server(&self, is_closed: bool) -> ServerState<'static> {
+        ServerState { manifest: self.manifest, limits: self.limits, is_closed, is_ahead: false }
     }
 
     /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.

@@ -4,13 +4,13 @@
 use super::answer::parse_error;
 use super::state::{Done, Exchange, Opened, Stage, Turn};
 use super::{Served, detect};
-use crate::definition::Protocol;
 use crate::failure::Failure;
 use crate::frame::TooLong;
 use crate::json::check::Span;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::phrases::{Log, Logs};
+use crate::protocol::define::Protocol;
+use crate::protocol::format::{Log, Logs};
 use crate::reply::MADE_SAFE;
 use crate::rpc;
 
@@ -150,7 +150,7 @@ impl Session {
     /// newline. Returns 0 if the peer does not want such logs, its protocol has no place for them,
     /// or `out` is too short.
     pub fn write_warning(&self, message: &dyn Message, out: &mut [u8]) -> usize {
-        let Logs::Line(write) = self.protocol.phrases.logs else { return 0 };
+        let Logs::Line(write) = self.protocol.format.logs else { return 0 };
         if !self.wants_warnings() {
             return 0;
         }

@@ -1,10 +1,10 @@
 //! The state of a message from its arrival to its reply.
 
 use super::Served;
-use crate::definition::{CallAction, Nanos, Respond};
 use crate::json::check::{Span, Spans};
 use crate::json::write::Writer;
 use crate::level::Level;
+use crate::protocol::define::{CallAction, Nanos, Respond};
 use crate::reply::Reply;
 
 /// The state of one message, from its arrival to its reply.
@@ -29,7 +29,7 @@ pub struct Exchange {
     pub(super) least_log: Level,
     pub(super) opened: Opened,
     /// The work that runs, or ran last. It stays where it is.
-    pub(super) running: Asked,
+    pub(super) running: PendingWork,
     /// Where the members of the current message are.
     pub(crate) spans: Spans,
 }
@@ -74,8 +74,8 @@ pub(super) enum Opened {
 
 /// The work that the extension is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    pub(super) kind: Kind,
+pub(super) struct PendingWork {
+    pub(super) kind: WorkKind,
     /// The value is an object; if not, an empty object takes its place.
     pub(super) has_args: bool,
     /// The answer instead of the result of a call. All but configurations are acknowledged with it before they run.
@@ -92,15 +92,15 @@ pub(super) struct Asked {
 
 /// The running work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WorkKind {
     Call,
     Configure,
     Event,
 }
 
-impl Asked {
+impl PendingWork {
     pub(super) const NOTHING: Self = Self {
-        kind: Kind::Call,
+        kind: WorkKind::Call,
         has_args: true,
         answer: None,
         index: 0,
@@ -113,7 +113,7 @@ impl Asked {
     // Member by member, where it stays: the whole of it would be copied.
 
     pub(super) fn call(&mut self, call: CallAction, answer: Option<Respond>) {
-        self.kind = Kind::Call;
+        self.kind = WorkKind::Call;
         self.has_args = call.has_args;
         self.answer = answer;
         self.index = call.index;
@@ -121,7 +121,7 @@ impl Asked {
         self.timeout = call.timeout;
     }
 
-    pub(super) fn other(&mut self, kind: Kind, value: Span, answer: Respond) {
+    pub(super) fn other(&mut self, kind: WorkKind, value: Span, answer: Respond) {
         self.kind = kind;
         self.has_args = true;
         self.answer = Some(answer);
@@ -131,7 +131,7 @@ impl Asked {
 
     /// The acknowledgement before it runs.
     pub(super) fn acknowledgement(&self) -> Option<Respond> {
-        self.answer.filter(|_| self.kind != Kind::Configure)
+        self.answer.filter(|_| self.kind != WorkKind::Configure)
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) enum Excess {
     Content,
 }
 
-pub(super) enum Found {
+pub(super) enum FoundLine {
     Line { at: usize, len: usize },
     TooLong(TooLong),
 }
@@ -201,8 +201,8 @@ fn next_buffered<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> 
 #[cfg_attr(target_pointer_width = "64", inline(never))]
 fn next_of_many<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     match locate(buf, state)? {
-        Found::TooLong(event) => Some(Frame::TooLong(event)),
-        Found::Line { at, len } => {
+        FoundLine::TooLong(event) => Some(Frame::TooLong(event)),
+        FoundLine::Line { at, len } => {
             let end = at.saturating_add(len);
             state.hold(at, end);
             buf.get_mut(at..end).map(Frame::Line)
@@ -215,8 +215,8 @@ pub(super) fn take<'f>(buf: &'f mut [u8], state: &'f mut State) -> Option<Taken<
         return None;
     }
     match locate(buf, state)? {
-        Found::TooLong(event) => Some(Taken::TooLong(event)),
-        Found::Line { at, len } => {
+        FoundLine::TooLong(event) => Some(Taken::TooLong(event)),
+        FoundLine::Line { at, len } => {
             let (at, end) = hold(buf, state, at, len);
             let (line, tail) = buf.split_at_mut_checked(end)?;
             Some(Taken::Line(line.get_mut(at..)?, Tail { buf: tail, state }))
@@ -256,7 +256,7 @@ pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole
     hold(buf, state, at, length);
 }
 
-fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
+fn locate(buf: &mut [u8], state: &mut State) -> Option<FoundLine> {
     if state.start < state.kept {
         return Some(next_kept(buf, state));
     }
@@ -280,12 +280,12 @@ fn only_line(buf: &[u8], state: &mut State) -> Option<usize> {
 }
 
 /// The first of the kept lines. They are clean; an LF parts them, which the last may lack.
-fn next_kept(buf: &[u8], state: &mut State) -> Found {
+fn next_kept(buf: &[u8], state: &mut State) -> FoundLine {
     let at = state.start;
     let kept = part(buf, at, state.kept);
     let len = find(kept, LineEnds::Lf).unwrap_or(kept.len());
     state.start = at.saturating_add(len).saturating_add(1).min(state.kept);
-    Found::Line { at, len }
+    FoundLine::Line { at, len }
 }
 
 #[cfg_attr(target_pointer_width = "64", inline)]
@@ -333,7 +333,7 @@ fn make_room(buf: &mut [u8], state: &mut State) {
 }
 
 /// The next line, or over-long line, behind those looked at.
-pub(super) fn advance(buf: &mut [u8], state: &mut State) -> Option<Found> {
+pub(super) fn advance(buf: &mut [u8], state: &mut State) -> Option<FoundLine> {
     while state.scan < state.end || state.finished {
         let (end, next) = match digest(buf, state) {
             Some(at) => (at, at.saturating_add(1)),
@@ -346,12 +346,12 @@ pub(super) fn advance(buf: &mut [u8], state: &mut State) -> Option<Found> {
         {
             state.begin_line(next);
             state.settle();
-            return Some(Found::TooLong(event));
+            return Some(FoundLine::TooLong(event));
         }
         state.begin_line(next);
         let content = without_crs(part(buf, at, end));
         if !is_blank(content) {
-            return Some(Found::Line { at, len: content.len() });
+            return Some(FoundLine::Line { at, len: content.len() });
         }
     }
     state.settle();

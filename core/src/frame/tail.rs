@@ -1,7 +1,7 @@
 //! The memory behind a line that a handler uses.
 
 use super::LF;
-use super::lines::{Found, State, advance, move_down, space};
+use super::lines::{FoundLine, State, advance, move_down, space};
 
 /// The memory behind a line that [`Framer::take`](super::Framer::take) returned. Further input is
 /// read into it, and its lines can be examined before their turn.
@@ -49,7 +49,7 @@ impl<'f> Tail<'f> {
     /// A line over the limit does not appear here, because it cannot be complete while another line
     /// is in use.
     pub fn peek(&mut self) -> Option<Peeked<'_>> {
-        let Some(Found::Line { at, len }) = advance(self.buf, self.state) else { return None };
+        let Some(FoundLine::Line { at, len }) = advance(self.buf, self.state) else { return None };
         let state = &mut *self.state;
         // The kept lines stay one behind the other: this one is moved down to the last of them. The LF that parts it from
         // the next goes where its own end was, or in the gap; the last line of the input may have neither, and needs none.

@@ -33,7 +33,7 @@ pub fn check(text: &[u8]) -> Result<(), SyntaxError> {
 pub fn check_to_depth<const WORDS: usize>(text: &[u8]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<WORDS>::new();
     scanner.length = text.len();
-    let end = scanner.skip(text, Place::Value);
+    let end = scanner.skip(text, Position::Value);
     scanner.end(text, end)
 }
 
@@ -392,7 +392,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 /// scan(text, &MESSAGE, &mut slots)?;
 /// assert_eq!(&text[slots[0].range()], b"7");
 /// assert_eq!(&text[slots[1].range()], b"\"x\"");
-/// # Ok::<(), rigline::json::SyntaxError>(())
+/// # Ok::<(), rigline::json::check::SyntaxError>(())
 /// ```
 pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<DEPTH_WORDS>::new();
@@ -413,7 +413,7 @@ pub(crate) fn scan_array(
     scanner.length = text.len();
     let end = match scanner.space(text) {
         [b'[', rest @ ..] => scanner.elements(rest, level, spans, each),
-        rest => scanner.skip(rest, Place::Value),
+        rest => scanner.skip(rest, Position::Value),
     };
     scanner.end(text, end)
 }
@@ -488,7 +488,7 @@ impl LineScanner {
             *spans = NO_SPANS;
             scanner.open = 0;
             scanner.watch(level);
-            scanner.members(members, Place::Open, spans)
+            scanner.members(members, Position::Open, spans)
         } else {
             let Some(rest) = text.get(scanner.at..) else { return Scanned::Other };
             if scanner.open == 0 { Some(rest) } else { scanner.members(rest, scanner.place, spans) }
@@ -538,7 +538,7 @@ struct Scanner<const WORDS: usize> {
     is_line: bool,
     /// Where the scanner stopped, in the text and in the grammar.
     at: usize,
-    place: Place,
+    place: Position,
     /// How many containers are open around the current member or value.
     open: usize,
     /// How many of them are in `outer`: the watched objects around the innermost.
@@ -553,7 +553,7 @@ struct Scanner<const WORDS: usize> {
 
 /// A place in the grammar, in the order in which they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Position {
     /// The place behind the bracket that opens an array or object.
     Open,
     /// The place before a member of an object.
@@ -666,7 +666,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             length: 0,
             is_line: false,
             at: 0,
-            place: Place::Value,
+            place: Position::Value,
             open: 0,
             outside: 0,
             nest: Nest::NONE,
@@ -697,9 +697,9 @@ impl<const WORDS: usize> Scanner<WORDS> {
         match rest {
             [b'{', members @ ..] => {
                 self.watch(level);
-                self.members(members, Place::Open, slots)
+                self.members(members, Position::Open, slots)
             }
-            _ => self.skip(rest, Place::Value),
+            _ => self.skip(rest, Position::Value),
         }
     }
 
@@ -720,7 +720,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
         let length = self.length;
         loop {
             if rest.is_empty() {
-                return self.unexpected(Place::Value, rest);
+                return self.unexpected(Position::Value, rest);
             }
             *spans = NO_SPANS;
             // Spans count from the beginning of their element, and faults from that of the line.
@@ -736,13 +736,13 @@ impl<const WORDS: usize> Scanner<WORDS> {
             rest = match self.space(after) {
                 [b',', after @ ..] => self.space(after),
                 [b']', after @ ..] => return Some(after),
-                other => return self.unexpected(Place::Next, other),
+                other => return self.unexpected(Position::Next, other),
             };
         }
     }
 
     /// The members of watched objects from `place` on; returns what follows the closing brace of the outermost.
-    fn members<'t>(&mut self, rest: &'t [u8], place: Place, slots: &mut [Span]) -> Option<&'t [u8]> {
+    fn members<'t>(&mut self, rest: &'t [u8], place: Position, slots: &mut [Span]) -> Option<&'t [u8]> {
         let mut inner = self.inner;
         let end = self.members_in(&mut inner, rest, place, slots);
         if end.is_none() {
@@ -756,13 +756,13 @@ impl<const WORDS: usize> Scanner<WORDS> {
         &mut self,
         inner: &mut Level,
         mut rest: &'t [u8],
-        mut place: Place,
+        mut place: Position,
         slots: &mut [Span],
     ) -> Option<&'t [u8]> {
         // What was begun with less of the text.
         let begun = if self.nest.depth > 0 {
             Some(self.skip(rest, place)?)
-        } else if place == Place::Text {
+        } else if place == Position::Text {
             Some(self.string(rest)?)
         } else {
             None
@@ -770,23 +770,23 @@ impl<const WORDS: usize> Scanner<WORDS> {
         if let Some(after) = begun {
             rest = after;
             self.record(inner, slots, rest);
-            place = Place::Next;
+            place = Position::Next;
         }
         'places: loop {
-            if place <= Place::Member {
+            if place <= Position::Member {
                 rest = match self.space(rest) {
                     [b'"', name @ ..] => name,
-                    end @ [b'}', ..] if place == Place::Open => {
+                    end @ [b'}', ..] if place == Position::Open => {
                         rest = end;
-                        place = Place::Next;
+                        place = Position::Next;
                         continue;
                     }
                     other => return self.unexpected(place, other),
                 };
             }
             // Members, one behind the other.
-            while place != Place::Next {
-                if place != Place::Value {
+            while place != Position::Next {
+                if place != Position::Value {
                     rest = match inner.expected(rest) {
                         Some(after) => after,
                         None => match self.find_key(rest, inner.members) {
@@ -812,34 +812,34 @@ impl<const WORDS: usize> Scanner<WORDS> {
                         self.outside = self.outside.wrapping_add(1);
                         self.open = self.open.wrapping_add(1);
                         rest = inside;
-                        place = Place::Open;
+                        place = Position::Open;
                         continue 'places;
                     }
                 }
                 rest = match rest {
                     [b'"', string @ ..] => self.close(plain(string))?,
                     // It may yet be a string.
-                    [] => return self.unexpected(Place::Value, rest),
+                    [] => return self.unexpected(Position::Value, rest),
                     _ => {
                         inner.slot &= !NO_STRING;
                         match rest {
                             [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
-                            _ => self.skip(rest, Place::Value)?,
+                            _ => self.skip(rest, Position::Value)?,
                         }
                     }
                 };
                 self.record(inner, slots, rest);
-                place = Place::Next;
+                place = Position::Next;
                 if let [b',', b'"', name @ ..] = rest {
                     rest = name;
-                    place = Place::Name;
+                    place = Position::Name;
                 }
             }
             // Behind a value.
             match self.space(rest) {
                 [b',', after @ ..] => {
                     rest = after;
-                    place = Place::Member;
+                    place = Position::Member;
                 }
                 [b'}', after @ ..] => {
                     rest = after;
@@ -848,9 +848,9 @@ impl<const WORDS: usize> Scanner<WORDS> {
                     let Some(outer) = self.outer.get(self.outside) else { return Some(rest) };
                     inner.back_to(outer);
                     self.record(inner, slots, rest);
-                    place = Place::Next;
+                    place = Position::Next;
                 }
-                other => return self.unexpected(Place::Next, other),
+                other => return self.unexpected(Position::Next, other),
             }
         }
     }
@@ -908,7 +908,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// Skips any value, or the rest of one from `place` in its innermost container on.
     #[inline(never)]
-    fn skip<'t>(&mut self, rest: &'t [u8], place: Place) -> Option<&'t [u8]> {
+    fn skip<'t>(&mut self, rest: &'t [u8], place: Position) -> Option<&'t [u8]> {
         let mut nest = Nest { depth: self.open, in_object: false, around: 0 };
         if self.nest.depth > 0 {
             nest = core::mem::replace(&mut self.nest, Nest::NONE);
@@ -923,27 +923,27 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// The tight loop.
     #[inline(always)]
-    fn skip_in<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], mut place: Place) -> Option<&'t [u8]> {
+    fn skip_in<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], mut place: Position) -> Option<&'t [u8]> {
         let outside = self.open;
-        if place == Place::Text {
+        if place == Position::Text {
             rest = self.string(rest)?;
-            place = Place::Next;
+            place = Position::Next;
         }
         loop {
-            let mut ended = place == Place::Next;
+            let mut ended = place == Position::Next;
             if !ended {
                 rest = self.space(rest);
-                if place == Place::Open {
+                if place == Position::Open {
                     ended = self.is_empty(rest, nest.in_object)?;
                 }
             }
             if !ended {
-                let is_member = nest.in_object && place != Place::Value;
+                let is_member = nest.in_object && place != Position::Value;
                 match self.skip_one(nest, rest, is_member)? {
                     (after, true) => rest = after,
                     (inside, false) => {
                         rest = inside;
-                        place = Place::Open;
+                        place = Position::Open;
                         continue;
                     }
                 }
@@ -957,7 +957,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 match (rest, nest.in_object) {
                     ([b',', after @ ..], _) => {
                         rest = after;
-                        place = Place::Member;
+                        place = Position::Member;
                         break;
                     }
                     ([b'}', after @ ..], true) | ([b']', after @ ..], false) => {
@@ -969,7 +969,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
                             nest.around = self.stack.get(nest.depth / 32).copied().unwrap_or_default();
                         }
                     }
-                    _ => return self.unexpected(Place::Next, rest),
+                    _ => return self.unexpected(Position::Next, rest),
                 }
             }
         }
@@ -980,7 +980,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     #[inline(always)]
     fn skip_one<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], is_member: bool) -> Option<(&'t [u8], bool)> {
         if is_member {
-            let [b'"', name @ ..] = rest else { return self.unexpected(Place::Member, rest) };
+            let [b'"', name @ ..] = rest else { return self.unexpected(Position::Member, rest) };
             // Members that are plain strings, one behind the other, get by without the tests further down.
             let mut name = name;
             let mut end = plain(name);
@@ -1013,7 +1013,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             [b'f', ..] => self.literal(rest, b"false")?,
             [b'n', ..] => self.literal(rest, b"null")?,
             [b'+' | b'.' | b'N' | b'I', ..] => return self.fault(SyntaxErrorKind::BadNumber, rest),
-            _ => return self.unexpected(Place::Value, rest),
+            _ => return self.unexpected(Position::Value, rest),
         };
         Some((after, true))
     }
@@ -1022,7 +1022,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     #[inline(always)]
     fn is_empty(&mut self, rest: &[u8], in_object: bool) -> Option<bool> {
         match (rest, in_object) {
-            ([], _) => self.unexpected(Place::Open, rest),
+            ([], _) => self.unexpected(Position::Open, rest),
             ([b'}', ..], true) | ([b']', ..], false) => Some(true),
             _ => Some(false),
         }
@@ -1044,7 +1044,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     fn colon<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match self.space(rest) {
             [b':', rest @ ..] => Some(self.space(rest)),
-            other => self.unexpected(Place::Member, other),
+            other => self.unexpected(Position::Member, other),
         }
     }
 
@@ -1054,8 +1054,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
             match rest {
                 [same, after @ ..] if same == byte => rest = after,
                 _ => {
-                    self.note_unexpected(Place::Value, rest);
-                    return self.stop(Place::Value, from);
+                    self.note_unexpected(Position::Value, rest);
+                    return self.stop(Position::Value, from);
                 }
             }
         }
@@ -1067,11 +1067,11 @@ impl<const WORDS: usize> Scanner<WORDS> {
     fn number<'t>(&mut self, from: &'t [u8]) -> Option<&'t [u8]> {
         match self.digits_of_number(from) {
             // There may be more of it.
-            Some([]) if self.is_line => self.note_unexpected(Place::Value, &[]),
+            Some([]) if self.is_line => self.note_unexpected(Position::Value, &[]),
             Some(rest) => return Some(rest),
             None => {}
         }
-        self.stop(Place::Value, from)
+        self.stop(Position::Value, from)
     }
 
     /// `number = [ "-" ] int [ "." 1*DIGIT ] [ ( "e" / "E" ) [ "-" / "+" ] 1*DIGIT ]`, `int = "0" / ( digit1-9 *DIGIT )`
@@ -1130,7 +1130,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 [b'"', rest @ ..] => return Some(rest),
                 _ => match self.special(rest) {
                     Some(after) => after,
-                    None => return self.stop(Place::Text, rest),
+                    None => return self.stop(Position::Text, rest),
                 },
             }
         }
@@ -1181,7 +1181,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     fn end(&mut self, text: &[u8], rest: Option<&[u8]>) -> Result<(), SyntaxError> {
         match rest.map(|rest| self.space(rest)) {
             Some([]) => return Ok(()),
-            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(Place::Next, rest),
+            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(Position::Next, rest),
             Some(rest) => self.fault(SyntaxErrorKind::TrailingData, rest),
             None => None::<()>,
         };
@@ -1194,13 +1194,13 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// `rest` starts with what cannot stand at `place`.
     #[inline(always)]
-    fn unexpected<T>(&mut self, place: Place, rest: &[u8]) -> Option<T> {
+    fn unexpected<T>(&mut self, place: Position, rest: &[u8]) -> Option<T> {
         self.note_unexpected(place, rest);
         None
     }
 
     #[inline(never)]
-    fn note_unexpected(&mut self, place: Place, rest: &[u8]) {
+    fn note_unexpected(&mut self, place: Position, rest: &[u8]) {
         let kind = match rest {
             [0x80..=0xFF, ..] if foreign(rest).is_err_and(|fault| fault.len() == rest.len()) => {
                 SyntaxErrorKind::NotUtf8
@@ -1235,7 +1235,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// It goes on here, should there be more of the text.
     #[cold]
-    fn stop<T>(&mut self, place: Place, rest: &[u8]) -> Option<T> {
+    fn stop<T>(&mut self, place: Position, rest: &[u8]) -> Option<T> {
         self.place = place;
         self.at = self.offset(rest);
         None
@@ -1244,7 +1244,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     /// It goes on with the name that begins at `rest`, which has its opening quote before it.
     #[cold]
     fn stop_in_name<T>(&mut self, rest: &[u8]) -> Option<T> {
-        self.place = Place::Member;
+        self.place = Position::Member;
         self.at = self.offset(rest).wrapping_sub(1);
         None
     }

@@ -29,7 +29,7 @@
 //! | Rust | JSON |
 //! |---|---|
 //! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
-//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`](super::number) |
+//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`Digits`](super::Digits) |
 //! | `f32`, `f64` | a number that is finite in that type, rounded to the nearest (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
 //! | `char`, `&str` | a string; `char` takes exactly one character |
 //! | `&[u8]` | a string, as UTF-8 |
@@ -67,7 +67,7 @@ mod tests;
 
 use serde::de::Deserialize;
 
-pub use error::{DecodeError, Kind, MAX_FOUND, Segment, expected, rule};
+pub use error::{DecodeError, DecodeErrorKind, MAX_FOUND, Segment, expected, rule};
 
 use decoder::Decoder;
 use missing::Nothing;
@@ -121,7 +121,7 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     let mut decoder = Decoder::new(text, rules);
     let fault = match T::deserialize(&mut decoder) {
         Ok(value) if decoder.is_at_end() => return Ok(value),
-        Ok(_) => Kind::NotJson,
+        Ok(_) => DecodeErrorKind::NotJson,
         Err(kind) => kind,
     };
     Err(decoder.fail(fault, otherwise))

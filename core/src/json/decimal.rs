@@ -16,7 +16,7 @@ use serde::{
 /// have to be rounded is an error. It is written with all places: `3.300`.
 ///
 /// ```
-/// use rigline::json::{de::from_checked, decimal::Decimal};
+/// use rigline::json::{de::from_checked, Decimal};
 ///
 /// let volts: Decimal<3> = from_checked(&mut *b"33e-1".to_vec())?;
 /// assert_eq!(volts.mantissa(), 3300);

@@ -11,19 +11,20 @@
 
 pub mod check;
 pub mod de;
-pub mod decimal;
-pub mod number;
-pub mod raw;
+pub(crate) mod decimal;
+pub(crate) mod number;
+pub(crate) mod raw;
 pub mod ser;
 #[cfg(feature = "serde-json-core")]
 pub mod serde_json_core;
 pub(crate) mod text;
-pub mod view;
+pub(crate) mod view;
 pub mod write;
 
-pub use check::{SyntaxError, SyntaxErrorKind};
-pub use de::DecodeError;
-pub use decimal::Decimal;
-pub use number::Digits;
-pub use raw::RawJson;
-pub use view::{Json, Kind, Text};
+pub use decimal::{Decimal, DecimalError};
+pub use number::{Digits, NumberError};
+#[cfg(feature = "alloc")]
+pub use raw::RawJsonBuf;
+pub use raw::{RawError, RawJson};
+pub use text::{Chars, Text};
+pub use view::{Elements, Json, JsonKind, Members};

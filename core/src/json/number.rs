@@ -6,7 +6,7 @@
 //! number that does not fit are different errors.
 //!
 //! ```
-//! use rigline::json::number::{Digits, NumberError};
+//! use rigline::json::{Digits, NumberError};
 //!
 //! let number = |text: &'static str| Digits::new(text.as_bytes()).unwrap();
 //! assert_eq!(number("1.50e2").to_u32(), Ok(150));

@@ -5,7 +5,7 @@
 //! both stand outside of strings only and are white space there (RFC 8259 §2 and §7).
 //!
 //! ```
-//! use rigline::json::{de::from_checked, raw::RawJson};
+//! use rigline::json::{de::from_checked, RawJson};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Args<'a> {

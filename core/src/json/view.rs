@@ -3,19 +3,19 @@
 use core::fmt;
 
 use super::check::{SyntaxError, check};
+use super::text::Text;
 pub(crate) use super::text::has_escapes;
-pub use super::text::{Chars, Text};
 use super::text::{put_utf8, value_length};
 
 /// A JSON value, as a view of its text.
 ///
 /// ```
-/// use rigline::json::{Json, Kind};
+/// use rigline::json::{Json, JsonKind};
 /// let json = Json::parse(br#"{"rail": "3V3", "limits": [3.135, 3.465]}"#)?;
 /// assert!(json.get("rail").and_then(|rail| rail.text()).is_some_and(|rail| rail == "3V3"));
 /// let highest = json.get("limits").and_then(|limits| limits.elements().last());
 /// assert_eq!(highest.map(|json| json.as_str()), Some("3.465"));
-/// # Ok::<(), rigline::json::SyntaxError>(())
+/// # Ok::<(), rigline::json::check::SyntaxError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Json<'a> {
@@ -25,7 +25,7 @@ pub struct Json<'a> {
 /// The kind of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Kind {
+pub enum JsonKind {
     /// `null`.
     Null,
     /// `true` or `false`.
@@ -62,20 +62,20 @@ impl<'a> Json<'a> {
     }
 
     /// The kind of the value.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> JsonKind {
         match self.text.first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') | None => Kind::Null,
-            Some(_) => Kind::Number,
+            Some(b'{') => JsonKind::Object,
+            Some(b'[') => JsonKind::Array,
+            Some(b'"') => JsonKind::String,
+            Some(b't' | b'f') => JsonKind::Bool,
+            Some(b'n') | None => JsonKind::Null,
+            Some(_) => JsonKind::Number,
         }
     }
 
     /// Whether the value is `null`.
     pub fn is_null(&self) -> bool {
-        self.kind() == Kind::Null
+        self.kind() == JsonKind::Null
     }
 
     /// The JSON text of the value, with digits and spaces as they came.

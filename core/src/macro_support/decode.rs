@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use crate::json::de::{ARGUMENTS, Kind, NEXT_IS_NULL, NEXT_IS_VALUE, expected, rule};
+use crate::json::de::{ARGUMENTS, DecodeErrorKind, NEXT_IS_NULL, NEXT_IS_VALUE, expected, rule};
 
 /// A rule in the form that [`rule`] takes.
 pub type Rule = &'static [&'static str];
@@ -166,7 +166,7 @@ impl<'s, T> Slot<'s, T> {
 }
 
 /// A [`Slot`] of any type.
-pub trait Place<'de, A: MapAccess<'de>> {
+pub trait AnySlot<'de, A: MapAccess<'de>> {
     /// Whether the place has a value.
     fn is_given(&self) -> bool;
 
@@ -178,7 +178,7 @@ pub trait Place<'de, A: MapAccess<'de>> {
     fn is_complete(&mut self) -> bool;
 }
 
-impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> {
+impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> AnySlot<'de, A> for Slot<'_, T> {
     fn is_given(&self) -> bool {
         self.value.is_some()
     }
@@ -207,7 +207,7 @@ impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> 
 pub fn members<'de, A: MapAccess<'de>>(
     map: &mut A,
     known: &'static Names,
-    places: &mut [&mut dyn Place<'de, A>],
+    places: &mut [&mut dyn AnySlot<'de, A>],
 ) -> Result<(), A::Error> {
     while let Some(place) = map.next_key_seed(known)? {
         let place = match place.checked_sub(places.len()) {
@@ -271,13 +271,13 @@ pub fn missing_field<'de, T: Deserialize<'de>>() -> Option<T> {
     struct Missing;
 
     impl<'de> Deserializer<'de> for Missing {
-        type Error = Kind;
+        type Error = DecodeErrorKind;
 
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Kind> {
-            Err(Kind::Refused)
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, DecodeErrorKind> {
+            Err(DecodeErrorKind::Refused)
         }
 
-        fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
             visitor.visit_none()
         }
 

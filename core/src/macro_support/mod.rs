@@ -8,13 +8,8 @@ mod text;
 pub use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-pub use crate::apart::apart;
-pub use crate::event::Event;
-pub use crate::json::de::{ARGUMENTS, expected, rule};
-pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
-pub use crate::params::{Ending, Field, Keywords, Node, OneOf, OutputValue, Outputs, Params};
-pub use crate::service::JobRun;
-pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use crate::params::{Ending, SchemaNode};
+use crate::{Call, Config, Failure, Schema};
 
 pub use decode::{Argument, Names, Otherwise, Rule, Slot, incomplete, members, missing_field};
 pub use number::{Limit, Number, NumberKind};
@@ -75,19 +70,21 @@ impl<T, E> Returned for Result<T, E> {
 ///
 /// # Panics
 /// If it is not. This is called in a constant, so that it is an error of the compiler.
-pub const fn arguments_are_an_object(schema: &Node) {
+pub const fn arguments_are_an_object(schema: &SchemaNode) {
     let object = match schema {
-        Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_) => true,
-        Node::Nullable(inner) => matches!(inner, Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_)),
+        SchemaNode::Object { .. } | SchemaNode::Map { .. } | SchemaNode::Any | SchemaNode::Text(_) => true,
+        SchemaNode::Nullable(inner) => {
+            matches!(inner, SchemaNode::Object { .. } | SchemaNode::Map { .. } | SchemaNode::Any | SchemaNode::Text(_))
+        }
         _ => false,
     };
     assert!(object, "an operation's arguments are an object: a struct with #[derive(Params)]");
 }
 
 /// The schema of a value that is not null.
-pub const fn present(schema: &'static Node) -> &'static Node {
+pub const fn present(schema: &'static SchemaNode) -> &'static SchemaNode {
     match schema {
-        Node::Nullable(inner) => inner,
+        SchemaNode::Nullable(inner) => inner,
         _ => schema,
     }
 }
@@ -103,7 +100,7 @@ pub const fn outputs_of<T: Ending>() -> Option<Schema> {
 #[macro_export]
 macro_rules! __schema {
     ($node:expr) => {{
-        const NODE: &$crate::__private::Node = $node;
+        const NODE: &$crate::params::SchemaNode = $node;
         const TEXT: &[::core::primitive::u8; NODE.len()] = &NODE.render(0);
         $crate::Schema::rendered(TEXT)
     }};
@@ -114,7 +111,7 @@ macro_rules! __schema {
 #[macro_export]
 macro_rules! __optional_schema {
     ($node:expr) => {{
-        const NODE: ::core::option::Option<&$crate::__private::Node> = $node;
+        const NODE: ::core::option::Option<&$crate::params::SchemaNode> = $node;
         const LENGTH: ::core::primitive::usize = match NODE {
             ::core::option::Option::Some(node) => node.len(),
             ::core::option::Option::None => 0,

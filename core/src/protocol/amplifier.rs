@@ -9,27 +9,25 @@
 use core::time::Duration;
 
 use crate::call::CallContext;
-use crate::definition::{self, Action, CallAction, Facts, Protocol};
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
-use crate::json::view::{Json, Kind as JsonKind, Text};
 use crate::json::write::{Message as _, Writer};
-use crate::manifest::Kind;
-use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases, write_fault};
-use crate::received::{Code, Envelope, Received, Refusal};
+use crate::json::{Json, JsonKind, Text};
+use crate::manifest::ModuleKind;
+use crate::message::{Code, Envelope, Received, Refusal};
+use crate::protocol::define::{self, Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Failed, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::rpc::MAX_ID;
 
-/// Amplifier Module Protocol v1, for an engine's list of protocols.
-pub const AMPLIFIER: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
-    Protocol::new("amplifier", &MEMBERS, OP, &PHRASES, read, refuse).envelope(envelope).answers(is_answer);
+pub(super) static PROTOCOL: Protocol =
+    Protocol::new("amplifier", &MEMBERS, OP, &FORMAT, read, refuse).envelope(envelope).answers(is_answer);
 
 /// The fixed parts of its replies.
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: write_head,
     success: b"\"ok\":true,\"result\":{",
-    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
     message: MessagePlace {
         after_outputs: b",\"message\":\"",
         alone: b"\"message\":\"",
@@ -109,7 +107,7 @@ fn envelope(received: &Received<'_>) -> Envelope {
 
 /// Recognises the answers of `health` and `describe`, which have no `ok`.
 fn is_answer(json: Json<'_>) -> bool {
-    definition::is_answer(json)
+    define::is_answer(json)
         || json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
         || json.get("capabilities").is_some_and(|list| list.kind() == JsonKind::Array)
 }
@@ -136,7 +134,7 @@ fn is_nested(received: &Received<'_>) -> bool {
 /// The id of the session that the call belongs to. It is none if the host sent none, or if the call
 /// came by another protocol.
 pub fn session_id<'a>(context: &CallContext<'a>) -> Option<Text<'a>> {
-    let received = context.received_by(AMPLIFIER)?;
+    let received = context.received_by(&PROTOCOL)?;
     received.string(session(&received))
 }
 
@@ -154,7 +152,7 @@ const fn unsupported(slot: usize) -> Refusal {
 }
 
 /// Reads a request.
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     let is_nested = is_nested(received);
     if received.member(ID).len() > MAX_ID {
         return Err(const { &bad_request("id", "longer than 400 bytes") });
@@ -181,11 +179,11 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     if !is_nested && op == "describe" {
         return Ok(Action::Answer(write_description));
     }
-    if let Some(index) = facts.manifest.position(op) {
+    if let Some(index) = server.manifest.position(op) {
         let call = CallAction::new(received, index, args, received.span(op_slot));
         return Ok(Action::Call(call.timeout_nanos(Some(1_000_000_000 * TIMEOUT.as_secs()))));
     }
-    if facts.manifest.kind == Kind::Hook && op == "on_event" {
+    if server.manifest.kind == ModuleKind::Hook && op == "on_event" {
         if received.first(args_slot) != b'{' {
             return Err(const { &bad_request("args", "expected an event") });
         }
@@ -198,7 +196,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
 }
 
 /// Writes a refusal behind the head of its reply.
-fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &ServerState<'_>) {
     out.raw(ERROR);
     if let Code::Name(name) = refusal.code() {
         out.raw(name.as_bytes());
@@ -209,7 +207,7 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &
 }
 
 /// Writes that the arguments of `on_event` are not an event, and why.
-fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
+fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &ServerState<'_>) {
     out.raw(ERROR);
     out.raw(b"bad_request\",\"message\":\"args.");
     let args = if is_nested(received) { INNER_ARGS } else { ARGS };
@@ -220,8 +218,8 @@ fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
 }
 
 /// Writes what `describe` answers, behind the head of its reply.
-fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
-    let manifest = facts.manifest;
+fn write_description(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
+    let manifest = server.manifest;
     out.raw(b"\"name\":");
     out.str(manifest.name);
     out.raw(b",\"version\":");

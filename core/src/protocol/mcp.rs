@@ -41,27 +41,27 @@
 use core::iter;
 
 use crate::call::CallContext;
-use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
 use crate::json::text;
-use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
+use crate::json::{Json, JsonKind, Text};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, write_fault};
-use crate::received::{Code, Envelope, Quoted, Received, Refusal};
+use crate::message::{Code, Envelope, Quoted, Received, Refusal};
+use crate::protocol::define::{Action, Busy, CallAction, Protocol, ServerState};
+use crate::protocol::format::{
+    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat, write_fault,
+};
 use crate::rpc;
 use crate::schema::Schema;
 
-/// The Model Context Protocol (both eras), for an engine's list of protocols.
-pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol {
+pub(super) static PROTOCOL: Protocol = Protocol {
     refuse,
     envelope,
     stays_open,
     prepare: Some(leave_out_additions),
-    ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read)
+    ..Protocol::json_rpc("mcp", &ENVELOPE, &FORMAT, read)
 }
 .recognise(recognise)
 .busy(busy)
@@ -255,10 +255,10 @@ static TEXT: &[u8] = CONTENT.split_at(13).1;
 static RESULT: &[u8] = b",\"result\":{";
 
 /// The fixed parts of its replies.
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: write_head,
     success: RESULT,
-    outputs: Outputs { start: b"\"structuredContent\":{", end: b"}", as_strings: false },
+    outputs: OutputsPlace { start: b"\"structuredContent\":{", end: b"}", as_strings: false },
     message: MessagePlace { after_outputs: &CONTENT, alone: FIRST_TEXT, end: b"\"}", is_beside_outputs: false },
     content: Some(ContentPlace {
         after_outputs: CONTENT.split_at(13).0,
@@ -313,7 +313,7 @@ const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
 }
 
 /// Reads a request.
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     let is = |name| received.is(rpc::METHOD, name);
     if !received.has(rpc::ID) {
         // All notifications there are say something about a request, a session or what the client can do.
@@ -331,7 +331,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     } else {
         if is("initialize") {
             // One that is elsewhere does not say that it carries a configuration, and gets none.
-            let is_elsewhere = cfg!(feature = "std") && facts.manifest.is_elsewhere;
+            let is_elsewhere = cfg!(feature = "std") && server.manifest.is_elsewhere;
             let config = if is_elsewhere { Span::of_range(0, 0) } else { received.span(OWN_CONFIG) };
             return Ok(Action::OpenSession { config, answer: write_initialized });
         }
@@ -354,7 +354,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         };
     }
     if is("tools/call") {
-        return call(received, facts.manifest);
+        return call(received, server.manifest);
     }
     Err(UNKNOWN_METHOD)
 }
@@ -401,7 +401,7 @@ fn timeout(received: &Received<'_>) -> Option<u64> {
 /// The value of [`CONTEXT_NAME`] in a call: the caller's context of the task. It is none if the
 /// caller sent none.
 pub fn context<'a>(call: &CallContext<'a>) -> Option<Json<'a>> {
-    call.received_by(MCP)?.json(OWN_CONTEXT).filter(|json| json.kind() == Kind::Object)
+    call.received_by(&PROTOCOL)?.json(OWN_CONTEXT).filter(|json| json.kind() == JsonKind::Object)
 }
 
 /// Members that clients add to the arguments of calls: n8n (n8n-io/n8n#21500), Neon's (neondatabase/mcp-server-neon#353), and others.
@@ -467,8 +467,8 @@ fn cursor(received: &Received<'_>) -> Option<usize> {
 }
 
 /// Writes a page of tools: as many as fit the reply region, one at least, so that the cursor advances.
-fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
-    let Facts { manifest, is_ahead, .. } = *facts;
+fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, server: &ServerState<'_>) {
+    let ServerState { manifest, is_ahead, .. } = *server;
     let is_modern = is_modern(received);
     out.raw(b",\"result\":{\"tools\":[");
     let first = out.len();
@@ -597,7 +597,7 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
             return;
         }
         let json = Json::of_checked(written);
-        if json.kind() == Kind::Object
+        if json.kind() == JsonKind::Object
             && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
         {
             if json.get("properties").is_none() {
@@ -708,27 +708,27 @@ fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
 const MOST_NAMED: usize = 24;
 
 /// Lifecycle, Version Negotiation: the client's version if it is known here, else the newest, and never an error.
-fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
+fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, server: &ServerState<'_>) {
     let [newest, ..] = LEGACY;
     let version = LEGACY.into_iter().find(|known| received.is(VERSION, known)).unwrap_or(newest);
     out.raw(b",\"result\":{\"protocolVersion\":\"");
     out.raw(version.as_bytes());
     out.byte(b'"');
-    write_capabilities(out, facts.manifest);
+    write_capabilities(out, server.manifest);
     out.raw(b",\"serverInfo\":");
-    write_server(out, facts.manifest);
+    write_server(out, server.manifest);
     out.raw(b",\"_meta\":{\"");
     out.raw(CARRIES_NAME.as_bytes());
     out.raw(b"\":");
-    out.bool(!facts.manifest.is_elsewhere);
+    out.bool(!server.manifest.is_elsewhere);
     out.raw(b"}}}");
 }
 
-fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
+fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
     out.raw(b",\"result\":{\"supportedVersions\":");
     write_versions(out);
-    write_capabilities(out, facts.manifest);
-    write_end(out, facts.manifest, true, true, None);
+    write_capabilities(out, server.manifest);
+    write_end(out, server.manifest, true, true, None);
 }
 
 fn write_versions(out: &mut Writer<'_>) {
@@ -743,7 +743,7 @@ fn write_versions(out: &mut Writer<'_>) {
 
 /// Answers `subscriptions/listen` with the notification that acknowledges it. Nothing that could be subscribed to ever
 /// changes here, so that nothing follows it: the request stays open until the client cancels it.
-fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
+fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &ServerState<'_>) {
     if !out.as_written().starts_with(b"{") {
         // In a batch, which the modern era does not have.
         rpc::begin_error(out, rpc::INVALID_REQUEST);
@@ -792,9 +792,9 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
 }
 
 /// Writes a refusal behind the head of its reply.
-fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, facts: &Facts<'_>) {
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, server: &ServerState<'_>) {
     if refusal.code() != Code::Number(UNSUPPORTED_VERSION) {
-        return rpc::refuse(out, received, refusal, facts);
+        return rpc::refuse(out, received, refusal, server);
     }
     rpc::begin_error(out, UNSUPPORTED_VERSION);
     refusal.write_text(out, received);

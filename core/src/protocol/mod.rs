@@ -7,7 +7,7 @@
 //!    them. The marker, by which a message is recognised, has slot 0. A protocol over JSON-RPC
 //!    lists the members below `params`, from [`rpc::FIRST_FREE`](crate::rpc::FIRST_FREE) on, and
 //!    [`rpc::members`](crate::rpc::members) adds the envelope.
-//! 2. Write the [`Phrases`]: the text between the head, outputs, message and end of a reply, the
+//! 2. Write the [`ReplyFormat`]: the text between the head, outputs, message and end of a reply, the
 //!    beginning of an error, and the form of logs and progress. Most of it is data.
 //! 3. Write the function that reads a request. It turns a [`Received`] message into an [`Action`],
 //!    or into a constant [`Refusal`]. It runs nothing and keeps nothing. If a call needs something
@@ -18,8 +18,9 @@
 //!    cancelled while a call runs.
 //!
 //! ```
+//! use rigline::json::check::Member;
 //! use rigline::protocol::{
-//!     Action, CallAction, Code, Facts, GEVALS, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received,
+//!     Action, CallAction, Code, ServerState, GEVALS, Logs, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Received,
 //!     Refusal,
 //! };
 //!
@@ -27,10 +28,10 @@
 //! const PING: usize = 0;
 //! const WITH: usize = 1;
 //! static MEMBERS: [Member; 2] = [Member::new("ping", PING), Member::new("with", WITH)];
-//! static PHRASES: Phrases = Phrases {
+//! static FORMAT: ReplyFormat = ReplyFormat {
 //!     head: |out, _id| out.byte(b'{'),
 //!     success: b"\"pong\":{",
-//!     outputs: Outputs { start: b"", end: b"", as_strings: false },
+//!     outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
 //!     message: MessagePlace {
 //!         after_outputs: b",\"message\":\"",
 //!         alone: b"\"message\":\"",
@@ -47,14 +48,14 @@
 //!     progress: None,
 //! };
 //!
-//! fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+//! fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
 //!     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "no operation answers to ", PING);
-//!     let known = facts.manifest.operations.iter().position(|known| received.is(PING, known.name));
+//!     let known = server.manifest.operations.iter().position(|known| received.is(PING, known.name));
 //!     let index = known.ok_or(UNKNOWN)?;
 //!     Ok(CallAction::new(received, index, received.span(WITH), received.span(PING)).into())
 //! }
 //!
-//! static PING_PONG: Protocol = Protocol::new("ping-pong", &MEMBERS, PING, &PHRASES, read, |out, received, refusal, _| {
+//! static PING_PONG: Protocol = Protocol::new("ping-pong", &MEMBERS, PING, &FORMAT, read, |out, received, refusal, _| {
 //!     out.raw(b"\"pang\":\"");
 //!     refusal.write_text(out, received);
 //!     out.raw(b"\"}");
@@ -88,23 +89,31 @@
 //! `tests/vectors/failures.json` has all of this as data.
 
 pub mod amplifier;
+pub(crate) mod define;
+pub(crate) mod format;
 pub mod gevals;
 pub mod mcp;
 pub mod namel3ss;
 pub mod waza;
 
-pub use amplifier::AMPLIFIER;
-pub use gevals::GEVALS;
-pub use mcp::MCP;
-pub use namel3ss::NAMEL3SS;
-
-pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
-pub use crate::json::check::{Member, Members, SLOTS, Span};
-pub use crate::phrases::{
-    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, Outputs, Phrases, Progress,
+pub use crate::message::{Code, Envelope, Quoted, Received, Refusal};
+pub use define::{Action, Busy, CallAction, Protocol, Read, Refuse, Respond, ServerState};
+pub use format::{
+    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat,
     close_two, write_fault,
 };
-pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
+
+/// Amplifier Module Protocol v1, for an engine's list of protocols.
+pub const AMPLIFIER: &Protocol = &amplifier::PROTOCOL;
+
+/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
+pub const GEVALS: &Protocol = &gevals::PROTOCOL;
+
+/// The Model Context Protocol (both eras), for an engine's list of protocols.
+pub const MCP: &Protocol = &mcp::PROTOCOL;
+
+/// The namel3ss tool protocol 1, for an engine's list of protocols.
+pub const NAMEL3SS: &Protocol = &namel3ss::PROTOCOL;
 
 /// All protocols. A message with the markers of several belongs to the first of them in this order.
 pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];

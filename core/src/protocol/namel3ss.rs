@@ -12,25 +12,24 @@
 //! positive, as in the bindings of the real host: 0 is a `ProtocolError`, and nothing runs.
 
 use crate::call::CallContext;
-use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
 use crate::json::number::Digits;
-use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
+use crate::json::{Json, JsonKind, Text};
 use crate::manifest::{Guarantee, Manifest};
-use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases, write_fault};
-use crate::received::{Code, Quoted, Received, Refusal};
+use crate::message::{Code, Quoted, Received, Refusal};
+use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 
-/// The namel3ss tool protocol 1, for an engine's list of protocols.
-pub const NAMEL3SS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol::new("namel3ss", &MEMBERS, TOOL, &PHRASES, read, refuse).with_numeric_strings();
+pub(super) static PROTOCOL: Protocol =
+    Protocol::new("namel3ss", &MEMBERS, TOOL, &FORMAT, read, refuse).with_numeric_strings();
 
 /// The fixed parts of its replies.
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),
     success: b"\"ok\":true,\"protocol_version\":1,\"result\":{",
-    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
     message: MessagePlace {
         after_outputs: b",\"message\":\"",
         alone: b"\"message\":\"",
@@ -125,8 +124,8 @@ pub struct Invocation<'a> {
 impl<'a> Invocation<'a> {
     /// Reads the context of a call by namel3ss. It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
-        let Some(received) = context.received_by(NAMEL3SS) else { return Self::default() };
-        let object = |slot| received.json(slot).filter(|json| json.kind() == Kind::Object);
+        let Some(received) = context.received_by(&PROTOCOL) else { return Self::default() };
+        let object = |slot| received.json(slot).filter(|json| json.kind() == JsonKind::Object);
         Self {
             entry: received.string(ENTRY),
             trace_id: received.string(TRACE_ID),
@@ -143,8 +142,8 @@ const fn malformed(member: &'static str, fault: &'static str) -> Refusal {
 }
 
 /// Reads a request.
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
-    let manifest = facts.manifest;
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
+    let manifest = server.manifest;
     if !received.is_object() {
         return Err(const { &malformed("", "a request must be an object") });
     }
@@ -213,7 +212,7 @@ fn violation(received: &Received<'_>, manifest: &Manifest) -> Option<Violation> 
     }
     let allowed = Json::of_checked(guarantees).get("secrets_allowed").unwrap_or(Json::NULL);
     let is_allowed = |secret: &&str| allowed.elements().any(|name| name.text().is_some_and(|name| name == **secret));
-    if allowed.kind() == Kind::Array
+    if allowed.kind() == JsonKind::Array
         && let Some(secret) = manifest.secrets.iter().copied().find(|secret| !is_allowed(secret))
     {
         return Some(Violation::Secret(secret));
@@ -244,15 +243,15 @@ fn begin_refusal(out: &mut Writer<'_>, received: &Received<'_>, name: &str) {
 }
 
 /// Writes a refusal behind the head of its reply.
-fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &ServerState<'_>) {
     begin_refusal(out, received, if let Code::Name(name) = refusal.code() { name } else { "" });
     refusal.write_text(out, received);
     out.raw(if wants_checks(received) { b"\"},\"capability_checks\":[]}" } else { b"\"}}" });
 }
 
 /// Writes that the extension does not keep to what is required.
-fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
-    let manifest = facts.manifest;
+fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, server: &ServerState<'_>) {
+    let manifest = server.manifest;
     let Some(violation) = violation(received, manifest) else { return };
     begin_refusal(out, received, "CapabilityViolation");
     // The reasons are those that the real host knows (its module `capabilities.gates.base`).

@@ -3,9 +3,9 @@
 
 use crate::frame::TooLong;
 use crate::json::check::{NO_SPANS, SyntaxError};
-use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
-use crate::received::{Envelope, Received};
+use crate::json::{Json, Text};
+use crate::message::{Envelope, Received};
 use crate::rpc::{self, end_line, invalid_request, writer};
 
 /// A request or a notification with a valid envelope (JSON-RPC 2.0 §4).
@@ -30,7 +30,7 @@ pub struct Incoming<'t> {
 ///
 /// The reply can be one byte shorter than `memory`. In place of a longer reply the caller gets
 /// error -32603 with the size that is needed. `memory` should therefore have
-/// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes or more. The replies of a batch share the
+/// [`LEAST_REPLY`](crate::exchange::LEAST_REPLY) bytes or more. The replies of a batch share the
 /// memory, and room is kept for an error reply to each later member. A batch of more than
 /// [`MAX_BATCH`](rpc::MAX_BATCH) members gets one error -32600, and none of it runs.
 ///

@@ -13,13 +13,13 @@ mod answer;
 
 pub use answer::{Incoming, answer, answer_too_long};
 
-use crate::definition::{Busy, Facts, Protocol, Read};
 use crate::frame::TooLong;
 use crate::json::check::{self, Member, Members, NO_SPANS, SLOTS, Span, Spans, SyntaxError};
-use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};
-use crate::phrases::Phrases;
-use crate::received::{Code, Envelope, Received, Refusal};
+use crate::json::{Json, Text};
+use crate::message::{Code, Envelope, Received, Refusal};
+use crate::protocol::define::{Busy, Protocol, Read, ServerState};
+use crate::protocol::format::ReplyFormat;
 
 /// The error code for a text that is not JSON.
 pub const PARSE_ERROR: i32 = -32700;
@@ -82,20 +82,20 @@ impl Protocol {
     pub const fn json_rpc(
         name: &'static str,
         members: &'static [Member],
-        phrases: &'static Phrases,
+        format: &'static ReplyFormat,
         read: Read,
     ) -> Self {
         Self {
             envelope,
             busy: Some(|_| Busy::Wait),
             is_json_rpc: true,
-            ..Self::new(name, members, METHOD, phrases, read, refuse)
+            ..Self::new(name, members, METHOD, format, read, refuse)
         }
     }
 }
 
 /// Writes a refusal behind the head of its reply.
-pub(crate) fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+pub(crate) fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &ServerState<'_>) {
     begin_error(out, if let Code::Number(code) = refusal.code { code } else { INTERNAL_ERROR });
     refusal.write_text(out, received);
     end_error(out);
@@ -165,7 +165,7 @@ pub(crate) fn is_notification_line(line: &[u8]) -> bool {
 
 /// Whether the JSON text of the member `jsonrpc` is the one that §4 and §5 ask for.
 pub(crate) fn is_version_2(value: &[u8]) -> bool {
-    value == b"\"2.0\"" || crate::received::string(value).is_some_and(|version| version == "2.0")
+    value == b"\"2.0\"" || crate::message::string(value).is_some_and(|version| version == "2.0")
 }
 
 /// Writes the beginning of a reply: `{"jsonrpc":"2.0","id":…`. An empty `id` is written as null.

@@ -1,8 +1,8 @@
 //! The JSON text of a schema, made by the compiler.
 
-use super::node::{Field, Keywords, Node, OneOf};
+use super::tree::{Field, Keywords, OneOf, SchemaNode};
 
-impl Node {
+impl SchemaNode {
     /// The length of the schema's JSON text, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
     pub const fn len(&self) -> usize {
@@ -206,21 +206,21 @@ impl<const N: usize> Out<N> {
         self.byte(b'}');
     }
 
-    const fn node(&mut self, node: &Node, said: &Keywords, nullable: bool) {
+    const fn node(&mut self, node: &SchemaNode, said: &Keywords, nullable: bool) {
         match node {
-            Node::Nullable(inner) => self.node(inner, said, true),
-            Node::Said(inner, more) => self.node(inner, &said.over(more), nullable),
+            SchemaNode::Nullable(inner) => self.node(inner, said, true),
+            SchemaNode::Said(inner, more) => self.node(inner, &said.over(more), nullable),
             // Null is any value too.
-            Node::Any => {
+            SchemaNode::Any => {
                 self.byte(b'{');
                 self.annotations("", said);
             }
-            Node::Text(text) => self.text(text, said, nullable),
-            Node::Bool => {
+            SchemaNode::Text(text) => self.text(text, said, nullable),
+            SchemaNode::Bool => {
                 self.kind("boolean", nullable);
                 self.annotations("", said);
             }
-            Node::Integer { minimum, maximum } => {
+            SchemaNode::Integer { minimum, maximum } => {
                 self.kind("integer", nullable);
                 self.name("minimum");
                 if said.minimum.is_empty() {
@@ -236,7 +236,7 @@ impl<const N: usize> Out<N> {
                 }
                 self.annotations("", said);
             }
-            Node::Number { multiple_of, minimum, maximum } => {
+            SchemaNode::Number { multiple_of, minimum, maximum } => {
                 self.kind("number", nullable);
                 self.keyword("minimum", if said.minimum.is_empty() { minimum } else { said.minimum });
                 self.keyword("maximum", if said.maximum.is_empty() { maximum } else { said.maximum });
@@ -244,7 +244,7 @@ impl<const N: usize> Out<N> {
                 // 0.1, and others the keyword.
                 self.annotations_with("", said, multiple_of.len().saturating_sub("0.".len()));
             }
-            Node::String { min_length, max_length, pattern } => {
+            SchemaNode::String { min_length, max_length, pattern } => {
                 self.kind("string", nullable);
                 self.one_of(said.one_of, nullable);
                 self.lengths(["minLength", "maxLength"], [*min_length, *max_length], said);
@@ -255,7 +255,7 @@ impl<const N: usize> Out<N> {
                 }
                 self.annotations("", said);
             }
-            Node::Enum { names, description } => {
+            SchemaNode::Enum { names, description } => {
                 self.raw("{\"enum\":[");
                 let mut rest = *names;
                 while let [name, tail @ ..] = rest {
@@ -268,14 +268,14 @@ impl<const N: usize> Out<N> {
                 self.raw(if nullable { ",null]" } else { "]" });
                 self.annotations(description, said);
             }
-            Node::Array { items, min_items, max_items } => {
+            SchemaNode::Array { items, min_items, max_items } => {
                 self.kind("array", nullable);
                 self.raw(",\"items\":");
                 self.node(items, &Keywords::NONE, false);
                 self.lengths(["minItems", "maxItems"], [*min_items, *max_items], said);
                 self.annotations("", said);
             }
-            Node::Map { max_key, values, max_members } => {
+            SchemaNode::Map { max_key, values, max_members } => {
                 self.kind("object", nullable);
                 if *max_key < usize::MAX {
                     self.raw(",\"propertyNames\":{\"maxLength\":");
@@ -287,7 +287,7 @@ impl<const N: usize> Out<N> {
                 self.lengths(["minProperties", "maxProperties"], [0, *max_members], said);
                 self.annotations("", said);
             }
-            Node::Object { description, fields, closed } => {
+            SchemaNode::Object { description, fields, closed } => {
                 self.kind("object", nullable);
                 self.properties(fields);
                 if *closed {

@@ -9,16 +9,16 @@ use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{Beats, End, Heart, ServeError, Transport, progressed, write_dropped};
+use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped};
 use crate::Extension;
-use crate::apart::apart;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink, ReplyBuffer};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::exchange::Work;
 use crate::failure::Failure;
-use crate::phrases::Logs;
+use crate::own_frame::own_frame;
+use crate::protocol::format::Logs;
 
 /// The async driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 ///
@@ -75,7 +75,7 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     /// Sets the memory for log lines that a handler has written and the transport has not accepted
     /// yet [default: none]. It is used in two halves: one fills while the other is sent. A line
     /// that does not fit is dropped as a whole, and the number of dropped lines is reported. If a
-    /// half has at least [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that
+    /// half has at least [`LEAST_REPLY`](crate::exchange::LEAST_REPLY) bytes, faulty lines that
     /// arrive during a call are answered at once, otherwise after the call.
     #[must_use]
     pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {
@@ -167,14 +167,14 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
             #[cfg(feature = "postcard")]
             last: Cell::new(None),
         };
-        let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
+        let result = own_frame(pin!(driver.serve(extension, engine, reader, writer))).await;
         let safety = driver.safety.get();
         if PAUSES && safety == SafeState::Idle && matches!(result, Ok(End::Input)) {
             return result;
         }
         let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown)) && !keeps_outputs;
         if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
-            apart(pin!(extension.safe_state())).await;
+            own_frame(pin!(extension.safe_state())).await;
         }
         result
     }
@@ -257,7 +257,7 @@ impl Driver<'_> {
         loop {
             let mut between = BetweenCalls { driver: self, engine: &mut *engine, stopped, wrote: false, end: None };
             let is_stopped = |task: Option<&mut task::Context<'_>>| task.is_some_and(|task| self.stop.poll(task));
-            apart(pin!(exchange(reader, writer, &mut between, &is_stopped, &mut fault))).await;
+            own_frame(pin!(exchange(reader, writer, &mut between, &is_stopped, &mut fault))).await;
             let end = between.end;
             if let Some(fault) = fault {
                 return Err(fault);
@@ -275,7 +275,7 @@ impl Driver<'_> {
                 engine.complete(&Err(Failure::CANCELLED));
                 continue;
             }
-            let called = apart(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
+            let called = own_frame(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
             match called {
                 Some(was_stopped) => stopped = was_stopped,
                 None => return fault.map_or(Ok(End::Input), Err),
@@ -360,10 +360,10 @@ impl<'d> Driver<'d> {
         result: &'g mut Result<Outcome, Failure>,
     ) -> Guard<'g, 'd> {
         let deadline = timeout_nanos.map(|nanos| self.clock.now().after_nanos(nanos));
-        self.queue.logs.set(reply.reply.phrases().logs);
+        self.queue.logs.set(reply.reply.format().logs);
         self.queue.beats.set(None);
-        let heart = Heart::of(reply, self.clock);
-        Guard { driver: self, deadline, heart, state, result, last: None, ran: CallEnd::Stopped, lost: false }
+        let heartbeat = Heartbeat::of(reply, self.clock);
+        Guard { driver: self, deadline, heartbeat, state, result, last: None, ran: CallEnd::Stopped, lost: false }
     }
 }
 
@@ -400,14 +400,14 @@ async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Conte
     match work {
         Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
-            apart(pin!(extension.on_event(event, cx))).await;
+            own_frame(pin!(extension.on_event(event, cx))).await;
             Ok(Outcome::DONE)
         }
         Work::Job(job) => {
-            apart(pin!(extension.run_job(job, cx))).await;
+            own_frame(pin!(extension.run_job(job, cx))).await;
             Ok(Outcome::DONE)
         }
-        Work::Configure(config) => apart(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
+        Work::Configure(config) => own_frame(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
     }
 }
 
@@ -544,7 +544,7 @@ impl Source for BetweenCalls<'_, '_, '_> {
 struct Guard<'g, 'd> {
     driver: &'g Driver<'d>,
     deadline: Option<Instant>,
-    heart: Heart<'g>,
+    heartbeat: Heartbeat<'g>,
     state: &'g State,
     result: &'g mut Result<Outcome, Failure>,
     /// When the call is cut off, since the input has ended.
@@ -603,11 +603,11 @@ impl Guard<'_, '_> {
         polled
     }
 
-    /// Lets the heart beat. It is apart, for the stack.
+    /// Lets the heartbeat beat. It is apart, for the stack.
     #[inline(never)]
     fn beat(&mut self) -> Option<Instant> {
         let Driver { clock, queue, send_log, .. } = self.driver;
-        self.heart.beat(*clock, &queue.beats, &mut QueueSink { queue, send_log: *send_log, held: None })
+        self.heartbeat.beat(*clock, &queue.beats, &mut QueueSink { queue, send_log: *send_log, held: None })
     }
 
     /// Polls the extension's safe state, and what goes on alongside.

@@ -8,7 +8,7 @@ use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
-use super::{Beats, End, Heart, ServeError, Transport, progressed, write_dropped, write_made_safe};
+use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped, write_made_safe};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -16,7 +16,7 @@ use crate::context::{Context, LogSink};
 use crate::engine::{Engine, Next, Run};
 use crate::exchange::Work;
 use crate::failure::Failure;
-use crate::phrases::Logs;
+use crate::protocol::format::Logs;
 
 /// The blocking driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 pub struct Server<'a, 'm, E> {
@@ -93,7 +93,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
             Next::Run => {
                 let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
-                let logs = step.reply.reply.phrases().logs;
+                let logs = step.reply.reply.format().logs;
                 let capacity = log.len();
                 let mut wire = Wire { memory: &mut *log, transport: &mut *transport, dropped: 0, result: Ok(()), logs };
                 let (result, safe) = {
@@ -145,7 +145,7 @@ fn run_call<E: Extension>(
 ) -> (Result<Outcome, Failure>, bool) {
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-    let mut heart = Heart::of(&step.reply, clock);
+    let mut heartbeat = Heartbeat::of(&step.reply, clock);
     let mut cx = Context::new(step.reply, logs, clock, deadline);
     step.work.prepare(&mut cx);
     let mut handler = pin!(run_work(extension, step.work, &mut cx));
@@ -163,7 +163,7 @@ fn run_call<E: Extension>(
                 if let Some(deadline) = deadline {
                     clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                 }
-                if let Some(next) = heart.beat(clock, call.beats, call.sink) {
+                if let Some(next) = heartbeat.beat(clock, call.beats, call.sink) {
                     clock.wake_at(next, task.waker());
                 }
                 clock.idle();

@@ -21,8 +21,8 @@ use crate::clock::{Clock, Instant};
 use crate::context::{LogSink, ReplyBuffer};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::phrases::{Log, Logs, Progress};
-use crate::received::Received;
+use crate::message::Received;
+use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::MADE_SAFE;
 
 #[allow(unused_imports, reason = "for the docs")]
@@ -95,19 +95,19 @@ fn progressed(beats: &Beats, done: u32) -> bool {
 }
 
 /// Reports that a handler is still there, to callers who asked for progress.
-struct Heart<'c> {
+struct Heartbeat<'c> {
     received: Option<Received<'c>>,
     write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
     /// When the heartbeat beats; none if it was not asked for.
     next: Option<Instant>,
 }
 
-impl<'c> Heart<'c> {
+impl<'c> Heartbeat<'c> {
     /// The heart of a call that begins.
     fn of(reply: &ReplyBuffer<'c>, clock: &dyn Clock) -> Self {
-        let mut heart = Self { received: reply.received, write: reply.reply.phrases().progress, next: None };
-        heart.rest(clock);
-        heart
+        let mut heartbeat = Self { received: reply.received, write: reply.reply.format().progress, next: None };
+        heartbeat.rest(clock);
+        heartbeat
     }
 
     fn rest(&mut self, clock: &dyn Clock) {

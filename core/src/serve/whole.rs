@@ -7,15 +7,15 @@ use core::pin::pin;
 use core::task::Poll;
 
 use super::blocking::run_work;
-use super::{Beats, Heart, progressed, write_dropped_with};
+use super::{Beats, Heartbeat, progressed, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::definition::Protocol;
 use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
-use crate::phrases::Logs;
+use crate::protocol::define::Protocol;
+use crate::protocol::format::Logs;
 
 /// The driver for the work of an [`Exchange`], with its clock and the destination of logs and
 /// progress.
@@ -80,12 +80,12 @@ impl<'a> Runner<'a> {
         let (result, end, is_cancelled) = {
             let Some(mut run) = exchange.run(to, message, out) else { return RunEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
-            let logs = run.reply.reply.phrases().logs;
+            let logs = run.reply.reply.format().logs;
             let (lines, rest) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
             let beats = Beats::default();
             let mut sink = Sink { memory: lines, send, beats: &beats, dropped: 0 };
             let mut beat_sink = Sink { memory: rest, send, beats: &beats, dropped: 0 };
-            let mut heart = Heart::of(&run.reply, clock);
+            let mut heartbeat = Heartbeat::of(&run.reply, clock);
             let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
             run.work.prepare(&mut cx);
             let ended = {
@@ -107,7 +107,7 @@ impl<'a> Runner<'a> {
                     if let Some(deadline) = deadline {
                         clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                     }
-                    if let Some(next) = heart.beat(clock, &beats, &mut beat_sink) {
+                    if let Some(next) = heartbeat.beat(clock, &beats, &mut beat_sink) {
                         clock.wake_at(next, task.waker());
                     }
                     Poll::Pending
@@ -141,7 +141,7 @@ impl<'a> Runner<'a> {
 /// Writes the log that reports the number of dropped logs, with its newline, and returns its
 /// length. Returns none if the protocol has no lines for logs, or if the log does not fit.
 pub fn dropped_logs(protocol: &Protocol, count: usize, memory: &mut [u8]) -> Option<usize> {
-    write_count(memory, count, protocol.phrases.logs)
+    write_count(memory, count, protocol.format.logs)
 }
 
 /// The number is data too, `{"dropped":N}`: whoever drops this log adds it to what he has dropped himself.

@@ -3,7 +3,7 @@
 use crate::common::asynch::{In, Session, line};
 use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, id_and_code, joined, request};
 use embedded_io::ErrorKind;
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::serve::{End, ServeError, Transport};
 
 fn codes(lines: &[(u64, String)]) -> Vec<(u64, String, i64)> {

@@ -1,7 +1,7 @@
 //! A host reads the lines that real peers write.
 
 use rigline::client::{
-    Anomalies, Body, Client, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
+    Anomalies, Body, ClientSession, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
     StartError, write_refusal,
 };
 use rigline::json::RawJson;
@@ -9,8 +9,8 @@ use rigline::json::write::Writer;
 use rigline::{GoDuration, Phase};
 
 /// A client of which the requests with these ids are out.
-fn client(ids: std::ops::RangeInclusive<u32>) -> Client {
-    let mut client = Client::new(ids.start() - 1);
+fn client(ids: std::ops::RangeInclusive<u32>) -> ClientSession {
+    let mut client = ClientSession::new(ids.start() - 1);
     for id in ids {
         assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(id));
     }
@@ -18,7 +18,7 @@ fn client(ids: std::ops::RangeInclusive<u32>) -> Client {
 }
 
 /// The kind of a line, in a word or two.
-fn told(client: &mut Client, line: &[u8]) -> String {
+fn told(client: &mut ClientSession, line: &[u8]) -> String {
     let received = client.receive(line);
     let mut told = match received.incoming {
         Incoming::Reply(reply) => match reply.body {
@@ -54,7 +54,7 @@ fn told(client: &mut Client, line: &[u8]) -> String {
 
 #[test]
 fn request_lines() {
-    let mut client = Client::new(0);
+    let mut client = ClientSession::new(0);
     let context = RequestContext {
         workdir: "/tmp",
         phase: Phase::Verify,
@@ -98,14 +98,14 @@ fn request_lines() {
 #[test]
 fn ids_differ_between_sessions_and_stay_below_two_to_the_31() {
     for (base, first) in [(0, 1), (41, 42), (u32::MAX, 1 << 30)] {
-        let mut client = Client::new(base);
+        let mut client = ClientSession::new(base);
         assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(first));
     }
 }
 
 #[test]
 fn what_does_not_fit_is_not_pending_and_the_pending_are_bounded() {
-    let mut client = Client::new(0);
+    let mut client = ClientSession::new(0);
     let small = client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 10]));
     assert!(matches!(small, Err(StartError::TooLarge(_))));
     assert_eq!(client.pending().count(), 0);
@@ -284,7 +284,7 @@ fn an_error_without_id_is_about_the_only_call_that_is_out() {
     let line = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"p"}}"#;
     assert_eq!(told(&mut client(7..=7), line), "unaddressed Some(7) Some(-32700) p");
     assert_eq!(told(&mut client(7..=8), line), "unaddressed None Some(-32700) p");
-    assert_eq!(told(&mut Client::new(0), line), "unaddressed None Some(-32700) p");
+    assert_eq!(told(&mut ClientSession::new(0), line), "unaddressed None Some(-32700) p");
     let mut client = client(7..=7);
     told(&mut client, line);
     assert!(client.is_pending(7));
@@ -400,7 +400,7 @@ fn results_of_execute() {
 
 #[test]
 fn a_request_of_the_peers_is_refused_with_its_id() {
-    let mut client = Client::new(0);
+    let mut client = ClientSession::new(0);
     let received = client.receive(br#"{"jsonrpc":"2.0","id":"a\n","method":"sampling"}"#);
     let Incoming::Request(request) = received.incoming else { panic!("{received:?}") };
     let mut memory = [0; 200];

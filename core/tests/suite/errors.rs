@@ -3,17 +3,21 @@
 use core::error::Error;
 use core::fmt::Debug;
 
+use rigline::EventError;
+use rigline::NotSemantic;
 use rigline::client::{Malformed, NonProtocolKind, RpcError, StartError};
 use rigline::engine::TooSmall;
-use rigline::event::EventError;
 use rigline::frame::TooLong;
-use rigline::json::decimal::DecimalError;
-use rigline::json::number::NumberError;
-use rigline::json::raw::RawError;
+use rigline::json::DecimalError;
+use rigline::json::NumberError;
+use rigline::json::RawError;
 use rigline::json::ser::SerError;
 use rigline::json::write::TooLarge;
-use rigline::json::{DecodeError, Json, RawJson, SyntaxError, de};
-use rigline::manifest::NotSemantic;
+use rigline::json::{
+    Json, RawJson,
+    check::SyntaxError,
+    de::{self, DecodeError},
+};
 use rigline::protocol::{Code, Refusal, waza};
 use rigline::serve::ServeError;
 use rigline::{ConvertDurationError, ParseDurationError};
@@ -40,7 +44,7 @@ fn every_public_error_is_an_error() {
     is_error::<TooLarge>();
     is_error::<TooLong>();
     is_error::<TooSmall>();
-    is_error::<de::Kind>();
+    is_error::<de::DecodeErrorKind>();
     is_error::<waza::Error<'_>>();
     is_error::<waza::Refusal>();
 }

@@ -12,12 +12,15 @@ use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
 use rigline::json::write::{Message, Writer};
 use rigline::json::{Json, Text};
-use rigline::protocol::{
-    self, Action, CallAction, Code, GEVALS, Logs, MCP, Member, MessagePlace, Outputs, Phrases, Protocol, Refusal,
-};
 use rigline::serve::{Transport, blocking};
 use rigline::service::{Job, JobRun, Service, Step, TaskEnd};
 use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Outcome, Schema};
+use rigline::{
+    json::check::Member,
+    protocol::{
+        self, Action, CallAction, Code, GEVALS, Logs, MCP, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat,
+    },
+};
 
 const fn is_send<T: Send + 'static>() {}
 
@@ -127,10 +130,10 @@ fn every_size_of_the_memory_is_safe() {
 const START: usize = 0;
 const NOW: usize = 1;
 static MEMBERS: [Member; 2] = [Member::new("start", START), Member::new("now", NOW)];
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),
     success: b"\"done\":{",
-    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
     message: MessagePlace { after_outputs: b",\"say\":\"", alone: b"\"say\":\"", end: b"\"", is_beside_outputs: false },
     content: None,
     failed: None,
@@ -150,12 +153,12 @@ static STARTS: Protocol = Protocol::new(
     "starts",
     &MEMBERS,
     START,
-    &PHRASES,
-    |received, facts| {
+    &FORMAT,
+    |received, server| {
         let slot = if received.has(START) { START } else { NOW };
-        let known = facts.manifest.operations.iter().position(|known| received.is(slot, known.name)).ok_or(UNKNOWN)?;
+        let known = server.manifest.operations.iter().position(|known| received.is(slot, known.name)).ok_or(UNKNOWN)?;
         let call = CallAction::new(received, known, received.span(PARAMS_ABSENT), received.span(slot));
-        let answer = |out: &mut Writer<'_>, received: &protocol::Received<'_>, _: &protocol::Facts<'_>| {
+        let answer = |out: &mut Writer<'_>, received: &protocol::Received<'_>, _: &protocol::ServerState<'_>| {
             out.raw(b"\"started\":");
             out.raw(received.member(START));
             out.byte(b'}');

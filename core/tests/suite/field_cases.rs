@@ -5,10 +5,13 @@ use crate::common::{
     joined, request, talk,
 };
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
-use rigline::engine::{Engine, LEAST_REPLY, Memory, Step};
 use rigline::frame::LineEnds;
 use rigline::json::Json;
 use rigline::serve::{ServeError, Transport, blocking};
+use rigline::{
+    engine::{Engine, Memory, Step},
+    exchange::LEAST_REPLY,
+};
 
 fn codes(replies: &[impl AsRef<str>]) -> Vec<(String, i64)> {
     replies.iter().map(|reply| id_and_code(reply.as_ref())).collect()

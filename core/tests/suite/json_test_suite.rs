@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rigline::json::check::{DEPTH, SyntaxErrorKind, check};
-use rigline::json::{Json, Kind, de};
+use rigline::json::{Json, JsonKind, de};
 use serde::de::IgnoredAny;
 
 /// The cases that the suite leaves open, and our answer. What is accepted here is grammatical: a number's size and a lone surrogate
@@ -251,7 +251,7 @@ fn view(json: Json<'_>, depth: usize) {
         }
     }
     match json.kind() {
-        Kind::Array | Kind::Object => {
+        JsonKind::Array | JsonKind::Object => {
             let theirs: Option<serde_json::Value> = serde_json::from_slice(json.as_bytes()).ok();
             if let Some(array) = theirs.as_ref().and_then(|value| value.as_array()) {
                 assert_eq!(json.elements().count(), array.len());

@@ -9,7 +9,7 @@ use std::task::{Context as Task, Poll, Waker};
 use crate::common::NoTime;
 use crate::common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
-use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
+use rigline::link::{Collected, Collector, Frame, FrameKind, Shared, encode, encoded_size, split};
 use rigline::serve::Transport;
 use rigline::serve::asynch::Server;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
@@ -70,15 +70,15 @@ fn against_a_device_that_keeps<T>(
     host(to_device, to_host, &mut turn)
 }
 
-fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut memory = vec![0; encoded_size(payload.len())];
     let length = encode(&Frame { kind, sequence, payload }, &mut memory).unwrap();
     memory.truncate(length);
     memory
 }
 
-/// Kind, sequence and payload of each whole frame in `bytes`.
-fn frames(bytes: impl IntoIterator<Item = u8>) -> Vec<(Kind, u32, String)> {
+/// The kind, sequence and payload of each whole frame in `bytes`.
+fn frames(bytes: impl IntoIterator<Item = u8>) -> Vec<(FrameKind, u32, String)> {
     let mut memory = vec![0; 4096];
     let mut collector = Collector::new(&mut memory);
     let mut frames = Vec::new();
@@ -102,7 +102,7 @@ fn every_payload_survives_the_wire() {
             if let Some(middle) = payload.get_mut(length / 2) {
                 *middle = 0;
             }
-            let bytes = frame(Kind::Reply, u32::MAX, &payload);
+            let bytes = frame(FrameKind::Reply, u32::MAX, &payload);
             assert!(bytes.len() <= encoded_size(length));
             assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 1, "only the end is a zero");
             let mut memory = vec![0; encoded_size(length)];
@@ -123,19 +123,19 @@ fn every_payload_survives_the_wire() {
 fn a_repeated_request_gets_the_same_reply_and_runs_once() {
     let presses = Rc::new(Cell::new(0));
     against_a_device(presses.clone(), |to_device, to_host, turn| {
-        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        to_device.0.borrow_mut().extend(frame(FrameKind::Hello, 7, b""));
         turn();
-        let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+        let press = frame(FrameKind::Request, 1, execute("press", 5).as_bytes());
         to_device.0.borrow_mut().extend(&press);
         turn();
         to_device.0.borrow_mut().extend(&press);
-        to_device.0.borrow_mut().extend(frame(Kind::Request, 2, execute("press", 6).as_bytes()));
+        to_device.0.borrow_mut().extend(frame(FrameKind::Request, 2, execute("press", 6).as_bytes()));
         turn();
         let got = frames(to_host.0.borrow_mut().drain(..));
         let reply =
             |id, n| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"success":true,"message":"press {n}"}}}}"#);
         let kinds: Vec<_> = got.iter().map(|(kind, sequence, _)| (*kind, *sequence)).collect();
-        use Kind::{Hello, Log, Reply};
+        use FrameKind::{Hello, Log, Reply};
         assert_eq!(kinds, [(Hello, 7), (Log, 1), (Reply, 1), (Reply, 1), (Log, 2), (Reply, 2)]);
         assert_eq!((&got[2].2, &got[3].2, &got[5].2), (&reply(5, 1), &reply(5, 1), &reply(6, 2)));
     });
@@ -151,17 +151,21 @@ fn a_reply_that_is_too_long_to_be_kept_is_sent_again_from_the_engines_memory() {
                 to_device.0.borrow_mut().extend(bytes);
                 turn();
                 let got = frames(to_host.0.borrow_mut().drain(..));
-                got.into_iter().filter(|(kind, ..)| *kind != Kind::Log).collect::<Vec<_>>()
+                got.into_iter().filter(|(kind, ..)| *kind != FrameKind::Log).collect::<Vec<_>>()
             };
-            say(frame(Kind::Hello, 7, b""));
-            let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+            say(frame(FrameKind::Hello, 7, b""));
+            let press = frame(FrameKind::Request, 1, execute("press", 5).as_bytes());
             let reply = r#"{"jsonrpc":"2.0","id":5,"result":{"success":true,"message":"press 1"}}"#;
             for _ in 0..3 {
-                assert_eq!(say(press.clone()), [(Kind::Reply, 1, reply.to_owned())]);
+                assert_eq!(say(press.clone()), [(FrameKind::Reply, 1, reply.to_owned())]);
             }
             // Also behind a hello, whose answer is another word of the link's.
-            assert_eq!(say([frame(Kind::Hello, 7, b""), press].concat()).len(), 2);
-            assert_eq!(say(frame(Kind::Request, 2, execute("press", 6).as_bytes())).len(), 1, "the session goes on");
+            assert_eq!(say([frame(FrameKind::Hello, 7, b""), press].concat()).len(), 2);
+            assert_eq!(
+                say(frame(FrameKind::Request, 2, execute("press", 6).as_bytes())).len(),
+                1,
+                "the session goes on"
+            );
         });
         assert_eq!(presses.get(), 2);
     }
@@ -176,20 +180,24 @@ fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
             turn();
             frames(to_host.0.borrow_mut().drain(..))
         };
-        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
-        assert_eq!(say(frame(Kind::Request, 9, execute("press", 1).as_bytes())), unknown(9));
-        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())]);
-        assert_eq!(say(frame(Kind::Request, 1, execute("wait", 1).as_bytes())), []);
-        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
-        assert_eq!(say(frame(Kind::Request, 3, execute("press", 1).as_bytes())), unknown(3), "a gap");
-        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 2);
-        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())], "the same session goes on");
-        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 1, "its reply is kept");
+        let unknown = |sequence| vec![(FrameKind::Unknown, sequence, String::new())];
+        assert_eq!(say(frame(FrameKind::Request, 9, execute("press", 1).as_bytes())), unknown(9));
+        assert_eq!(say(frame(FrameKind::Hello, 3, b"")), [(FrameKind::Hello, 3, String::new())]);
+        assert_eq!(say(frame(FrameKind::Request, 1, execute("wait", 1).as_bytes())), []);
+        assert_eq!(say(frame(FrameKind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(frame(FrameKind::Request, 3, execute("press", 1).as_bytes())), unknown(3), "a gap");
+        assert_eq!(say(frame(FrameKind::Request, 2, execute("press", 1).as_bytes())).len(), 2);
         assert_eq!(
-            say(frame(Kind::Request, 3, br#"{"jsonrpc":"2.0","method":"nope"}"#)),
-            [(Kind::Reply, 3, String::new())]
+            say(frame(FrameKind::Hello, 3, b"")),
+            [(FrameKind::Hello, 3, String::new())],
+            "the same session goes on"
         );
-        assert_eq!(say(b"\0noise\0".to_vec()), [(Kind::Damaged, 0, String::new())]);
+        assert_eq!(say(frame(FrameKind::Request, 2, execute("press", 1).as_bytes())).len(), 1, "its reply is kept");
+        assert_eq!(
+            say(frame(FrameKind::Request, 3, br#"{"jsonrpc":"2.0","method":"nope"}"#)),
+            [(FrameKind::Reply, 3, String::new())]
+        );
+        assert_eq!(say(b"\0noise\0".to_vec()), [(FrameKind::Damaged, 0, String::new())]);
     });
     assert_eq!(presses.get(), 1);
 }
@@ -203,18 +211,18 @@ fn a_request_waits_for_the_end_of_the_one_before_it() {
             turn();
             frames(to_host.0.borrow_mut().drain(..))
         };
-        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
-        let press = frame(Kind::Request, 2, execute("press", 2).as_bytes());
-        let wait = frame(Kind::Request, 1, execute("wait", 1).as_bytes());
-        say(frame(Kind::Hello, 3, b""));
+        let unknown = |sequence| vec![(FrameKind::Unknown, sequence, String::new())];
+        let press = frame(FrameKind::Request, 2, execute("press", 2).as_bytes());
+        let wait = frame(FrameKind::Request, 1, execute("wait", 1).as_bytes());
+        say(frame(FrameKind::Hello, 3, b""));
         assert_eq!(say(wait.clone()), []);
         assert_eq!(say(press.clone()), [], "the reply that comes next is another's");
         assert_eq!(say(wait.clone()), []);
-        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(frame(FrameKind::Cancel, 1, b"")), unknown(1));
         assert_eq!(say(wait.clone()), unknown(1), "that was lost");
-        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1), "so was this");
+        assert_eq!(say(frame(FrameKind::Cancel, 1, b"")), unknown(1), "so was this");
         let got = say(press.clone());
-        assert_eq!(got.last().map(|(kind, sequence, _)| (*kind, *sequence)), Some((Kind::Reply, 2)));
+        assert_eq!(got.last().map(|(kind, sequence, _)| (*kind, *sequence)), Some((FrameKind::Reply, 2)));
         assert_eq!(say(press), got[1..]);
     });
     assert_eq!(presses.get(), 1);
@@ -289,13 +297,13 @@ fn every_request_has_one_reply_be_it_what_it_may() {
             turn();
             frames(to_host.0.borrow_mut().drain(..))
         };
-        say(frame(Kind::Hello, 3, b""));
+        say(frame(FrameKind::Hello, 3, b""));
         for (sequence, line) in (1..).zip(lines) {
-            let mut got = say(frame(Kind::Request, sequence, line.as_bytes()));
-            got.retain(|(kind, ..)| *kind != Kind::Log);
+            let mut got = say(frame(FrameKind::Request, sequence, line.as_bytes()));
+            got.retain(|(kind, ..)| *kind != FrameKind::Log);
             assert_eq!(got.len(), 1, "{line}: {got:?}");
-            assert_eq!((got[0].0, got[0].1), (Kind::Reply, sequence), "{line}");
-            assert_eq!(say(frame(Kind::Request, sequence, line.as_bytes())), got, "{line} again");
+            assert_eq!((got[0].0, got[0].1), (FrameKind::Reply, sequence), "{line}");
+            assert_eq!(say(frame(FrameKind::Request, sequence, line.as_bytes())), got, "{line} again");
         }
     });
 }
@@ -313,11 +321,11 @@ fn no_damaged_frame_runs_and_every_request_runs_once() {
     let presses = Rc::new(Cell::new(0));
     let requests = 1000;
     against_a_device(presses.clone(), |to_device, to_host, turn| {
-        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        to_device.0.borrow_mut().extend(frame(FrameKind::Hello, 7, b""));
         turn();
         to_host.0.borrow_mut().clear();
         for sequence in 1..=requests {
-            let request = frame(Kind::Request, sequence, execute("press", sequence).as_bytes());
+            let request = frame(FrameKind::Request, sequence, execute("press", sequence).as_bytes());
             let mut tries = 0;
             let reply = loop {
                 tries += 1;
@@ -336,8 +344,9 @@ fn no_damaged_frame_runs_and_every_request_runs_once() {
                     let bit = random(answer.len() * 8);
                     answer[bit / 8] ^= 1 << (bit % 8);
                 }
-                let reply =
-                    frames(answer).into_iter().find(|(kind, number, _)| (*kind, *number) == (Kind::Reply, sequence));
+                let reply = frames(answer)
+                    .into_iter()
+                    .find(|(kind, number, _)| (*kind, *number) == (FrameKind::Reply, sequence));
                 if let Some((_, _, reply)) = reply {
                     break reply;
                 }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use crate::common::{FakeClock, Pipe};
-use rigline::engine::{Engine, LEAST_REPLY, Memory};
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use rigline::serve::blocking;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
+};
+use rigline::{
+    engine::{Engine, Memory},
+    exchange::LEAST_REPLY,
 };
 use serde_json::{Value, json};
 

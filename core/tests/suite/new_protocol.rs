@@ -11,13 +11,16 @@ use crate::common::asynch::Wire;
 use crate::common::ping_pong::PING_PONG;
 use crate::common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
-use rigline::protocol::{
-    AMPLIFIER, Action, Busy, CallAction, Closing, Code, Facts, GEVALS, Log, Logs, Member, Members, MessagePlace,
-    Outputs, Phrases, Progress, Protocol, Received, Refusal,
-};
 use rigline::rpc;
 use rigline::serve::{Transport, asynch, blocking};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use rigline::{
+    json::check::{Member, Members},
+    protocol::{
+        AMPLIFIER, Action, Busy, CallAction, Closing, Code, GEVALS, Log, Logs, MessagePlace, OutputsPlace, Progress,
+        Protocol, Received, Refusal, ReplyFormat, ServerState,
+    },
+};
 
 struct Rig {
     gate: Rc<Cell<bool>>,
@@ -173,7 +176,7 @@ fn an_engine_with_one_protocol_speaks_that_alone() {
 }
 
 /// A second protocol over JSON-RPC, told from the first by its methods; it has all that a protocol can have.
-static BELL: Protocol = Protocol::json_rpc("bell", &BELL_MEMBERS, &BELL_PHRASES, read)
+static BELL: Protocol = Protocol::json_rpc("bell", &BELL_MEMBERS, &BELL_FORMAT, read)
     .recognise(|received, is_current| {
         received.string(rpc::METHOD).is_some_and(|method| method.as_str().is_some_and(|name| name.starts_with("bell/")))
             || is_current && received.is(rpc::METHOD, "status")
@@ -202,10 +205,10 @@ static PARAMS: Members = Members::of(&[
 ]);
 static META: Members = Members::of(&[Member::new("token", TOKEN), Member::new("quiet", QUIET)]);
 
-static BELL_PHRASES: Phrases = Phrases {
+static BELL_FORMAT: ReplyFormat = ReplyFormat {
     head: rpc::write_head,
     success: b",\"result\":{",
-    outputs: Outputs { start: b"\"structured\":{", end: b"}", as_strings: false },
+    outputs: OutputsPlace { start: b"\"structured\":{", end: b"}", as_strings: false },
     message: MessagePlace {
         after_outputs: b"},\"content\":[\"",
         alone: b"\"content\":[\"",
@@ -250,17 +253,17 @@ static BELL_PHRASES: Phrases = Phrases {
     }),
 };
 
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Number(-32602), "no bell called ", NAME);
     const NO_METHOD: &Refusal = &Refusal::new(Code::Number(-32601), "method", "unknown");
     if received.is(rpc::METHOD, "bell/ring") {
-        let known = facts.manifest.operations.iter().position(|known| received.is(NAME, known.name)).ok_or(UNKNOWN)?;
+        let known = server.manifest.operations.iter().position(|known| received.is(NAME, known.name)).ok_or(UNKNOWN)?;
         return Ok(CallAction::new(received, known, received.span(ARGS), received.span(rpc::JSONRPC)).into());
     }
     if received.is(rpc::METHOD, "bell/list") || received.is(rpc::METHOD, "status") {
-        return Ok(Action::Answer(|out, _, facts| {
+        return Ok(Action::Answer(|out, _, server| {
             out.raw(b",\"result\":[");
-            out.str(facts.manifest.name);
+            out.str(server.manifest.name);
             out.raw(b"]}");
         }));
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, request};
 use proptest::prelude::*;
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::frame::LineEnds;
 use rigline::json::check::check;
 use rigline::json::de;

@@ -8,14 +8,14 @@ use std::task::Poll;
 use crate::common::Pipe;
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
-use rigline::event::{Event, Member};
 use rigline::json::Decimal;
-use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, namel3ss};
 use rigline::serve::blocking::Server;
 use rigline::{
     Call, Clock, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
 };
+use rigline::{Event, EventMember};
+use rigline::{Guarantee, ModuleKind};
 
 #[derive(Default)]
 struct Module {
@@ -25,7 +25,7 @@ struct Module {
 impl Extension for Module {
     fn manifest(&self) -> &'static Manifest {
         const MANIFEST: Manifest =
-            Manifest::new("module", "1.0.0").kind(Kind::Hook).guarantees(&[Guarantee::NoNetwork]).operations(&[
+            Manifest::new("module", "1.0.0").kind(ModuleKind::Hook).guarantees(&[Guarantee::NoNetwork]).operations(&[
                 Operation::new("measure-rail", Schema::OBJECT),
                 Operation::new("fail", Schema::OBJECT),
                 Operation::new("session", Schema::OBJECT),
@@ -523,10 +523,10 @@ fn events() {
     assert!(event.id() == "1" && event.event() == "x:y" && event.component() == "c");
     assert_eq!(event.module().value().map(|module| module.to_string()).as_deref(), Some("m"));
     assert_eq!(event.duration_ms().value().and_then(|ms| ms.to_u32().ok()), Some(7));
-    assert!(matches!((event.error(), event.session_id()), (Member::Null, Member::Null)));
+    assert!(matches!((event.error(), event.session_id()), (EventMember::Null, EventMember::Null)));
     assert_eq!(event.json().as_str(), whole);
     let least = Event::parse(br#"{"id":"","ts":0,"event":"","component":""}"#).unwrap();
-    assert!(matches!((least.module(), least.data()), (Member::Absent, Member::Absent)));
+    assert!(matches!((least.module(), least.data()), (EventMember::Absent, EventMember::Absent)));
     for (text, fault) in [
         ("[]", "an event must be an object"),
         (r#"{"ts":0,"event":"","component":""}"#, "id: required, but missing"),
@@ -552,7 +552,7 @@ struct Hook<'a> {
 
 impl Extension for Hook<'_> {
     fn manifest(&self) -> &'static Manifest {
-        const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(Kind::Hook);
+        const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(ModuleKind::Hook);
         &MANIFEST
     }
 
@@ -799,7 +799,7 @@ fn an_acknowledged_event_survives_a_read() {
     engine.space()[..more.len()].copy_from_slice(more.as_bytes());
     engine.commit(more.len());
     let Step::Run(run) = engine.step() else { panic!("the event runs") };
-    assert!(matches!(run.work, rigline::engine::Work::Event(_)));
+    assert!(matches!(run.work, rigline::exchange::Work::Event(_)));
     engine.complete(&Ok(Outcome::DONE));
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
 }

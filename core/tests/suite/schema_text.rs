@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
-use rigline::params::Node;
+use rigline::params::SchemaNode;
 use rigline::serve::blocking::{Halves, Server};
 use rigline::{Clock, Context, Extension as _, Failure, Instant, Outcome, Outputs, Params, Schema};
 
@@ -55,7 +55,7 @@ fn the_bounds_of_an_integer_are_written_digit_by_digit() {
             r#"{"type":"integer","minimum":-9223372036854775808,"maximum":18446744073709551615}"#,
         ),
     ] {
-        let node = Node::Integer { minimum, maximum };
+        let node = SchemaNode::Integer { minimum, maximum };
         assert_eq!(node.len(), text.len(), "{text}");
         assert_eq!(&node.render::<100>(0)[..text.len()], text.as_bytes());
     }

@@ -2,8 +2,11 @@
 
 use std::cell::Cell;
 
-use rigline::engine::{Engine, Memory, SessionPolicy, Step};
 use rigline::{Failure, FailureKind, Manifest, Operation, Schema};
+use rigline::{
+    engine::{Engine, Memory, Step},
+    exchange::SessionPolicy,
+};
 
 /// Counts those who hold it: at most one may.
 #[derive(Debug, Default)]

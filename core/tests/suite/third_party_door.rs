@@ -4,14 +4,15 @@
 use std::net::UdpSocket;
 
 use rigline::exchange::{Exchange, Next, Served, Session};
-use rigline::protocol::{
-    Action, CallAction, Code, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Refusal, close_two,
+use rigline::{
+    json::check::Member,
+    protocol::{Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat, close_two},
 };
 
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),
     success: b"\"pong\":{",
-    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
     message: MessagePlace { after_outputs: b",\"say\":\"", alone: b"\"say\":\"", end: b"\"", is_beside_outputs: false },
     content: None,
     failed: None,
@@ -28,9 +29,9 @@ static PING: Protocol = Protocol::new(
     "ping",
     &MEMBERS,
     0,
-    &PHRASES,
-    |received, facts| {
-        let index = facts.manifest.operations.iter().position(|known| received.is(0, known.name)).ok_or(UNKNOWN)?;
+    &FORMAT,
+    |received, server| {
+        let index = server.manifest.operations.iter().position(|known| received.is(0, known.name)).ok_or(UNKNOWN)?;
         Ok(Action::Call(CallAction::new(received, index, received.span(1), received.span(0))))
     },
     |out, received, refusal, _| {

@@ -20,14 +20,14 @@ use crate::usb_cdc::{Error, Writer};
 pub struct LogsMayBeLost<'w, 'd, D: Driver<'d>> {
     writer: &'w mut Writer<'d, D>,
     limit: Duration,
-    place: Place,
+    place: LinePosition,
     /// The last log line was dropped.
     stalled: bool,
     dropped: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LinePosition {
     /// The next byte begins a line.
     Between,
     /// Some bytes of a line were sent, and its end was not.
@@ -37,7 +37,7 @@ enum Place {
 impl<'w, 'd, D: Driver<'d>> LogsMayBeLost<'w, 'd, D> {
     /// A writer over the writer of a port. A log line that cannot begin within `limit` is dropped.
     pub fn new(writer: &'w mut Writer<'d, D>, limit: Duration) -> Self {
-        Self { writer, limit, place: Place::Between, stalled: false, dropped: 0 }
+        Self { writer, limit, place: LinePosition::Between, stalled: false, dropped: 0 }
     }
 
     /// Sends the first packet of a line that may be lost; none if it cannot leave in time.
@@ -90,7 +90,7 @@ impl<'d, D: Driver<'d>> ErrorType for LogsMayBeLost<'_, 'd, D> {
 impl<'d, D: Driver<'d>> Write for LogsMayBeLost<'_, 'd, D> {
     async fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
         let mut sent = None;
-        if self.place == Place::Between {
+        if self.place == LinePosition::Between {
             let is_log = rpc::is_log_line(buf);
             let reported = self.report(is_log).await?;
             if is_log {
@@ -105,7 +105,7 @@ impl<'d, D: Driver<'d>> Write for LogsMayBeLost<'_, 'd, D> {
             Some(sent) => sent,
             None => self.writer.write(buf).await?,
         };
-        self.place = if sent == buf.len() { Place::Between } else { Place::Inside };
+        self.place = if sent == buf.len() { LinePosition::Between } else { LinePosition::Inside };
         Ok(sent)
     }
 

@@ -40,14 +40,17 @@ use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
 use embassy_usb::{Builder, UsbDevice};
 use embedded_io_async::{Error as _, ErrorKind, ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory, SessionPolicy};
 use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
 use rigline::serve::asynch::Server;
 use rigline::serve::{End, ServeError, Transport};
 use rigline::service::Service;
-use rigline::{Extension, Manifest, apart};
+use rigline::{Extension, Manifest, own_frame};
+use rigline::{
+    engine::{Engine, Memory},
+    exchange::SessionPolicy,
+};
 use rigline_embassy::rp2040::{self, Endpoints};
 use rigline_embassy::usb_cdc::{self, Port};
 use rigline_embassy::{EmbassyClock, LogsMayBeLost};
@@ -128,7 +131,7 @@ pub async fn run<E: Extension>(
     let running_usb = pin!(usb_cdc::run(device, Endpoints::first()));
     let serving_usb = pin!(serve_usb(port, wires.on(Wire::Usb)));
     let serving_uart = pin!(serve_uart(uart, wires.on(Wire::Uart)));
-    join4(apart(running_usb), apart(serving_usb), apart(serving_uart), async {
+    join4(own_frame(running_usb), own_frame(serving_usb), own_frame(serving_uart), async {
         loop {
             watchdog.feed(WATCHDOG);
             Timer::after_secs(1).await;
@@ -262,7 +265,7 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
         defmt::debug!("USB: opened");
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
         let wires = (OneOf::Usb(reader), OneOf::Usb(&mut writer));
-        let _ = apart(pin!(serve(wires, &mut rig, engine, logs, Some(&presence)))).await;
+        let _ = own_frame(pin!(serve(wires, &mut rig, engine, logs, Some(&presence)))).await;
         gate.lost();
         defmt::debug!("USB: closed");
     }
@@ -284,7 +287,7 @@ async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUar
     let (mut reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     loop {
         let wires = (OneOf::Uart(&mut reader), OneOf::Uart(&mut writer));
-        let end = apart(pin!(serve(wires, &mut rig, engine, logs, None))).await;
+        let end = own_frame(pin!(serve(wires, &mut rig, engine, logs, None))).await;
         gate.lost();
         if end.is_err() {
             defmt::debug!("UART0: a new session, or a call was cancelled");

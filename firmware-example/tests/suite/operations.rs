@@ -10,12 +10,15 @@ use std::task::{self, Waker};
 use crate::common::{FakeClock, LIMITS, SimRig, call, call_within, serve_lines, sim};
 use embedded_hal::digital::{Error, ErrorKind, ErrorType, InputPin, OutputPin, StatefulOutputPin};
 use rigline::LogSink;
-use rigline::engine::{Engine, Memory, Step, Work};
 use rigline::{Context, Extension};
+use rigline::{
+    engine::{Engine, Memory, Step},
+    exchange::Work,
+};
 use rigline_rig::board::{Adc, Identity, Wired};
 use rigline_rig::pinmap::LAYOUT;
 use rigline_rig::sim::Defect;
-use rigline_rig::{Board, Rig};
+use rigline_rig::{board::Board, rig::Rig};
 use serde_json::{Value, json};
 
 fn result(lines: &[Value]) -> &Value {

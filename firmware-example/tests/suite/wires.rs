@@ -3,9 +3,12 @@
 use std::task::{Context as Task, Poll, Waker};
 
 use crate::common::{FakeClock, LIMITS};
-use rigline::engine::{Engine, Memory, SessionPolicy, Step, Work};
 use rigline::{Context, Extension, LogSink};
-use rigline_rig::Rig;
+use rigline::{
+    engine::{Engine, Memory, Step},
+    exchange::{SessionPolicy, Work},
+};
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_rig::wires::{OnWire, Wire, Wires};
 

@@ -68,7 +68,7 @@ use self::targets::{SharedHosts, Targets};
 use rigline_eval::Root;
 use rigline_eval::history;
 use rigline_eval::runs::Runs;
-use rigline_eval::server::Server as EvalServer;
+use rigline_eval::server::EvalServer;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host as host;
@@ -79,7 +79,7 @@ use rigline_host::target::Target;
 use rigline_std::http::Front;
 use rigline_std::http::guard::{Guard, bearer};
 use rigline_std::net::{ListenAddress, Listeners, Token};
-use rigline_std::queue::{Asker, Client, Line, Origin as _, Queue, Received};
+use rigline_std::queue::{Asker, Line, Origin as _, Queue, QueueClient, Received};
 
 mod clients;
 mod page;
@@ -209,12 +209,12 @@ impl Options {
 
 /// A server of the web page. It listens already, and answers when it [runs](Self::run_until).
 #[derive(Debug)]
-pub struct Server {
+pub struct WebServer {
     listeners: Vec<TcpListener>,
     options: Options,
 }
 
-impl Server {
+impl WebServer {
     /// Listens on all addresses that `address` means.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ struct Said {
     lines: Option<String>,
 }
 
-type Asked = Result<Query<Said>, QueryRejection>;
+type WebQuery = Result<Query<Said>, QueryRejection>;
 
 fn router(service: &Arc<Service>) -> Router {
     Router::new()
@@ -353,7 +353,7 @@ async fn guarded(State(service): State<Arc<Service>>, mut request: Request, next
 }
 
 /// Has a request answered if it carries the token.
-async fn known(State(service): State<Arc<Service>>, said: Asked, request: Request, next: Next) -> Response {
+async fn known(State(service): State<Arc<Service>>, said: WebQuery, request: Request, next: Next) -> Response {
     match said {
         Ok(said) if service.has_token(&said, request.headers()) => next.run(request).await,
         Ok(_) => {
@@ -451,7 +451,7 @@ async fn off(State(service): State<Arc<Service>>, said: Query<Said>) -> Response
 async fn call(
     State(service): State<Arc<Service>>,
     said: Query<Said>,
-    client: Extension<Client>,
+    client: Extension<QueueClient>,
     request: Request,
 ) -> Response {
     let body = tokio::time::timeout(PATIENCE, axum::body::to_bytes(request.into_body(), BODY_LIMIT));
@@ -474,7 +474,7 @@ async fn call(
         Ok(lease) => lease,
         Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
     };
-    let caller = Client::of_caller(lease.enter(&name_of(said.name.as_deref(), "a program over HTTP")));
+    let caller = QueueClient::of_caller(lease.enter(&name_of(said.name.as_deref(), "a program over HTTP")));
     let stop = service.stop.clone();
     // What was begun ends in good order when its client is gone.
     let called = tokio::spawn(async move {
@@ -501,7 +501,7 @@ async fn call(
 }
 
 /// Runs a call, in no session: outputs stay as they are. It is cancelled when this is dropped. Returns the reply, as a gevals host gets it.
-async fn one_call(queue: &Queue, caller: &Client, params: &[u8]) -> Option<Vec<u8>> {
+async fn one_call(queue: &Queue, caller: &QueueClient, params: &[u8]) -> Option<Vec<u8>> {
     let line = [b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":", params, b"}"].concat();
     let mut session = queue.new_session()?;
     if let Err(reply) = queue.reach(&mut session, &line, &|_| {}).await {
@@ -591,7 +591,7 @@ impl Service {
         let told = told.then(|| Told::new(ticket.id(), lease.place.callers.subscribe()));
         let joins_lines = said.lines.as_deref().is_some_and(|wanted| wanted == "many");
         let wants = Wants { told, joins_lines };
-        let (queue, client) = (Arc::clone(&lease.place.queue), Client::of_caller(ticket));
+        let (queue, client) = (Arc::clone(&lease.place.queue), QueueClient::of_caller(ticket));
         socket::carry(socket, wants, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
             let lost = lost.cancelled_owned();
             let end = lines::serve(&queue, client, reader, writer, Transport::Stream, lost).await;

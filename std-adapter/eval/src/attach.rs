@@ -17,7 +17,7 @@ use super::root::Root;
 use super::walk;
 use rigline_host::files;
 use rigline_std::clock::unix_millis;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The largest size of one attached file: 32 MiB. A larger file is not copied, and its
 /// [`Attachment::error`] says so.

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::node::{Kind, Node};
-use rigline_host::by_schema::nearest_or_longer;
+use super::yaml::{Node, NodeKind};
+use rigline_host::coerce::nearest_or_longer;
 use rigline_host::number;
 use rigline_host::terminal::is_control;
 
@@ -68,9 +68,9 @@ pub(super) fn mentions(text: &str, values: &[(String, String)]) -> bool {
 /// Whether a text in a node has a variable.
 pub(super) fn has_variable(node: &Node) -> bool {
     match &node.kind {
-        Kind::Text(text) => VARIABLE.is_match(text),
-        Kind::List(elements) => elements.iter().any(has_variable),
-        Kind::Map(members) => members.iter().any(|(_, member)| has_variable(member)),
+        NodeKind::Text(text) => VARIABLE.is_match(text),
+        NodeKind::List(elements) => elements.iter().any(has_variable),
+        NodeKind::Map(members) => members.iter().any(|(_, member)| has_variable(member)),
         _ => false,
     }
 }
@@ -119,7 +119,7 @@ fn value_of<'t>(found: &Captures<'t>, values: &'t [(String, String)]) -> &'t str
 /// The faults of the variables that remain in a node after [`fill`], with their lines.
 pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec<(u32, String)>) {
     match &node.kind {
-        Kind::Text(text) => {
+        NodeKind::Text(text) => {
             for found in ALMOST.captures_iter(text) {
                 let (whole, kind) = (&found[0], &found[1]);
                 let name = VARIABLE.captures(whole).map(|found| found[2].to_owned());
@@ -137,8 +137,8 @@ pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec
                 wrong.push((node.line, text));
             }
         }
-        Kind::List(elements) => elements.iter().for_each(|element| unfilled(element, values, wrong)),
-        Kind::Map(members) => members.iter().for_each(|(_, member)| unfilled(member, values, wrong)),
+        NodeKind::List(elements) => elements.iter().for_each(|element| unfilled(element, values, wrong)),
+        NodeKind::Map(members) => members.iter().for_each(|(_, member)| unfilled(member, values, wrong)),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! Names of other eval runners that this one does not support. `.ci/layers.sh` allows their names in
 //! this file.
 
-use super::node::{Kind, Node};
+use super::yaml::{Node, NodeKind};
 
 /// The program whose files have such members, if it is another one.
 pub(super) fn program_of<T>(members: &[(String, T)]) -> Option<&'static str>
@@ -48,7 +48,7 @@ pub(super) trait AsText {
 impl AsText for Node {
     fn as_text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
+            NodeKind::Text(text) => Some(text),
             _ => None,
         }
     }

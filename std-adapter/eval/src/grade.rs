@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use bigdecimal::BigDecimal;
 use regex::Regex;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::waza::Verdict;
 
 use super::placeholders::{is_whole, substitute};
-pub use super::records::{Grade, Judgement};
+pub(crate) use super::records::{Grade, Judgement};
 use super::records::{Measurement, StepRecord};
 use super::root::FILE_LIMIT;
 use rigline_host::terminal::cut;
-use rigline_host::{by_schema, files, number};
+use rigline_host::{coerce, files, number};
 
 /// The longest text that a message quotes, in characters.
 const LONGEST_TEXT: usize = 120;
@@ -39,7 +39,7 @@ pub struct Grader {
     /// The type of the grader, as the file spells it, such as `output_range`.
     pub kind: String,
     /// The condition under which the grader passes.
-    pub check: Check,
+    pub check: Condition,
     /// The unit of the measured number, such as `V`.
     pub unit: Option<String>,
     /// Whether the name of its measurement includes its step.
@@ -51,7 +51,7 @@ pub struct Grader {
 /// The condition under which a grader passes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Check {
+pub enum Condition {
     /// Some files exist, and others do not. A relative path starts at the working folder of the
     /// trial.
     Files {
@@ -92,7 +92,7 @@ pub enum Check {
         not_values: Vec<String>,
     },
     /// All of the listed checks pass.
-    All(Vec<Check>),
+    All(Vec<Condition>),
     /// The judged text equals an expected value.
     ///
     /// The two are compared as text, without the white space at their ends, or as JSON values.
@@ -156,7 +156,7 @@ impl Grader {
     /// A grader from a task's `expected`.
     pub(super) fn expected(kind: &str, texts: Vec<String>) -> Self {
         let (values, not) = if kind == "output_not_contains" { (Vec::new(), texts) } else { (texts, Vec::new()) };
-        let check = Check::Contains { values, not, any: kind == "output_contains_any", ignore_case: false };
+        let check = Condition::Contains { values, not, any: kind == "output_contains_any", ignore_case: false };
         Self { check, ..Self::unjudged(kind) }
     }
 
@@ -169,7 +169,7 @@ impl Grader {
             step: None,
             output: None,
             kind: kind.to_owned(),
-            check: Check::Unsupported,
+            check: Condition::Unsupported,
             unit: None,
             is_by_step: false,
             line: 0,
@@ -178,7 +178,7 @@ impl Grader {
 
     /// A grader that passes if an output of a step equals `text`, or the JSON text `json`.
     pub(super) fn equals(step: &str, output: &str, text: String, json: String, line: u32) -> Self {
-        let check = Check::Equals { text, json };
+        let check = Condition::Equals { text, json };
         let (step, output) = (Some(step.to_owned()), Some(output.to_owned()));
         Self { step, output, kind: "output_equals".into(), check, line, ..Self::unjudged("") }
     }
@@ -208,7 +208,7 @@ impl Grader {
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
         let (judgement, message) = match self.judge(&self.check, evidence) {
-            Ok(message) if matches!(self.check, Check::Unsupported) => (Judgement::Unsupported, message),
+            Ok(message) if matches!(self.check, Condition::Unsupported) => (Judgement::Unsupported, message),
             Ok(message) => (Judgement::Passed, message),
             Err(message) => (Judgement::Failed, message),
         };
@@ -226,8 +226,8 @@ impl Grader {
     fn measurement(&self, evidence: &Evidence<'_>, passed: bool) -> Option<Measurement> {
         let without = (None, Marginal::default());
         let (min, max, marginal) = match &self.check {
-            Check::Range { min, max, marginal } => (min, max, marginal),
-            Check::Text { .. } => (&without.0, &without.0, &without.1),
+            Condition::Range { min, max, marginal } => (min, max, marginal),
+            Condition::Text { .. } => (&without.0, &without.0, &without.1),
             _ => return None,
         };
         let value = match self.text(evidence) {
@@ -250,15 +250,15 @@ impl Grader {
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
-    fn judge(&self, check: &Check, evidence: &Evidence<'_>) -> Result<String, String> {
+    fn judge(&self, check: &Condition, evidence: &Evidence<'_>) -> Result<String, String> {
         match check {
-            Check::All(checks) => {
+            Condition::All(checks) => {
                 for check in checks {
                     self.judge(check, evidence)?;
                 }
                 Ok("all is as it should be".into())
             }
-            Check::FileText { path, matches, not_matches, values, not_values } => {
+            Condition::FileText { path, matches, not_matches, values, not_values } => {
                 let path = substitute(path, evidence.steps)?;
                 let text = files::read_text(&evidence.workdir.join(&*path), FILE_LIMIT)
                     .map_err(|error| format!("{path}: {error}"))?;
@@ -279,8 +279,8 @@ impl Grader {
                 }
                 Ok(format!("{path} is as it should be"))
             }
-            Check::Unsupported => Ok(format!("graders of type {} are not supported here", self.kind)),
-            Check::Files { present, absent } => {
+            Condition::Unsupported => Ok(format!("graders of type {} are not supported here", self.kind)),
+            Condition::Files { present, absent } => {
                 for (paths, wanted) in [(present, true), (absent, false)] {
                     for path in paths {
                         let path = substitute(path, evidence.steps)?;
@@ -298,7 +298,7 @@ impl Grader {
                 }
                 Ok("files are as they should be".into())
             }
-            Check::Regex { matches, not } => {
+            Condition::Regex { matches, not } => {
                 let text = self.text(evidence)?;
                 if let Some(regex) = matches.iter().find(|regex| !regex.is_match(&text)) {
                     return Err(format!("/{regex}/ does not match {}", shown(&text)));
@@ -308,7 +308,7 @@ impl Grader {
                     None => Ok("matches".into()),
                 }
             }
-            Check::Contains { values, not, any, ignore_case } => {
+            Condition::Contains { values, not, any, ignore_case } => {
                 let fold = |text: &str| if *ignore_case { without_case(text) } else { text.to_owned() };
                 let text = self.text(evidence)?;
                 let folded = fold(&text);
@@ -333,16 +333,16 @@ impl Grader {
                 }
                 Ok("found".into())
             }
-            Check::Equals { text: wanted, json } => {
+            Condition::Equals { text: wanted, json } => {
                 let text = self.text(evidence)?;
                 let filled = substitute(wanted, evidence.steps)?;
                 let equal = text.trim() == filled.trim()
-                    || by_schema::same(text.trim(), json)
+                    || coerce::same(text.trim(), json)
                     || is_wanted(json, &text, *filled != **wanted, evidence.steps)?;
                 let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
                 if equal { Ok(message) } else { Err(message) }
             }
-            Check::Text { equals, matches, one_of } => {
+            Condition::Text { equals, matches, one_of } => {
                 let text = self.text(evidence)?;
                 let found = text.trim();
                 let fault = match (equals, matches) {
@@ -359,7 +359,7 @@ impl Grader {
                     None => Ok(format!("{} was measured", shown(found))),
                 }
             }
-            Check::Range { min, max, .. } => {
+            Condition::Range { min, max, .. } => {
                 let text = self.text(evidence)?;
                 let found = self.numbers(&text)?;
                 let is_outside = found.iter().any(|found| is_beyond(found, min.as_deref(), max.as_deref()));
@@ -376,7 +376,7 @@ impl Grader {
                 );
                 if is_outside { Err(message) } else { Ok(message) }
             }
-            Check::Duration { most } => {
+            Condition::Duration { most } => {
                 let took = match &self.step {
                     Some(_) => self.step_of(evidence)?.duration,
                     None => evidence.elapsed,
@@ -391,10 +391,10 @@ impl Grader {
     fn numbers(&self, text: &str) -> Result<Vec<BigDecimal>, String> {
         if self.kind == "measurement"
             && let Ok(list) = Json::parse(text.trim().as_bytes())
-            && list.kind() == Kind::Array
+            && list.kind() == JsonKind::Array
         {
             let numbers = list.elements().map(|element| match element.kind() {
-                Kind::Number => number::decimal(element.as_str()).ok_or_else(|| not_comparable(element.as_str())),
+                JsonKind::Number => number::decimal(element.as_str()).ok_or_else(|| not_comparable(element.as_str())),
                 _ => Err(format!("{} is no number", cut(element.as_str(), LONGEST_TEXT))),
             });
             let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
@@ -455,7 +455,7 @@ fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow
 /// or a value that contains outputs of earlier steps.
 fn is_wanted(wanted: &str, output: &str, is_filled: bool, steps: &[StepRecord]) -> Result<bool, String> {
     let Ok(wanted) = Json::parse(wanted.as_bytes()) else { return Ok(false) };
-    if wanted.kind() == Kind::Number {
+    if wanted.kind() == JsonKind::Number {
         return Ok(number::decimal(output).is_some_and(|found| number::decimal(wanted.as_str()) == Some(found)));
     }
     if !is_filled {
@@ -465,7 +465,7 @@ fn is_wanted(wanted: &str, output: &str, is_filled: bool, steps: &[StepRecord]) 
         // A number that another step gave, or a part of a text.
         let filled = substitute_text(&text.to_string(), steps)?;
         return Ok(number::decimal(output).is_some_and(|found| number::decimal(&filled) == Some(found))
-            || by_schema::same(output.trim(), filled.trim()));
+            || coerce::same(output.trim(), filled.trim()));
     }
     match Json::parse(output.trim().as_bytes()) {
         Ok(found) => is_filled_same(wanted, found, steps),
@@ -478,10 +478,10 @@ fn is_filled_same(wanted: Json<'_>, found: Json<'_>, steps: &[StepRecord]) -> Re
     if let Some(text) = wanted.text() {
         let filled = substitute_text(&text.to_string(), steps)?;
         let is_text = found.text().is_some_and(|found| found == *filled);
-        return Ok(is_text || is_whole(&text.to_string()) && by_schema::same(&filled, found.as_str()));
+        return Ok(is_text || is_whole(&text.to_string()) && coerce::same(&filled, found.as_str()));
     }
     match (wanted.kind(), found.kind()) {
-        (Kind::Array, Kind::Array) => {
+        (JsonKind::Array, JsonKind::Array) => {
             let (wanted, found): (Vec<_>, Vec<_>) = (wanted.elements().collect(), found.elements().collect());
             let mut same = wanted.len() == found.len();
             for (wanted, found) in wanted.into_iter().zip(found) {
@@ -489,7 +489,7 @@ fn is_filled_same(wanted: Json<'_>, found: Json<'_>, steps: &[StepRecord]) -> Re
             }
             Ok(same)
         }
-        (Kind::Object, Kind::Object) => {
+        (JsonKind::Object, JsonKind::Object) => {
             let names = |json: Json<'_>| json.members().map(|(name, _)| name.to_string()).collect::<HashSet<_>>();
             let mut same = names(wanted) == names(found);
             for (name, wanted) in wanted.members() {
@@ -500,7 +500,7 @@ fn is_filled_same(wanted: Json<'_>, found: Json<'_>, steps: &[StepRecord]) -> Re
             }
             Ok(same)
         }
-        _ => Ok(by_schema::same(wanted.as_str(), found.as_str())),
+        _ => Ok(coerce::same(wanted.as_str(), found.as_str())),
     }
 }
 
@@ -511,7 +511,7 @@ fn substitute_text(text: &str, steps: &[StepRecord]) -> Result<String, String> {
 /// Why an output is not held against a limit.
 fn not_comparable(output: &str) -> String {
     match Json::parse(output.trim().as_bytes()) {
-        Ok(json) if json.kind() == Kind::Number => format!(
+        Ok(json) if json.kind() == JsonKind::Number => format!(
             "{} is not compared: a number may have {} bytes, and {} digits in its exponent",
             shown(output),
             number::DIGIT_LIMIT,
@@ -530,7 +530,7 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn grader(check: Check, step: Option<&str>, output: Option<&str>) -> Grader {
+    fn grader(check: Condition, step: Option<&str>, output: Option<&str>) -> Grader {
         Grader {
             name: None,
             metric: None,
@@ -555,28 +555,30 @@ mod tests {
             steps: &steps,
             elapsed: Duration::from_millis(1500),
         };
-        let contains = |values: &[&str], any, ignore_case| Check::Contains {
+        let contains = |values: &[&str], any, ignore_case| Condition::Contains {
             values: values.iter().map(|&value| value.into()).collect(),
             not: vec!["secret".into()],
             any,
             ignore_case,
         };
-        let range = |min: Option<&str>, max: Option<&str>| Check::Range {
+        let range = |min: Option<&str>, max: Option<&str>| Condition::Range {
             min: min.map(str::to_owned),
             max: max.map(str::to_owned),
             marginal: Marginal::default(),
         };
-        let equals = |json: &str| Check::Equals {
+        let equals = |json: &str| Condition::Equals {
             text: serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
             json: json.to_owned(),
         };
-        let regex = |matches: &str, not: &str| Check::Regex {
+        let regex = |matches: &str, not: &str| Condition::Regex {
             matches: vec![Regex::new(matches).unwrap()],
             not: vec![Regex::new(not).unwrap()],
         };
-        let files =
-            |present: &str, absent: &str| Check::Files { present: vec![present.into()], absent: vec![absent.into()] };
-        let duration = |millis| Check::Duration { most: Duration::from_millis(millis) };
+        let files = |present: &str, absent: &str| Condition::Files {
+            present: vec![present.into()],
+            absent: vec![absent.into()],
+        };
+        let duration = |millis| Condition::Duration { most: Duration::from_millis(millis) };
         let (read, volts) = (Some("read"), Some("volts"));
         let table = [
             (grader(range(Some("3.135"), Some("3.465")), read, volts), "passed"),
@@ -608,7 +610,7 @@ mod tests {
             (grader(duration(1500), None, None), "passed"),
             (grader(duration(1499), None, None), "failed"),
             (grader(duration(1), read, None), "passed"),
-            (grader(Check::Unsupported, None, None), "unsupported"),
+            (grader(Condition::Unsupported, None, None), "unsupported"),
         ];
         for (grader, judgement) in table {
             let grade = grader.grade(&evidence);
@@ -620,7 +622,7 @@ mod tests {
     #[test]
     fn different_numbers_are_not_equal_and_are_on_their_side_of_a_bound() {
         let big = "123456789012345678901234567890";
-        let judge = |check: Check, output: &str| {
+        let judge = |check: Condition, output: &str| {
             let steps = [StepRecord::done("a", "", &[("v", output)])];
             let evidence =
                 Evidence { workdir: Path::new("/"), agent: None, steps: &steps, elapsed: Duration::from_millis(1) };
@@ -643,7 +645,7 @@ mod tests {
             ("[1,2]", "[1,2,3]", "failed"),
             ("true", "1", "failed"),
         ] {
-            let check = Check::Equals { text: wanted.into(), json: wanted.into() };
+            let check = Condition::Equals { text: wanted.into(), json: wanted.into() };
             assert_eq!(judge(check, output), judgement, "{output} is {wanted}");
         }
         for (min, max, output, judgement) in [
@@ -655,7 +657,7 @@ mod tests {
             (Some("1e999999998"), None, "1e999999999", "passed"),
             (Some("0"), None, "NaN", "failed"),
         ] {
-            let check = Check::Range {
+            let check = Condition::Range {
                 min: min.map(str::to_owned),
                 max: max.map(str::to_owned),
                 marginal: Marginal::default(),

@@ -53,7 +53,6 @@
 //! run in a new session.
 #![forbid(unsafe_code)]
 
-mod against;
 pub mod attach;
 mod command;
 mod digits;
@@ -63,12 +62,11 @@ pub mod grade;
 pub mod guide;
 pub mod history;
 pub mod list;
-mod mask;
 pub mod measurement;
 mod model;
-mod node;
 mod placeholders;
 pub mod records;
+mod redact;
 pub mod report;
 mod results;
 mod root;
@@ -79,12 +77,13 @@ pub mod service;
 pub mod session;
 mod spec;
 pub mod store;
+mod target_check;
 pub mod tools;
 pub mod trial;
 pub mod verdict;
 mod walk;
+mod yaml;
 
-pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
 pub use model::class;
 pub use root::{OutsideRoot, Root};
@@ -92,3 +91,4 @@ pub use spec::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,
     Overrides, SIZE_LIMIT, Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
 };
+pub use target_check::{check_against_target, owner_of};

@@ -8,9 +8,9 @@ use std::thread;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::foreign::{self, AsText};
-use super::node::{Unreadable, options, unreadable};
 use super::spec::source::read;
 use super::walk;
+use super::yaml::{Unreadable, options, unreadable};
 
 /// The largest depth of folders that [`list`] searches, below the folder that it is given.
 pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
@@ -23,7 +23,7 @@ pub const LIST_LIMIT: usize = 20_000;
 /// An eval that [`list`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct ListedEval {
     /// The path of the eval file. It begins with the searched folder.
     pub path: PathBuf,
     /// The name of the eval, from its member `name`.
@@ -39,7 +39,7 @@ pub struct Found {
 #[non_exhaustive]
 pub struct Listing {
     /// The evals, sorted by path.
-    pub evals: Vec<Found>,
+    pub evals: Vec<ListedEval>,
     /// The files and folders that could not be read, with the reason; and the limits that the
     /// search reached.
     pub errors: Vec<String>,
@@ -86,7 +86,7 @@ pub fn list(folder: &Path) -> Listing {
     for (path, result) in read {
         match result {
             Ok(_) if listing.evals.len() >= LIST_LIMIT => {}
-            Ok(head) => listing.evals.push(Found {
+            Ok(head) => listing.evals.push(ListedEval {
                 path: path.clone(),
                 name: head.name.unwrap_or_default(),
                 skill: head.skill,

@@ -3,7 +3,7 @@
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
 use indexmap::IndexMap;
 
-pub use super::records::Measurement;
+pub(crate) use super::records::Measurement;
 use super::records::TrialRecord;
 use rigline_host::number;
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::attach::Attachment;
 use super::digits::Digits;
 use super::records::{Class, EarlierAttempt, Grade, Measurement, StepRecord, TrialRecord};
-use super::run::{MetricResult, Outcome, TaskRecord};
+use super::run::{MetricResult, RunOutcome, TaskRecord};
 use super::spec::Spec;
 use super::{measurement, session, verdict};
 use rigline_host::terminal::{cut, one_line, printable};
@@ -455,7 +455,7 @@ pub struct Past {
 }
 
 /// Returns the verdict of a whole run.
-pub fn class(outcome: &Outcome) -> Class {
+pub fn class(outcome: &RunOutcome) -> Class {
     match () {
         () if outcome.state == RunState::Cancelled => Class::Cancelled,
         () if outcome.passed => Class::Pass,
@@ -625,7 +625,7 @@ impl Results {
 impl Run {
     /// The results of a run of `spec`. `interrupted` names the cause that ended the command early,
     /// such as a signal.
-    pub fn of(spec: &Spec, id: &str, outcome: &Outcome, interrupted: Option<&str>) -> Self {
+    pub fn of(spec: &Spec, id: &str, outcome: &RunOutcome, interrupted: Option<&str>) -> Self {
         let waza = outcome.summary;
         let pass_rate = if waza.total == 0 { 0.0 } else { f64::from(waza.passed) / f64::from(waza.total) };
         let folder = spec.path.parent().unwrap_or(std::path::Path::new(""));

@@ -11,7 +11,7 @@ mod plot;
 mod tap;
 mod trend;
 
-pub use super::attach::Attachment;
+pub(crate) use super::attach::Attachment;
 pub use super::digits::Digits;
 pub use super::model::{
     Attempt, Case, FailedValue, Grader, Hashed, Host, Logs, Mark, Measured, Past, Results, Rig, Run, Statistic, Step,

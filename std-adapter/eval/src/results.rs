@@ -4,7 +4,7 @@
 use std::io;
 
 use rigline::json::Json;
-use rigline::json::view::Text;
+use rigline::json::Text;
 use rigline::protocol::waza::{RunState, Summary};
 use serde_json::{Value, json};
 

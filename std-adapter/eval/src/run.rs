@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::attach::Attachments;
 use super::grade::{Grade, Judgement};
-use super::mask::Mask;
 use super::measurement::Statistics;
+use super::redact::Redactor;
 use super::session::{Connect, OnLog, Rig, SessionError};
 use super::spec::{Executor, Fault, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
 use rigline_host::target::Target;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The longest text of a log line or of a record, in bytes. As JSON it may be three times as long,
 /// since a control character takes six bytes there. A line of the log so stays below 64 KiB, which
@@ -52,7 +52,7 @@ pub enum Event {
         message: String,
     },
     /// The run has ended. Clients get it as `eval.complete`.
-    Complete(Arc<Outcome>),
+    Complete(Arc<RunOutcome>),
 }
 
 /// The beginning or the end of a run, a task or a trial.
@@ -78,7 +78,7 @@ pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 /// The result of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The state in which the run ended: completed, failed or cancelled.
     pub state: RunState,
     /// The number of tasks, and of those that passed and failed.
@@ -121,7 +121,7 @@ pub struct MetricResult {
     pub share: f64,
     /// The least share with which the metric passes.
     pub threshold: f64,
-    /// The weight of the metric in [`Outcome::score`].
+    /// The weight of the metric in [`RunOutcome::score`].
     pub weight: f64,
     /// Whether the share reached the threshold.
     pub passed: bool,
@@ -172,7 +172,7 @@ impl TaskRecord {
     }
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Returns whether the rig is the reason that a task was not judged.
     pub fn has_rig_error(&self) -> bool {
         self.unreached.is_some() || self.tasks.iter().any(|task| task.class() == Class::RigError)
@@ -233,7 +233,7 @@ pub struct Plan {
 }
 
 /// Runs an eval to its end. The events go to [`Plan::on_event`], and the result is returned.
-pub async fn run(plan: Plan) -> Arc<Outcome> {
+pub async fn run(plan: Plan) -> Arc<RunOutcome> {
     let started = Instant::now();
     let Plan { spec, executor, workdir, shards, attachments, connect, verbose, strict, cancel, on_event } = plan;
     let on_event: OnEvent = {
@@ -249,7 +249,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         Arc::new(move |level, text: &str| {
             if verbose || level != Level::Debug {
                 let mut message = cut(text);
-                spec.mask.hide(&mut message);
+                spec.redactor.hide(&mut message);
                 on_event(Event::Log { level, message });
             }
         })
@@ -301,7 +301,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         Err(_) if cancel.is_cancelled() => first.close().await,
         Err(Obstacle::SessionError(mut why)) => {
             first.close().await;
-            spec.mask.hide(&mut why.text);
+            spec.redactor.hide(&mut why.text);
             error = Some(format!("Eval execution failed: {why}"));
             unreached = Some(why);
         }
@@ -320,7 +320,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     // No threshold allows what the eval itself does wrong: it is not known what would have become of that.
     outcome.passed &= !outcome.has_mistake();
     (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
-    outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
+    outcome.rig.iter_mut().for_each(|rig| spec.redactor.hide_in_rig(rig));
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,
@@ -512,7 +512,7 @@ impl Shared {
                     let attachments = record.steps.into_iter().flat_map(|step| step.attachments).collect();
                     job.earlier.append(&mut record.earlier);
                     let mut error = cut(&error);
-                    self.spec.mask.hide(&mut error);
+                    self.spec.redactor.hide(&mut error);
                     job.earlier.push(EarlierAttempt::new(Class::RigError, error, attachments));
                     job.spent += started.elapsed();
                     return Ended::Lost(Some(job), why.text);
@@ -542,7 +542,7 @@ impl Shared {
     /// A trial has ended.
     fn keep(&self, job: &mut Job, record: TrialRecord) {
         let mut record = record;
-        trim(&mut record, &self.spec.mask);
+        trim(&mut record, &self.spec.redactor);
         let (task, trial) = (Some(job.task), Some(record.number));
         let (verdict, duration) = (Some(record.verdict), Some(record.duration));
         job.trials.push(record.clone());
@@ -669,7 +669,7 @@ impl Shared {
     async fn preflight(&self, worker: &mut Worker) -> (Option<TrialRecord>, Result<(), SessionError>) {
         let Some(steps) = &self.spec.health else { return (None, Ok(())) };
         let mut record = self.attempts(worker, steps, 1).await;
-        trim(&mut record, &self.spec.mask);
+        trim(&mut record, &self.spec.redactor);
         let why = record.error.as_deref().unwrap_or("not judged");
         let text = format!("preflight: {why}");
         let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
@@ -729,8 +729,8 @@ impl Shared {
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Cuts the texts of a record, and hides in them what environment variables held.
-fn trim(record: &mut TrialRecord, mask: &Mask) {
-    mask.hide_in(record);
+fn trim(record: &mut TrialRecord, redactor: &Redactor) {
+    redactor.hide_in(record);
     let texts = record.steps.iter_mut().map(|step| &mut step.message);
     let texts = texts.chain(record.output.as_mut()).chain(record.error.as_mut());
     texts.chain(record.grades.iter_mut().map(|grade| &mut grade.message)).for_each(|text| {
@@ -768,7 +768,13 @@ fn end(text: &str) -> Option<usize> {
     })
 }
 
-fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled: bool, duration: Duration) -> Outcome {
+fn outcome(
+    spec: &Spec,
+    tasks: Vec<TaskRecord>,
+    error: Option<String>,
+    cancelled: bool,
+    duration: Duration,
+) -> RunOutcome {
     let count = |verdicts: &[Verdict]| {
         u32::try_from(tasks.iter().filter(|task| verdicts.contains(&task.verdict)).count()).unwrap_or(u32::MAX)
     };
@@ -796,7 +802,7 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
         () => RunState::Completed,
     };
     let error = if cancelled { Some("Eval execution cancelled".to_owned()) } else { error };
-    Outcome {
+    RunOutcome {
         state,
         summary,
         error,

@@ -14,16 +14,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::against::against;
 use super::model::{Run, Trial};
-use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
+use super::run::{self, Event, OnEvent, Plan, Progress, RunOutcome};
 use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{Ended, RunFile, Store, Stored};
-use rigline_host::by_schema::Schema;
+use super::target_check::check_against_target;
+use rigline_host::coerce::Schema;
 use rigline_host::target::Target;
 use rigline_std::clock::{millis, unix_millis};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The largest number of runs that are unfinished at a time. Each has an open file, and a process
 /// may often open only 1024 files. A further run is refused with [`StartError::TooMany`].
@@ -227,8 +227,8 @@ impl Runs {
             "name": spec.name,
             "skill": spec.skill,
             "executor": executor.name(),
-            "target": spec.config.target.as_deref().map(|target| spec.mask.hidden(target)),
-            "model": spec.config.model.as_deref().map(|model| spec.mask.hidden(model)),
+            "target": spec.config.target.as_deref().map(|target| spec.redactor.hidden(target)),
+            "model": spec.config.model.as_deref().map(|model| spec.redactor.hidden(model)),
             "totalTasks": total,
             "trialsPerTask": spec.config.trials_per_task,
             "startedAtMs": unix_millis(SystemTime::now()),
@@ -317,8 +317,8 @@ impl Runs {
     /// The list is empty if the eval cannot be run, if its target cannot be reached, or if the eval
     /// has a preflight, since the preflight judges the rig first.
     pub async fn mistakes(&self, requests: &[Request]) -> Vec<Vec<Fault>> {
-        type Asked = (String, Option<PathBuf>, Option<String>);
-        let mut known: HashMap<Asked, Vec<(String, Schema)>> = HashMap::new();
+        type TargetKey = (String, Option<PathBuf>, Option<String>);
+        let mut known: HashMap<TargetKey, Vec<(String, Schema)>> = HashMap::new();
         let mut found = Vec::new();
         for request in requests {
             let spec = match self.prepare(request) {
@@ -348,7 +348,8 @@ impl Runs {
                 };
                 known.insert(asked.clone(), operations);
             }
-            let (mut faults, doubts) = against(&spec, known.get(&asked).map(Vec::as_slice).unwrap_or_default());
+            let (mut faults, doubts) =
+                check_against_target(&spec, known.get(&asked).map(Vec::as_slice).unwrap_or_default());
             faults.extend(doubts.into_iter().filter(|_| request.strict));
             found.push(faults);
         }
@@ -466,7 +467,7 @@ impl Accepted {
 
     /// Starts the run in a tokio runtime. `on_event` gets the events. `done` is called with the
     /// result, after the last event.
-    pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
+    pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<RunOutcome>) + Send + 'static) {
         let Self { id, end, spec, executor, workdir, shards, verbose, strict, cancel, file, runs } = self;
         let file = Arc::new(Mutex::new(file));
         let on_event: OnEvent = {
@@ -565,7 +566,7 @@ impl Runs {
                 file.append(&line).and_then(|()| file.sync())
             }
             Event::Complete(outcome) => {
-                let of_outcome = |outcome: &Outcome| {
+                let of_outcome = |outcome: &RunOutcome| {
                     let Run { verdict, reason, .. } = Run::of(spec, id, outcome, None);
                     Some(Ended { verdict, reason })
                 };
@@ -583,7 +584,7 @@ impl Runs {
                     stored.state = RunState::Cancelled;
                     stored.error = Some("Eval execution cancelled".into());
                     let (state, error) = (stored.state, stored.error.clone());
-                    stored.result = of_outcome(&Outcome { state, error, passed: false, ..(**outcome).clone() });
+                    stored.result = of_outcome(&RunOutcome { state, error, passed: false, ..(**outcome).clone() });
                 }
                 entry.stored = stored.clone();
                 drop(table);
@@ -591,7 +592,7 @@ impl Runs {
                 if is_late {
                     tell(&mut file, written);
                     let outcome =
-                        Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
+                        RunOutcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
                     return Event::Complete(Arc::new(outcome));
                 }
                 written
@@ -626,7 +627,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::super::session::{OnLog, Pending, Session, SessionError};
+    use super::super::session::{EvalSession, OnLog, Pending, SessionError};
     use super::*;
 
     /// A board that is never there.
@@ -640,7 +641,7 @@ mod tests {
             _: Option<&'a Path>,
             _: Option<rigline_host::JsonObject>,
             _: OnLog,
-        ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
+        ) -> Pending<'a, Result<Box<dyn EvalSession>, SessionError>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
         }

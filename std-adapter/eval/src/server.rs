@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_io_async::Read;
-use rigline::json::Kind;
+use rigline::json::JsonKind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
 use rigline::rpc::{INVALID_PARAMS, Incoming};
@@ -52,8 +52,8 @@ use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
 use rigline_host::lines::{self, Entrance, Input, Output};
+use rigline_std::mutex::lock;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
-use rigline_std::sync::lock;
 
 /// The longest request line, in bytes, without the newline. A longer one is refused.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -159,7 +159,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
     let (input, output) = rigline_std::stdio::take()?;
     let mut input = input.start()?;
     let (out, mut lines) = Output::queued(BACKLOG);
-    let client = Client::new(out);
+    let client = ConnectedClient::new(out);
     let failure = Arc::new(Mutex::new(None));
     let write = {
         let (client, failure) = (client.clone(), failure.clone());
@@ -223,11 +223,11 @@ pub async fn serve_tcp(
 /// A server for clients over streams that the caller has opened. The caller decides who may
 /// connect.
 #[derive(Clone)]
-pub struct Server {
+pub struct EvalServer {
     shared: Shared,
 }
 
-impl Server {
+impl EvalServer {
     /// Makes a server of the runs `runs`, for evals below the folder `root`. It needs a tokio
     /// runtime with several threads.
     pub fn new(runs: Runs, root: Root) -> Self {
@@ -241,7 +241,7 @@ impl Server {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let client = Client::new(Output::of(writer, BACKLOG, true));
+        let client = ConnectedClient::new(Output::of(writer, BACKLOG, true));
         let mut reader = FromTokio::new(reader);
         let conversation = async {
             let input = Input::of_socket(REQUEST_LIMIT, None);
@@ -277,7 +277,7 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
 }
 
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
-    let client = Client::new(Output::of(stream.clone(), BACKLOG, true));
+    let client = ConnectedClient::new(Output::of(stream.clone(), BACKLOG, true));
     let mut read = FromTokio::new(stream.clone());
     let ended = match access.refusal(stream.ends()) {
         Some(refusal) => {
@@ -300,13 +300,13 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
 }
 
 /// A client: the output for its lines, and the runs that it has started.
-struct Client {
+struct ConnectedClient {
     out: Output,
     /// The runs of the client that have not ended.
     runs: watch::Sender<usize>,
 }
 
-impl Client {
+impl ConnectedClient {
     fn new(out: Output) -> Arc<Self> {
         Arc::new(Self { out, runs: watch::Sender::new(0) })
     }
@@ -370,7 +370,7 @@ enum End {
 /// Answers a client's lines to the end of its input. `stream` is the connection, if it is one.
 async fn converse<R: Read<Error = io::Error>>(
     reader: &mut R,
-    client: &Arc<Client>,
+    client: &Arc<ConnectedClient>,
     shared: &Shared,
     mut input: Input,
     stream: Option<&Stream>,
@@ -440,7 +440,7 @@ fn serve(service: &mut Service, incoming: Incoming<'_>, out: &mut Writer<'_>) {
         return;
     }
     match waza::request(incoming.method, incoming.params) {
-        Ok(_) if !matches!(incoming.params.kind(), Kind::Object | Kind::Null) => {
+        Ok(_) if !matches!(incoming.params.kind(), JsonKind::Object | JsonKind::Null) => {
             out.raw(lines::refusal_body(INVALID_PARAMS, "params: expected an object").as_bytes());
         }
         Ok(request) => waza::answer(service, &request, out),

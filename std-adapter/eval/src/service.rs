@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rigline::json::RawJson;
-use rigline::json::view::Text;
+use rigline::json::Text;
 use rigline::protocol::waza::{
     Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, TaskSummary, Validation,
 };

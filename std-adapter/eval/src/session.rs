@@ -12,14 +12,15 @@ use rigline::{FailureKind, Level, Phase};
 use tokio::sync::Mutex;
 
 use super::verdict::Cause;
-use rigline_host::by_schema::{Schema, spelled};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{
     self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description, Part,
 };
+use rigline_host::coerce::Schema;
 use rigline_host::ports::Roots;
 use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
+use rigline_host::spelled;
 use rigline_host::target::Target;
 use rigline_host::wire;
 use rigline_host::{Agent, CallContext, Credentials, EventKind, HostError, JsonObject, Listener, Manifest, Options};
@@ -40,7 +41,7 @@ pub trait Connect: Send + Sync {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>>;
+    ) -> Pending<'a, Result<Box<dyn EvalSession>, SessionError>>;
 }
 
 /// The error for a session that could not be opened.
@@ -62,7 +63,7 @@ impl SessionError {
 }
 
 /// A session with an extension.
-pub trait Session: Send + Sync {
+pub trait EvalSession: Send + Sync {
     /// Calls an operation. The result may be a failure of the operation. An error means that there
     /// was no answer, and is the reason.
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<StepResult, String>>;
@@ -154,7 +155,7 @@ impl Connect for Hosts {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
+    ) -> Pending<'a, Result<Box<dyn EvalSession>, SessionError>> {
         Box::pin(async move {
             let mut target: Target = target.parse().map_err(|error| SessionError::new(format!("{error}")))?;
             if let (Target::Exec(exec), Some(folder)) = (&mut target, folder)
@@ -177,7 +178,7 @@ impl Connect for Hosts {
             }
             let asked = choose::connect(&target, ClientOptions::new(options), None, Need::Context).await?;
             let open = Open::new(asked, &target, self.recorder.as_deref()).await?;
-            Ok(Box::new(open) as Box<dyn Session>)
+            Ok(Box::new(open) as Box<dyn EvalSession>)
         })
     }
 }
@@ -189,7 +190,7 @@ pub async fn open(
     settings: Option<JsonObject>,
     credentials: Credentials,
     log: OnLog,
-) -> Result<Box<dyn Session>, ClientError> {
+) -> Result<Box<dyn EvalSession>, ClientError> {
     let mut options = session_options(settings, log);
     options.credentials = credentials;
     let options = ClientOptions::new(options);
@@ -203,7 +204,7 @@ pub async fn over(
     target: &Target,
     settings: Option<JsonObject>,
     log: OnLog,
-) -> Result<Box<dyn Session>, SessionError> {
+) -> Result<Box<dyn EvalSession>, SessionError> {
     let options = ClientOptions::new(session_options(settings, log));
     let asked = choose::over(dialer, target, options, Need::Context).await?;
     Ok(Box::new(Open::new(asked, target, None).await?))
@@ -323,7 +324,7 @@ fn texts(outcome: &CallOutcome) -> Vec<(String, String)> {
     outputs
 }
 
-impl Session for Open {
+impl EvalSession for Open {
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<StepResult, String>> {
         let context = CallContext {
             workdir: Some(call.workdir.to_owned()),

@@ -9,10 +9,10 @@ use rigline::Phase;
 
 use super::foreign;
 use super::grade::Grader;
-use super::mask::Mask;
-use super::node::Node;
-pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
+use super::redact::Redactor;
 pub use super::root::FILE_LIMIT;
+use super::yaml::Node;
+pub use super::yaml::{DEPTH_LIMIT, VALUE_LIMIT};
 use rigline_host::JsonObject;
 
 mod config;
@@ -122,7 +122,7 @@ pub struct Spec {
     /// support.
     pub warnings: Vec<Fault>,
     /// The environment variables that it has.
-    pub(super) mask: Mask,
+    pub(super) redactor: Redactor,
     /// `config`, `metrics` and all members that are not known here, as JSON text, in their order.
     pub(super) members: Vec<(String, String)>,
 }
@@ -130,7 +130,7 @@ pub struct Spec {
 impl Spec {
     /// Replaces the values of the eval's environment variables in a text by `{{env.NAME}}`.
     pub fn hidden(&self, text: &str) -> String {
-        self.mask.hidden(text)
+        self.redactor.hidden(text)
     }
 }
 

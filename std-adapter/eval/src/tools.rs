@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rigline::json::{Json, Kind};
-use rigline::manifest::Effects;
+use rigline::Effects;
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::waza::{self, RunState, Verdict};
 use rigline::{
     Call, Config, Context, Event, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
@@ -33,12 +33,12 @@ use super::list::list;
 use super::model::Statistic;
 use super::run::{self, OnEvent, TaskRecord};
 use super::runs::{Accepted, Request, Runs, StartError};
-use super::session::{Connect, Hosts, OnLog, Pending, Session, SessionError};
+use super::session::{Connect, EvalSession, Hosts, OnLog, Pending, SessionError};
 use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
 use rigline_host::JsonObject;
-use rigline_host::by_schema::Schemas;
+use rigline_host::coerce::Schemas;
 use rigline_host::relay::Relay;
 use rigline_std::clock::millis;
 
@@ -210,7 +210,7 @@ impl Evals {
         run: &str,
         spec: &Arc<Spec>,
         cx: &mut Context<'_>,
-    ) -> Result<Arc<run::Outcome>, Failure> {
+    ) -> Result<Arc<run::RunOutcome>, Failure> {
         let runtime = self.runtime.as_ref().ok_or(ENDING)?;
         let (tell, mut told) = mpsc::channel(QUEUE);
         let (done, mut outcome) = oneshot::channel();
@@ -295,7 +295,7 @@ fn whole(text: &str) -> Option<u32> {
 /// A value in the form of `--set NAME=VALUE`: a text as it is, other values as JSON.
 fn setting(value: Json<'_>) -> String {
     match value.text() {
-        Some(text) if value.kind() == Kind::String => text.to_string(),
+        Some(text) if value.kind() == JsonKind::String => text.to_string(),
         _ => value.as_str().to_owned(),
     }
 }
@@ -392,7 +392,7 @@ fn reporter(spec: Arc<Spec>, tell: mpsc::Sender<Said>) -> OnEvent {
 }
 
 /// The result of a run, as the members of [`RUN_OUTPUTS`].
-fn result(spec: &Spec, run: &str, outcome: &run::Outcome, class: Class) -> Map<String, Value> {
+fn result(spec: &Spec, run: &str, outcome: &run::RunOutcome, class: Class) -> Map<String, Value> {
     let waza::Summary { total, passed, failed } = outcome.summary;
     // Where there are too many tasks, those that passed are left out first.
     let mut tasks: Vec<&TaskRecord> = outcome.tasks.iter().collect();
@@ -470,7 +470,7 @@ impl Connect for Configured {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
+    ) -> Pending<'a, Result<Box<dyn EvalSession>, SessionError>> {
         self.hosts.connect(target, folder, settings.or_else(|| self.config.clone()), log)
     }
 }

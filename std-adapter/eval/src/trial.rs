@@ -10,18 +10,18 @@ use rigline::{Level, Phase};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::against::{known_names, of_tasks};
 use super::attach::Attachments;
 use super::command;
-use super::grade::{Check, Evidence};
+use super::grade::{Condition, Evidence};
 use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, Judgement};
-pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
-use super::session::{Call, Connect, OnLog, Rig, Session, SessionError, StepResult};
+pub(crate) use super::records::{EarlierAttempt, StepRecord, TrialRecord};
+use super::session::{Call, Connect, EvalSession, OnLog, Rig, SessionError, StepResult};
 use super::spec::{Executor, Fault, Spec, Step, Task};
-use rigline_host::by_schema::{Schema, fit};
+use super::target_check::{known_names, of_tasks};
 use rigline_host::client::Part;
-use rigline_std::sync::lock;
+use rigline_host::coerce::{Schema, fit};
+use rigline_std::mutex::lock;
 
 /// The time limit of a cleanup step that sets none of its own.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub(super) struct Worker {
     context: Arc<RunContext>,
     /// Its target, in a run that has several.
     shard: Option<String>,
-    session: Option<Box<dyn Session>>,
+    session: Option<Box<dyn EvalSession>>,
     /// The task that it runs.
     task: Arc<Mutex<String>>,
     log: OnLog,
@@ -548,7 +548,7 @@ fn lacking(spec: &Spec, executor: Executor, lacks: impl Fn(Part) -> Option<&'sta
 fn made_up(task: &Task, prompt: &str) -> String {
     let mut text = format!("Mock response for: {prompt}");
     for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {
-        if let Check::Contains { values, any, .. } = &grader.check {
+        if let Condition::Contains { values, any, .. } = &grader.check {
             let enough = if *any { 1 } else { values.len() };
             for value in values.iter().take(enough) {
                 text.push('\n');
@@ -568,10 +568,10 @@ fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
         };
         let value = match &grader.check {
             // A bound is in the range.
-            Check::Range { min: Some(bound), .. } | Check::Range { max: Some(bound), .. } => bound.clone(),
-            Check::Equals { text, .. } => text.clone(),
-            Check::Contains { values, any: true, .. } => values.first().cloned().unwrap_or_default(),
-            Check::Contains { values, .. } => values.join(" "),
+            Condition::Range { min: Some(bound), .. } | Condition::Range { max: Some(bound), .. } => bound.clone(),
+            Condition::Equals { text, .. } => text.clone(),
+            Condition::Contains { values, any: true, .. } => values.first().cloned().unwrap_or_default(),
+            Condition::Contains { values, .. } => values.join(" "),
             _ => continue,
         };
         outputs.push((name.clone(), literal(&value).into_owned()));
@@ -583,7 +583,7 @@ fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
 mod tests {
     use serde_json::json;
 
-    use super::super::node::Node;
+    use super::super::yaml::Node;
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::records::TrialRecord;
-pub use super::records::{Cause, Class};
+pub(crate) use super::records::{Cause, Class};
 
 /// Returns the verdict of a task by those of its trials. A failure of the board counts more than an
 /// error of the rig, since it is certain.

@@ -4,7 +4,7 @@
 //! more than LIMIT (1.5 by default) times as long as the echo, call by call.
 //!
 //! - *The call*: [`Host::call`] with its arguments as values and its result read, from an extension behind
-//!   [`stdio::serve`](rigline_std::stdio::serve), or behind a [`Server`] on a socket as `rigline serve sim` has it. All of it is
+//!   [`stdio::serve`](rigline_std::stdio::serve), or behind a [`TcpServer`] on a socket as `rigline serve sim` has it. All of it is
 //!   what users run: ids, deadlines, checks on both sides.
 //! - *The extension alone*: the same line as the call's, written and its reply read by the echo's client.
 //! - *The echo*: a program that blocks on `read_until`, and writes a reply of the call's length. Its client is written on tokio,
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_host::target::Target;
-use rigline_host::tcp::Server;
-use rigline_host::{CallContext, Direction, Host, Options};
+use rigline_host::tcp::TcpServer;
+use rigline_host::{CallContext, Host, Options, record::transcript::Direction};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -233,7 +233,7 @@ fn echo(mut input: impl BufRead, mut output: impl Write) -> ExitCode {
 
 /// As `rigline serve sim` does.
 async fn serve() -> ExitCode {
-    let server = Server::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port is free");
+    let server = TcpServer::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port is free");
     println!("{}", server.addresses().expect("it listens")[0]);
     server.run_until(Echo, std::future::pending()).await.expect("it serves");
     ExitCode::SUCCESS

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -265,7 +265,7 @@ async fn begin_mcp(connection: &Connection, options: &Options, until: Instant) -
     // A server of gevals that takes any version: its session has begun, and it may not begin a second one. A configuration has not reached
     // it yet.
     let is_manifest = Json::parse(text.as_bytes())
-        .is_ok_and(|json| json.get("operations").is_some_and(|operations| operations.kind() == Kind::Object));
+        .is_ok_and(|json| json.get("operations").is_some_and(|operations| operations.kind() == JsonKind::Object));
     if is_manifest && options.config.is_none() {
         return connection.manifest(&text).map(|manifest| Answered::Gevals(Box::new(manifest)));
     }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::FailureKind;
-use rigline::json::{Json, Kind};
-use rigline::manifest::Kind as ModuleKind;
+use rigline::ModuleKind;
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::{CODE_NAME, KIND_NAME};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use crate::files;
 use crate::host::{CallContext, HostError, Manifest, Operation, Options};
 use crate::record::Recorder;
 use crate::target::Target;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// A function that makes a client for a target.
 pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
@@ -279,7 +279,7 @@ impl CallOutcome {
     pub fn members(&self) -> Vec<(String, String)> {
         let json = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
         match json.kind() {
-            Kind::Object => {
+            JsonKind::Object => {
                 let mut members: Vec<(String, String)> = Vec::new();
                 let mut places = HashMap::new();
                 for (name, value) in json.members() {
@@ -294,7 +294,7 @@ impl CallOutcome {
                 }
                 members
             }
-            Kind::Null => Vec::new(),
+            JsonKind::Null => Vec::new(),
             _ => vec![("value".to_owned(), json.as_str().to_owned())],
         }
     }
@@ -314,7 +314,9 @@ impl CallOutcome {
         let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
         let blocks = self.blocks().collect::<Vec<_>>().join(",");
         match self.outputs.trim_end().strip_suffix('}') {
-            Some(members) if !blocks.is_empty() && known.kind() == Kind::Object && known.get("content").is_none() => {
+            Some(members)
+                if !blocks.is_empty() && known.kind() == JsonKind::Object && known.get("content").is_none() =>
+            {
                 let comma = if known.members().next().is_some() { "," } else { "" };
                 format!("{members}{comma}\"content\":[{blocks}]}}")
             }

@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 
 /// The mode of a file that only its user can read.
 const PRIVATE: u32 = 0o600;
@@ -150,7 +150,7 @@ pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn append_json_lines(path: &Path) -> io::Result<File> {
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match first_line(path)? {
-        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
+        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == JsonKind::Object) => {
             let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }

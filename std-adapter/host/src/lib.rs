@@ -18,24 +18,26 @@
 
 pub mod amplifier;
 mod backlog;
-#[doc(hidden)]
-pub mod by_schema;
 pub mod check;
 #[doc(hidden)]
 pub mod choose;
 #[doc(hidden)]
 pub mod client;
 #[doc(hidden)]
+pub mod coerce;
+#[doc(hidden)]
+pub mod decode;
+#[doc(hidden)]
 pub mod files;
 pub mod gevals;
 pub mod guide;
 mod host;
 mod http_client;
+mod http_sniff;
 #[doc(hidden)]
 pub mod lines;
 pub mod mcp;
 pub mod namel3ss;
-mod not_http;
 #[doc(hidden)]
 pub mod number;
 #[doc(hidden)]
@@ -50,9 +52,7 @@ pub mod target;
 pub mod tcp;
 #[doc(hidden)]
 pub mod terminal;
-#[doc(hidden)]
-pub mod traffic;
 mod waza;
 
 pub use host::*;
-pub use http_client::Credentials;
+pub use http_client::{Credentials, HttpError};

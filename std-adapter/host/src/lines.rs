@@ -5,11 +5,11 @@ use std::future::pending;
 use std::time::Duration;
 
 use rigline::frame::{Frame, HeapFramer};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::rpc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::not_http::{Opening, is_http};
+use crate::http_sniff::{Opening, is_http};
 use rigline_std::net::Token;
 
 mod entrance;
@@ -221,8 +221,8 @@ fn is_answer(line: &[u8]) -> bool {
         return false;
     }
     let Ok(json) = Json::parse(line) else { return false };
-    json.kind() == Kind::Object
-        && json.get("ok").is_some_and(|ok| matches!(ok.kind(), Kind::Bool))
+    json.kind() == JsonKind::Object
+        && json.get("ok").is_some_and(|ok| matches!(ok.kind(), JsonKind::Bool))
         && ["jsonrpc", "method", "op", "protocol_version"].iter().all(|name| json.get(name).is_none())
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::client::{ClientFactory, Part, ProtocolOption};
-use crate::traffic::Reading;
+use crate::decode::Reading;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
 /// The properties of a protocol that the host side uses. Each value is a constant in the folder of

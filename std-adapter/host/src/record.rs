@@ -29,4 +29,4 @@ pub mod transcript;
 pub use folder::{Folder, FolderError, RUN, SESSION};
 pub use recorder::Recorder;
 pub use replay::{Action, Player, Recording};
-pub use transcript::Direction;
+pub(crate) use transcript::Direction;

@@ -11,7 +11,7 @@
 //!
 //! Parts of a call that only one of the two protocols has are lost. The members `entry`, `trace_id`
 //! and `project` of namel3ss do not reach the target. A relay keeps no
-//! [guarantees](rigline::manifest::Guarantee), since nothing is known about the work of the target.
+//! [guarantees](rigline::Guarantee), since nothing is known about the work of the target.
 //! A configuration and the context of a gevals call reach a target that is asked by gevals, and a
 //! server of rigline's own. Logs go to the [listener](Options::listener).
 //!
@@ -27,12 +27,12 @@
 //!
 //! ```no_run
 //! use rigline_host::Options;
-//! use rigline_std::http::{self, Server};
+//! use rigline_std::http::{self, HttpServer};
 //! use rigline_host::relay::Relay;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let relay = Relay::connect(&"serial:auto".parse()?, Options::default())?;
-//! let server = Server::bind("127.0.0.1:8080", http::Options::amplifier())?;
+//! let server = HttpServer::bind("127.0.0.1:8080", http::Options::amplifier())?;
 //! server.run(move |_| relay)?;
 //! # Ok(())
 //! # }
@@ -47,19 +47,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use rigline::event;
-use rigline::json::{Json, Kind, RawJson};
-use rigline::manifest::{Effects, MAX_IDENTIFIER, identifier};
+use rigline::json::{Json, JsonKind, RawJson};
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
+use rigline::{Effects, MAX_IDENTIFIER};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
-use crate::by_schema::Schemas;
 use crate::choose::{self, Need};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
+use crate::coerce::Schemas;
 use crate::host::wire::Connect;
 use crate::host::{Event, EventKind, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::on_one_line;
@@ -67,8 +66,8 @@ use crate::protocol::Protocol;
 use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
+use rigline_std::mutex::lock;
 use rigline_std::queue::{Absence, Origin, Reaching};
-use rigline_std::sync::lock;
 
 /// How long a description may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -157,7 +156,7 @@ fn kind_of(error: &ClientError) -> (FailureKind, i32) {
 enum Job {
     Call {
         request: CallRequest,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<RelayedOutcome>,
     },
     /// Open a session with the target. Events that take long are reported.
     Reach {
@@ -179,7 +178,7 @@ enum Job {
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
 #[derive(Debug)]
-struct Answer {
+struct RelayedOutcome {
     outputs: Vec<(String, String)>,
     /// Blocks beside the outputs, with the text of the message among them.
     content: Vec<String>,
@@ -514,7 +513,7 @@ impl Relay {
     }
 }
 
-async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
+async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> RelayedOutcome {
     let gone = || fault(FailureKind::Unreachable, ended().message);
     let (answer, told) = oneshot::channel();
     match jobs {
@@ -770,7 +769,7 @@ impl Extension for Relay {
         // They are about a call that was given up.
         self.logs.clear();
         let mut scale = None;
-        let Answer { outputs, content, end } = {
+        let RelayedOutcome { outputs, content, end } = {
             let Self { jobs, logs, is_calling, .. } = &mut *self;
             let _calling = Calling::begin(is_calling);
             let mut answer = pin!(ask(jobs.as_ref(), request));
@@ -852,7 +851,7 @@ impl Extension for Relay {
         }
     }
 
-    async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
+    async fn on_event(&mut self, event: rigline::Event<'_>, cx: &mut Context<'_>) {
         let request = CallRequest {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
@@ -889,7 +888,7 @@ impl Way {
             Some(dialer) => choose::over(dialer, &self.target, options, self.need).await?,
             None => choose::connect(&self.target, options, None, self.need).await?,
         };
-        let described = described(&mut *chosen.client, DESCRIBE_TIMEOUT).await?;
+        let described = describe(&mut *chosen.client, DESCRIBE_TIMEOUT).await?;
         if has_config && !chosen.carries(Part::Config) {
             let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
             return Err(ClientError::usage(text).into());
@@ -1075,7 +1074,7 @@ impl OtherEnd {
         }
     }
 
-    async fn call(&mut self, request: CallRequest, mut answer: oneshot::Sender<Answer>) {
+    async fn call(&mut self, request: CallRequest, mut answer: oneshot::Sender<RelayedOutcome>) {
         // The caller may be gone.
         if answer.is_closed() {
             return;
@@ -1109,7 +1108,7 @@ impl OtherEnd {
         }
     }
 
-    async fn answer(&mut self, request: CallRequest) -> Answer {
+    async fn answer(&mut self, request: CallRequest) -> RelayedOutcome {
         if self.open.is_none()
             && let Err(error) = self.reach().await
         {
@@ -1119,7 +1118,7 @@ impl OtherEnd {
         if request.operation == FIND && self.watch.is_some() {
             let name = lock(&self.known).manifest.name;
             let said = format!("found {name}: list the tools again");
-            return Answer { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
+            return RelayedOutcome { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
         }
         let Some(upstream) = &mut self.open else { return fault(FailureKind::Unreachable, ended().message) };
         call_fitting(&mut **upstream, request, &self.way.options).await
@@ -1138,7 +1137,7 @@ impl OtherEnd {
             return;
         };
         if upstream.has_changed() {
-            match described(&mut **upstream, DESCRIBE_TIMEOUT).await {
+            match describe(&mut **upstream, DESCRIBE_TIMEOUT).await {
                 Ok(described) => self.tell_of(&described),
                 Err(error) => self.tell_absence(&error.into()),
             }
@@ -1147,7 +1146,7 @@ impl OtherEnd {
 }
 
 /// Calls, without what makes the request too long for the other end where it can be left out.
-async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, options: &Options) -> Answer {
+async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, options: &Options) -> RelayedOutcome {
     loop {
         let error = match upstream.call(&request).await {
             Ok(outcome) => return relayed(outcome),
@@ -1173,18 +1172,18 @@ async fn call_fitting(upstream: &mut dyn Client, mut request: CallRequest, optio
     }
 }
 
-async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
+async fn describe(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
     match client.describe(None, limit).await? {
         Description::Manifest(described) => Ok(*described),
         Description::Page(_) => Err(ClientError::usage("the target does not list its operations")),
     }
 }
 
-fn fault(kind: FailureKind, message: String) -> Answer {
-    Answer { outputs: Vec::new(), content: Vec::new(), end: Err(Fault { kind, code: None, message }) }
+fn fault(kind: FailureKind, message: String) -> RelayedOutcome {
+    RelayedOutcome { outputs: Vec::new(), content: Vec::new(), end: Err(Fault { kind, code: None, message }) }
 }
 
-fn relayed(answer: client::CallOutcome) -> Answer {
+fn relayed(answer: client::CallOutcome) -> RelayedOutcome {
     let outputs = match Json::parse(answer.outputs.as_bytes()) {
         Ok(outputs) => members(outputs),
         Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
@@ -1198,14 +1197,14 @@ fn relayed(answer: client::CallOutcome) -> Answer {
             Err(Fault { kind: failure.kind, code: failure.custom_code, message: message.to_owned() })
         }
     };
-    Answer { outputs, content: answer.content, end }
+    RelayedOutcome { outputs, content: answer.content, end }
 }
 
 /// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
 fn members(json: Json<'_>) -> Vec<(String, String)> {
     match json.kind() {
-        Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),
-        Kind::Null => Vec::new(),
+        JsonKind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),
+        JsonKind::Null => Vec::new(),
         _ => vec![("value".into(), json.as_str().to_owned())],
     }
 }
@@ -1213,7 +1212,7 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 /// A name for each operation, so that no two make one [identifier](Operation::identifier), by which agents call them: all but the first of those
 /// that do have a number.
 fn distinct(operations: &[crate::host::Operation]) -> Vec<String> {
-    let of = |name: &str| identifier(name).collect::<Vec<u8>>();
+    let of = |name: &str| Operation::identifier_of(name).collect::<Vec<u8>>();
     let mut taken = HashSet::new();
     let mut numbers = HashMap::new();
     let names = operations.iter().map(|operation| {

@@ -13,7 +13,7 @@
 //!
 //! # Who may ask
 //! A client can call every operation. Where the system reports the user of a connection (as Linux
-//! does), [`serve`] answers only programs of its own user and of root. If a [token](Server::token)
+//! does), [`serve`] answers only programs of its own user and of root. If a [token](TcpServer::token)
 //! is set, clients must also send it as their first line. HTTP is refused, since a web page could
 //! send it.
 
@@ -31,7 +31,7 @@ use rigline::protocol::{self, Protocol};
 use crate::{lines, protocols};
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::queue::{Asker, Client, Line, Origin, Queue, Received, Settings};
+use rigline_std::queue::{Asker, Line, Origin, Queue, QueueClient, Received, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.
@@ -64,7 +64,7 @@ const SAFE_STATE: Duration = Duration::from_secs(5);
 /// ```
 pub fn serve<E: Extension>(extension: E, address: &str) -> io::Result<()> {
     let address = address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let server = Server::bind(&address)?;
+    let server = TcpServer::bind(&address)?;
     let name = extension.manifest().name;
     for address in server.addresses()? {
         use std::io::Write as _;
@@ -84,17 +84,17 @@ pub fn serve<E: Extension>(extension: E, address: &str) -> io::Result<()> {
 /// #     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> { cx.done("") }
 /// # }
 /// use rigline_std::net::Token;
-/// use rigline_host::tcp::Server;
+/// use rigline_host::tcp::TcpServer;
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     let server = Server::bind(&"0.0.0.0:7000".parse()?)?.token(Token::from_file("/etc/rig/token")?);
+///     let server = TcpServer::bind(&"0.0.0.0:7000".parse()?)?.token(Token::from_file("/etc/rig/token")?);
 ///     server.run(MyExtension)?;
 ///     Ok(())
 /// }
 /// ```
 #[derive(Debug)]
 #[must_use]
-pub struct Server {
+pub struct TcpServer {
     listeners: Vec<TcpListener>,
     access: Access,
     clients: usize,
@@ -102,7 +102,7 @@ pub struct Server {
     origin: Option<Arc<dyn Origin>>,
 }
 
-impl Server {
+impl TcpServer {
     /// Listens on all addresses that `address` means. Port 0 means a free port.
     ///
     /// # Errors
@@ -228,7 +228,7 @@ async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
     let request = request.map(|request| request(config)).unwrap_or_default();
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let asker =
-        Asker { client: &Client::of_process(), session: None, cancels: true, wants_logs: false, identity: None };
+        Asker { client: &QueueClient::of_process(), session: None, cancels: true, wants_logs: false, identity: None };
     let reply = match queue.receive(request.into_bytes(), &asker) {
         Received::Reply(reply) => reply,
         Received::Waits(mut incoming) => loop {

@@ -20,8 +20,8 @@ use rigline::json::write::Writer;
 use rigline::rpc;
 use rigline_host::ports::Roots;
 use rigline_host::process;
+use rigline_std::mutex::lock;
 use rigline_std::signals::Signals;
-use rigline_std::sync::lock;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -32,8 +32,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::book::{Ask, Asked, Effect, Heartbeats, Lab, Refusal};
-use crate::check::{self, Check};
+use crate::book::{Ask, Effect, Heartbeats, Lab, LeaseReply, Refusal};
+use crate::check::{self, RigCheck};
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
@@ -520,7 +520,7 @@ impl Agent {
             "select" => {
                 let Select { selector } = parse(params)?;
                 self.read_rigs(lab, now)?;
-                self.select(lab, &selector, now)
+                self.list_matching(lab, &selector, now)
             }
             "check" => {
                 let OfRig { rig, .. } = parse(params)?;
@@ -601,8 +601,8 @@ impl Agent {
             holder,
         };
         match lab.ask(peer.conn, ask, now)? {
-            Asked::Granted(lease) => Ok(json!({ "lease": lease, "targets": targets(lab, &lease) })),
-            Asked::Waits => Ok(json!({ "lease": null })),
+            LeaseReply::Granted(lease) => Ok(json!({ "lease": lease, "targets": targets(lab, &lease) })),
+            LeaseReply::Waits => Ok(json!({ "lease": null })),
         }
     }
 
@@ -715,7 +715,7 @@ impl Agent {
         }
     }
 
-    fn select(&self, lab: &mut Lab, text: &str, now: BootTime) -> Result<Value, Refusal> {
+    fn list_matching(&self, lab: &mut Lab, text: &str, now: BootTime) -> Result<Value, Refusal> {
         let selector = if text.is_empty() { None } else { Some(self.selector(lab, text)?) };
         let mut status = lab.status(None, now)?;
         let Some(selector) = selector else { return Ok(status) };
@@ -784,7 +784,7 @@ impl Agent {
                             lock(&agent.closing).remove(&id);
                         }
                         let (lease, board, recover) = (lease.as_deref(), board.as_deref(), recover.as_slice());
-                        let what = Check { target: &target, asks, lease, recover, board };
+                        let what = RigCheck { target: &target, asks, lease, recover, board };
                         let found = check::run(&what, &agent.roots).await;
                         let roots = agent.roots.clone();
                         agent.note(move |lab| {

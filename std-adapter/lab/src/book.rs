@@ -206,7 +206,7 @@ impl Fault {
 
 /// The answer to a request for a lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum LeaseReply {
     /// The request has this lease already.
     Granted(Box<Lease>),
     /// The request waits in the queue, or has an offer to confirm.
@@ -365,14 +365,14 @@ impl Lab {
     ///
     /// # Errors
     /// The request is refused without waiting.
-    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<Asked, Refusal> {
+    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<LeaseReply, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == ask.request) {
             if held.lease.holder.uid != ask.holder.uid {
                 return Err(Refusal::refused("this request is another user's"));
             }
             held.conns.insert(conn);
             self.heartbeats.heard(&held.lease.id, now);
-            return Ok(Asked::Granted(Box::new(held.lease.clone())));
+            return Ok(LeaseReply::Granted(Box::new(held.lease.clone())));
         }
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ask.request == ask.request) {
             if waiting.ask.holder.uid != ask.holder.uid {
@@ -384,7 +384,7 @@ impl Lab {
                 self.effects.push(Effect::Tell { conn, method: "offer", params });
             }
             self.schedule(now);
-            return Ok(Asked::Waits);
+            return Ok(LeaseReply::Waits);
         }
         if self.queue.iter().filter(|waiting| waiting.ask.holder.uid == ask.holder.uid).count() >= QUEUE {
             let user = &ask.holder.user;
@@ -413,7 +413,7 @@ impl Lab {
         let behind = self.queue.iter().position(|other| (other.ask.since, other.order) > place);
         self.queue.insert(behind.unwrap_or(self.queue.len()), waiting);
         self.schedule(now);
-        Ok(Asked::Waits)
+        Ok(LeaseReply::Waits)
     }
 
     /// Confirms an offer. When the function returns, the lease is in the books.

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// The target that is checked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Check<'a> {
+pub(crate) struct RigCheck<'a> {
     pub(crate) target: &'a str,
     /// Whether it is asked for its manifest.
     pub(crate) asks: bool,
@@ -45,8 +45,8 @@ pub(crate) struct Check<'a> {
 }
 
 /// Ends what is left of the lease, and checks the rig. Returns what it says that it is, if it is asked.
-pub(crate) async fn run(what: &Check<'_>, roots: &Roots) -> Result<Option<String>, Fault> {
-    let Check { target, asks, lease, recover, board } = *what;
+pub(crate) async fn run(what: &RigCheck<'_>, roots: &Roots) -> Result<Option<String>, Fault> {
+    let RigCheck { target, asks, lease, recover, board } = *what;
     if let Some(lease) = lease {
         end_processes(lease).await?;
     }

@@ -41,7 +41,7 @@ pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
 
 /// The place of the agent, and the program that starts it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct AgentLocation {
     /// The folders of the lab.
     pub folders: Folders,
     /// The command `rigline`. With the arguments `lab agent` it is the agent.
@@ -106,7 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// The agent cannot be started, has another version, or does not answer.
-    pub async fn open(place: &Place) -> Result<Self, Trouble> {
+    pub async fn open(place: &AgentLocation) -> Result<Self, Trouble> {
         let given_up = Instant::now() + if place.folders.is_system() { ANSWER } else { START };
         let [mut pause, longest] = LOOKS;
         let mut starting: Option<Starting> = None;
@@ -238,7 +238,7 @@ impl Starting {
 }
 
 /// Starts the agent, which lives longer than this process; unless one lives, or another command starts it.
-fn start(place: &Place) -> io::Result<Option<Starting>> {
+fn start(place: &AgentLocation) -> io::Result<Option<Starting>> {
     place.folders.make()?;
     let mut file = OpenOptions::new();
     file.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -332,7 +332,7 @@ impl Granted {
 /// # Errors
 /// The request is refused, the longest time in the queue is over, or the agent does not answer.
 pub async fn acquire(
-    place: &Place,
+    place: &AgentLocation,
     want: &Want,
     mut tell: impl FnMut(u64, &str),
 ) -> Result<(Connection, Granted), Refusal> {
@@ -402,7 +402,7 @@ async fn wait_for(
 ///
 /// # Errors
 /// The lease has ended, or the agent does not answer.
-pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
+pub async fn attach(place: &AgentLocation, lease: &str, keeps: bool) -> Result<(Connection, Granted), Refusal> {
     let given_up = Instant::now() + Duration::from_millis(SILENCE);
     let (connection, answer) = loop {
         let asked = async {
@@ -423,7 +423,7 @@ pub async fn attach(place: &Place, lease: &str, keeps: bool) -> Result<(Connecti
 
 /// Keeps a lease alive by regular signs of life. It returns when the lease is lost, with the
 /// reason.
-pub async fn keep(place: &Place, connection: Connection, lease: &Lease, keeps: bool) -> Refusal {
+pub async fn keep(place: &AgentLocation, connection: Connection, lease: &Lease, keeps: bool) -> Refusal {
     let mut connection = Some(connection);
     let mut lost_since = None;
     loop {
@@ -482,7 +482,7 @@ async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// The lease has ended already, or the agent does not answer.
-pub async fn release(place: &Place, lease: &str) -> Result<(), Refusal> {
+pub async fn release(place: &AgentLocation, lease: &str) -> Result<(), Refusal> {
     let given_up = Instant::now() + Duration::from_millis(SILENCE);
     let mut was_lost = false;
     loop {

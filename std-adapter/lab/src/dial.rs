@@ -9,7 +9,7 @@ use std::time::Duration;
 use rigline::frame::LineEnds;
 use rigline_host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use rigline_host::{HostError, Options};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Trouble, Want};
+use crate::client::{self, AgentLocation, Connection, Trouble, Want};
 use crate::clock;
-use crate::frames::{self, Back, HEAD_BACK, Kind, PIECE};
+use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.
@@ -31,7 +31,7 @@ const GIVEN_BACK: Duration = Duration::from_secs(10);
 
 /// A dialer of a rig of the lab. It gets a lease, and connects to the rig through the agent.
 pub struct RigDialer {
-    place: Place,
+    place: AgentLocation,
     selector: String,
     wait: Duration,
     state: tokio::sync::Mutex<State>,
@@ -122,7 +122,7 @@ impl Drop for GivingBack {
 ///
 /// # Errors
 /// The text is not a selector.
-pub fn dialer(place: &Place, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
+pub fn dialer(place: &AgentLocation, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     let selector = format!("rig:{selector}");
     selector.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;
     Ok(Box::new(RigDialer {
@@ -164,14 +164,14 @@ impl Connect for RigDialer {
 }
 
 /// The dialer of the rig that this process has leased at the time of the call.
-struct LeasedDialer(Place);
+struct LeasedDialer(AgentLocation);
 
 /// The selector of the target `rig:*`: the rig that this process has leased.
 pub const LEASED: &str = "*";
 
 /// Returns the dialer of the rig that this process has leased. After another lease it connects to
 /// the other rig.
-pub fn leased(place: &Place) -> Box<dyn Connect> {
+pub fn leased(place: &AgentLocation) -> Box<dyn Connect> {
     Box::new(LeasedDialer(place.clone()))
 }
 
@@ -213,7 +213,7 @@ impl Drop for RigDialer {
 }
 
 /// Joins the lease that this command runs within, if that has such a rig, and gets one otherwise.
-async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Refusal> {
+async fn ask(place: AgentLocation, selector: String, wait: Duration) -> Result<Held, Refusal> {
     if let Some(id) = joined() {
         let mut connection = Connection::open(&place).await?;
         let joined = connection.ask("join", json!({ "lease": id, "selector": selector })).await?;
@@ -257,7 +257,7 @@ async fn ask(place: Place, selector: String, wait: Duration) -> Result<Held, Ref
 }
 
 /// Opens the rig's port by the agent.
-async fn open(place: &Place, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
+async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
     let agent = Connection::open(place).await?;
     let (mut reader, writer) = agent.into_wire(json!({ "lease": lease, "rig": rig })).await.map_err(Trouble::Lost)?;
     let traits = loop {
@@ -306,7 +306,7 @@ struct Out {
 }
 
 impl Out {
-    fn add(&mut self, kind: Kind, bytes: &[u8]) {
+    fn add(&mut self, kind: PieceKind, bytes: &[u8]) {
         self.seq += 1;
         frames::write(&mut self.frames, kind, self.seq, clock::now() + FRESH, bytes);
     }
@@ -348,7 +348,7 @@ impl AsyncWrite for ToRig {
         // One frame at a time: its time begins when the one before it is on its way.
         ready!(out.poll_written(cx))?;
         let bytes = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
-        out.add(Kind::Bytes, bytes);
+        out.add(PieceKind::Bytes, bytes);
         match out.poll_written(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(bytes.len())),
@@ -362,7 +362,7 @@ impl AsyncWrite for ToRig {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut out = lock(&self.0);
         ready!(out.poll_written(cx))?;
-        out.add(Kind::End, &[]);
+        out.add(PieceKind::End, &[]);
         out.poll_written(cx)
     }
 }
@@ -370,7 +370,7 @@ impl AsyncWrite for ToRig {
 impl Drop for ToRig {
     fn drop(&mut self) {
         let mut out = lock(&self.0);
-        out.add(Kind::End, &[]);
+        out.add(PieceKind::End, &[]);
         // One that cannot be told learns it when the connection ends.
         let _ = out.try_write();
     }
@@ -380,7 +380,7 @@ impl Drop for ToRig {
 struct Lines(Arc<Mutex<Out>>);
 
 impl Lines {
-    fn send(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, kind: PieceKind, bytes: &[u8]) -> io::Result<()> {
         let mut out = lock(&self.0);
         out.add(kind, bytes);
         if !out.try_write()? {
@@ -394,11 +394,11 @@ impl Lines {
 
 impl Control for Lines {
     fn set_dtr(&self, on: bool) -> io::Result<()> {
-        self.send(Kind::Dtr, &[u8::from(on)])
+        self.send(PieceKind::Dtr, &[u8::from(on)])
     }
 
     fn discard(&self) -> io::Result<()> {
-        self.send(Kind::Discard, &[])
+        self.send(PieceKind::Discard, &[])
     }
 }
 
@@ -526,7 +526,7 @@ mod tests {
     #[tokio::test]
     async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place { folders: Folders::in_one(folder.path().into()), program: "/bin/false".into() };
+        let place = AgentLocation { folders: Folders::in_one(folder.path().into()), program: "/bin/false".into() };
         let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
         let (keeps, dropped) = oneshot::channel();
         drop(Keeps(Some(keeps)));

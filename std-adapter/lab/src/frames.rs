@@ -19,7 +19,7 @@ pub(crate) const HEAD_BACK: usize = 5;
 /// A piece that a holder sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum PieceKind {
     /// Bytes that go to the rig.
     Bytes,
     /// The new state of the DTR line, as one byte: 0 or 1.
@@ -44,7 +44,7 @@ pub(crate) enum Back {
     Closed,
 }
 
-impl Kind {
+impl PieceKind {
     fn of(byte: u8) -> Option<Self> {
         [Self::Bytes, Self::Dtr, Self::Discard, Self::End].into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -59,7 +59,7 @@ impl Back {
 /// A frame of a holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PieceKind,
     pub(crate) seq: u64,
     pub(crate) until: BootTime,
     pub(crate) bytes: Vec<u8>,
@@ -86,7 +86,7 @@ pub(crate) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
         return Ok(None);
     }
     let [kind] = kind;
-    let kind = Kind::of(kind).ok_or_else(|| invalid(format!("a frame of the unknown kind {kind}")))?;
+    let kind = PieceKind::of(kind).ok_or_else(|| invalid(format!("a frame of the unknown kind {kind}")))?;
     let mut four = [0; 4];
     reader.read_exact(&mut four).await?;
     let mut eight = [0; 8];
@@ -100,7 +100,7 @@ pub(crate) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
 }
 
 /// Writes a holder's frame behind what is in `out`. It has at most [`PIECE`] bytes.
-pub(crate) fn write(out: &mut Vec<u8>, kind: Kind, seq: u64, until: BootTime, bytes: &[u8]) {
+pub(crate) fn write(out: &mut Vec<u8>, kind: PieceKind, seq: u64, until: BootTime, bytes: &[u8]) {
     out.reserve(HEAD + bytes.len());
     out.push(kind as u8);
     out.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -135,14 +135,14 @@ mod tests {
     #[tokio::test]
     async fn frames_are_read_as_they_were_written_and_others_are_refused_with_the_limit() {
         let mut wire = Vec::new();
-        write(&mut wire, Kind::Bytes, 1, 77, b"hello\n");
-        write(&mut wire, Kind::Dtr, 2, 78, &[1]);
-        write(&mut wire, Kind::Bytes, 3, 79, &vec![b'x'; PIECE]);
+        write(&mut wire, PieceKind::Bytes, 1, 77, b"hello\n");
+        write(&mut wire, PieceKind::Dtr, 2, 78, &[1]);
+        write(&mut wire, PieceKind::Bytes, 3, 79, &vec![b'x'; PIECE]);
         let mut reader = wire.as_slice();
         for (kind, seq, until, bytes) in [
-            (Kind::Bytes, 1, 77, b"hello\n".to_vec()),
-            (Kind::Dtr, 2, 78, vec![1]),
-            (Kind::Bytes, 3, 79, vec![b'x'; PIECE]),
+            (PieceKind::Bytes, 1, 77, b"hello\n".to_vec()),
+            (PieceKind::Dtr, 2, 78, vec![1]),
+            (PieceKind::Bytes, 3, 79, vec![b'x'; PIECE]),
         ] {
             assert_eq!(read(&mut reader).await.unwrap(), Some(Piece { kind, seq, until, bytes }));
         }
@@ -150,7 +150,7 @@ mod tests {
         // One that is cut off is an error, and no end.
         assert!(read(&mut wire.get(..HEAD + 3).unwrap()).await.is_err());
         let mut long = Vec::new();
-        write(&mut long, Kind::Bytes, 1, 1, &vec![0; PIECE + 1]);
+        write(&mut long, PieceKind::Bytes, 1, 1, &vec![0; PIECE + 1]);
         assert!(read(&mut long.as_slice()).await.unwrap_err().to_string().contains("it may have 32768"));
         long[0] = 9;
         assert!(read(&mut long.as_slice()).await.unwrap_err().to_string().contains("unknown kind 9"));

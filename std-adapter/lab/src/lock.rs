@@ -23,7 +23,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Want};
+use crate::client::{self, AgentLocation, Connection, Want};
 use crate::processes::{self, LEASE};
 
 /// The environment variable with the names of the lease's rigs, which the command gets.
@@ -38,7 +38,7 @@ const SOON: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone)]
 pub struct Lock {
     /// The folders of the agent, and the program that starts it.
-    pub place: Place,
+    pub place: AgentLocation,
     /// The request for the rig.
     pub want: Want,
     /// The command, followed by its arguments.
@@ -124,7 +124,7 @@ fn code_of(status: ExitStatus) -> u8 {
 #[derive(Debug, Clone)]
 pub struct Keeper {
     /// The folders of the agent, and the program that starts it.
-    pub place: Place,
+    pub place: AgentLocation,
     /// The id of the lease.
     pub lease: String,
     /// The id of the process that has started the keeper.

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::book::Refusal;
-use crate::client::{self, Connection, Place, Want};
+use crate::client::{self, AgentLocation, Connection, Want};
 use crate::dial;
 use crate::rigs::Selector;
 
@@ -17,7 +17,7 @@ pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A request for several rigs.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RigRequest<'a> {
     /// The selector of the rigs: a name or tags, with or without `rig:`.
     pub selector: &'a str,
     /// The number of rigs. All of them are granted together, or none is.
@@ -37,7 +37,7 @@ pub struct Shards {
 }
 
 struct Own {
-    place: Place,
+    place: AgentLocation,
     lease: String,
     lost: Arc<Mutex<Option<String>>>,
     keeping: JoinHandle<()>,
@@ -50,8 +50,12 @@ impl Shards {
     ///
     /// # Errors
     /// There are not enough rigs, they are not free within `wait`, or the agent does not answer.
-    pub async fn take(place: &Place, asked: &Asked<'_>, tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
-        let Asked { selector, count, wait, ttl, purpose } = *asked;
+    pub async fn take(
+        place: &AgentLocation,
+        asked: &RigRequest<'_>,
+        tell: impl FnMut(u64, &str),
+    ) -> Result<Self, Refusal> {
+        let RigRequest { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
         selector.parse::<Selector>().map_err(Refusal::usage)?;
         if let Some(lease) = dial::joined() {

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::book::Refusal;
 use crate::check;
 use crate::clock::{self, BootTime};
-use crate::frames::{Back, Kind, PIECE, Piece, back};
+use crate::frames::{Back, PIECE, Piece, PieceKind, back};
 
 /// How many bytes of one holder may wait for the rig to take them.
 const WAITING: usize = 32 << 20;
@@ -152,10 +152,10 @@ impl Sending {
     /// Takes a piece. The lines of a port go past the bytes that it has not taken, as they do where the port is opened directly.
     fn take(&mut self, piece: Piece) {
         match (piece.kind, &self.control) {
-            (Kind::Dtr, Some(control)) => drop(control.set_dtr(piece.bytes.first().is_some_and(|on| *on > 0))),
-            (Kind::Discard, Some(control)) => drop(control.discard()),
-            (Kind::Dtr | Kind::Discard, None) => {}
-            (Kind::Bytes | Kind::End, _) => self.pieces.push_back(piece),
+            (PieceKind::Dtr, Some(control)) => drop(control.set_dtr(piece.bytes.first().is_some_and(|on| *on > 0))),
+            (PieceKind::Discard, Some(control)) => drop(control.discard()),
+            (PieceKind::Dtr | PieceKind::Discard, None) => {}
+            (PieceKind::Bytes | PieceKind::End, _) => self.pieces.push_back(piece),
         }
     }
 
@@ -168,7 +168,7 @@ impl Sending {
         let failed = |error: io::Error| error.to_string();
         match &mut self.writer {
             None => {}
-            Some(writer) if piece.kind == Kind::End => {
+            Some(writer) if piece.kind == PieceKind::End => {
                 let _ = writer.shutdown().await;
                 self.writer = None;
             }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     fn piece(seq: u64, until: BootTime, length: usize) -> Piece {
-        Piece { kind: Kind::Bytes, seq, until, bytes: vec![b'x'; length] }
+        Piece { kind: PieceKind::Bytes, seq, until, bytes: vec![b'x'; length] }
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         struct Dtr(std::sync::Mutex<Vec<bool>>);
         impl Control for Dtr {
             fn set_dtr(&self, on: bool) -> io::Result<()> {
-                rigline_std::sync::lock(&self.0).push(on);
+                rigline_std::mutex::lock(&self.0).push(on);
                 Ok(())
             }
             fn discard(&self) -> io::Result<()> {
@@ -282,8 +282,8 @@ mod tests {
         // The board takes 8 bytes, and then nothing for a while.
         wire.send(piece(1, now + 10_000, 100), now).unwrap();
         wire.send(piece(2, now + 50, 1), now).unwrap();
-        wire.send(Piece { kind: Kind::Dtr, seq: 3, until: now + 10_000, bytes: vec![0] }, now).unwrap();
-        while rigline_std::sync::lock(&dtr.0).is_empty() {
+        wire.send(Piece { kind: PieceKind::Dtr, seq: 3, until: now + 10_000, bytes: vec![0] }, now).unwrap();
+        while rigline_std::mutex::lock(&dtr.0).is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(Duration::from_millis(60)).await;

@@ -25,7 +25,7 @@ impl TurnedAway {
     }
 
     /// There is no place for it.
-    pub(super) fn full(text: String) -> Self {
+    pub(super) fn too_many(text: String) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, text }
     }
 }

@@ -38,7 +38,7 @@
 //! # Example
 //! ```no_run
 //! use rigline::{Context, Failure, Outcome};
-//! use rigline_std::http::{Options, Server, Token};
+//! use rigline_std::{http::{Options, HttpServer}, net::Token};
 //!
 //! struct Greeter;
 //!
@@ -53,7 +53,7 @@
 //!
 //! fn main() -> std::io::Result<()> {
 //!     let options = Options::amplifier().token(Token::from_file("token.txt")?).queue(64);
-//!     let server = Server::bind("127.0.0.1:0", options)?;
+//!     let server = HttpServer::bind("127.0.0.1:0", options)?;
 //!     println!("http://{}", server.address()?);
 //!     server.run(|_| Greeter)
 //! }
@@ -93,7 +93,7 @@ use axum::{Extension as Extend, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rigline::engine::LEAST_REPLY;
+use rigline::exchange::LEAST_REPLY;
 use rigline::protocol::{self, Protocol};
 use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
@@ -103,11 +103,11 @@ use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
 use crate::between::Between;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
-use crate::queue::{Asker, Client, Line, Queue, Received, Settings};
+use crate::queue::{Asker, Line, Queue, QueueClient, Received, Settings};
 use crate::signals::Signals;
 use crate::stderr::complain;
 
-pub use crate::net::Token;
+use crate::net::Token;
 pub use crate::queue::ServerInfo;
 
 mod body;
@@ -209,10 +209,10 @@ pub(crate) enum Endpoint {
     Request,
     Answer(fn(&[u8], &Manifest) -> String),
     /// By a function, over the [queue] before the extension.
-    Function(fn(Arc<Service>, Client, Request) -> Pending<Response>),
+    Function(fn(Arc<Service>, QueueClient, Request) -> Pending<Response>),
 }
 
-/// The options of a [`Server`].
+/// The options of a [`HttpServer`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -377,12 +377,12 @@ impl Options {
 
 /// A server that listens already, and answers when it [runs](Self::run).
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     listeners: Vec<TcpListener>,
     options: Options,
 }
 
-impl Server {
+impl HttpServer {
     /// Listens at `address`. With port 0 it uses a free port, which [`address`](Self::address)
     /// returns. If `address` means several addresses, it listens on the first that it can use. To
     /// listen on both loopback addresses, use [`bind_all`](Self::bind_all).
@@ -566,7 +566,7 @@ impl Front {
                     Arrival::Waits(waiting) => tokio::select! {
                         place = timeout(WAIT, waiting.place()) => match place {
                             Ok(Ok(place)) => (Some(Arrival::Admitted(place)), None),
-                            _ => (None, Some(TurnedAway::full("all connections are in use".to_owned()))),
+                            _ => (None, Some(TurnedAway::too_many("all connections are in use".to_owned()))),
                         },
                         _ = is_open.wait_for(|is_open| !is_open) => return,
                     },
@@ -575,7 +575,7 @@ impl Front {
                         (Some(arrival), Some(turned_away))
                     }
                     Arrival::Full(ref text, _) => {
-                        let turned_away = TurnedAway::full(text.clone());
+                        let turned_away = TurnedAway::too_many(text.clone());
                         (Some(arrival), Some(turned_away))
                     }
                     admitted => (Some(admitted), None),
@@ -585,7 +585,7 @@ impl Front {
                 let io = TokioIo::new(stream::Watched::new(stream.clone(), read_timeout, ambiguous.clone()));
                 let router = router
                     .layer(Extend(stream::Ambiguous(ambiguous)))
-                    .layer(Extend(Client::of(stream)))
+                    .layer(Extend(QueueClient::of(stream)))
                     .layer(Extend(turned_away));
                 let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
                 let mut connection = pin!(connection);
@@ -645,7 +645,7 @@ fn routes_of(service: &Arc<Service>) -> Router {
     let mut router = Router::new().without_v07_checks();
     for route in service.routes.routes {
         let endpoint = route.endpoint;
-        let answer = move |State(service): State<Arc<Service>>, client: Extend<Client>, request: Request| async move {
+        let answer = move |State(service): State<Arc<Service>>, client: Extend<QueueClient>, request: Request| async move {
             service.answer(endpoint, client.0, request).await
         };
         let methods = match endpoint {
@@ -694,7 +694,7 @@ impl Service {
         &self.queue
     }
 
-    async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: Client, request: Request) -> Response {
+    async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: QueueClient, request: Request) -> Response {
         match endpoint {
             Endpoint::Function(answer) => answer(self.clone(), client, request).await,
             Endpoint::Fixed(reply) => self.fixed(reply, request).await,
@@ -729,7 +729,7 @@ impl Service {
     }
 
     /// The extension answers a request whose path says everything.
-    async fn line(&self, line: &str, client: Client, request: Request) -> Response {
+    async fn line(&self, line: &str, client: QueueClient, request: Request) -> Response {
         match self.optional_body(request).await {
             Ok(()) => self.ask(line.into(), client).await,
             Err(fault) => self.fault(&fault),
@@ -742,11 +742,11 @@ impl Service {
         if text.is_empty() { Ok(()) } else { body::check(&text) }
     }
 
-    async fn ask(&self, message: Vec<u8>, client: Client) -> Response {
+    async fn ask(&self, message: Vec<u8>, client: QueueClient) -> Response {
         let asker = Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None };
         let mut reply = match self.queue.receive_by(Some(self.routes.protocol), message, &asker) {
             Received::Reply(reply) | Received::StaysOpen(reply) => reply,
-            Received::Full => return self.full(),
+            Received::Full => return self.refuse_overload(),
             // It was JSON, and no request: an answer, such as a mirror would send.
             Received::Silent => return self.refuse(StatusCode::OK, "the body is not a request"),
             Received::Gone => return self.ended(),
@@ -770,7 +770,7 @@ impl Service {
         self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
     }
 
-    pub(crate) fn full(&self) -> Response {
+    pub(crate) fn refuse_overload(&self) -> Response {
         let refusal = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
         ([(header::RETRY_AFTER, "1")], refusal).into_response()
     }

@@ -36,7 +36,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::mcp;
 use rigline::rpc;
 use serde_json::{Value, json};
@@ -47,12 +47,13 @@ use self::course::{Begun, Course};
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 #[cfg(doc)]
 use crate::queue::SESSIONS;
-use crate::queue::{Asker, Client, Incoming, Line, Queue, Received, Replies};
+use crate::queue::{Asker, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 mod course;
 
 /// The path of MCP over HTTP: `/mcp`.
-pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
+pub const ROUTES: Routes =
+    Routes::new(rigline::protocol::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
@@ -94,7 +95,7 @@ fn error(id: Option<&str>, code: i32, text: &str) -> Value {
     }
 }
 
-fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Response> {
+fn answer(service: Arc<Service>, client: QueueClient, request: Request) -> Pending<Response> {
     Box::pin(async move {
         let headers = request.headers().clone();
         if request.method() == Method::DELETE {
@@ -113,7 +114,7 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
             return service.refuse(StatusCode::BAD_REQUEST, "the body is not JSON");
         };
         let is_unknown = session(&headers).is_some_and(|name| queue.session(name).is_none());
-        if json.kind() == Kind::Array {
+        if json.kind() == JsonKind::Array {
             if is_unknown {
                 return no_session(None);
             }
@@ -167,7 +168,7 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
                         .await
                     }
                     Begun::Passes | Begun::Silent => StatusCode::ACCEPTED.into_response(),
-                    Begun::Full => service.full(),
+                    Begun::Full => service.refuse_overload(),
                     Begun::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                 }
             }
@@ -207,7 +208,7 @@ fn is_modern(headers: &HeaderMap) -> bool {
 }
 
 /// Listening for Messages from the Server: a stream for what concerns all clients.
-fn listen(service: &Arc<Service>, headers: &HeaderMap, client: Client) -> Response {
+fn listen(service: &Arc<Service>, headers: &HeaderMap, client: QueueClient) -> Response {
     match session(headers) {
         _ if is_modern(headers) || !accepts_events(headers) => service.not_allowed(),
         Some(name) if service.queue().session(name).is_none() => no_session(None),
@@ -236,7 +237,7 @@ fn end_session(service: &Service, headers: &HeaderMap) -> Response {
 
 /// A message of a client.
 enum Message<'t> {
-    Request(Asked<'t>),
+    Request(CheckedRequest<'t>),
     /// A notification that cancels the request with this id.
     Cancel(&'t str),
     /// Any other notification, which needs no answer.
@@ -276,7 +277,7 @@ impl<'t> Message<'t> {
         let params = json.get("params").unwrap_or(Json::NULL);
         let meta = params.get("_meta").unwrap_or(Json::NULL);
         let Some(method) = json.get("method").and_then(|method| method.text()) else {
-            if json.kind() == Kind::Object && (json.get("result").is_some() || json.get("error").is_some()) {
+            if json.kind() == JsonKind::Object && (json.get("result").is_some() || json.get("error").is_some()) {
                 // Nothing was asked of the client.
                 return Ok(Self::Notification);
             }
@@ -289,7 +290,7 @@ impl<'t> Message<'t> {
                 _ => Self::Notification,
             });
         };
-        if !matches!(json.get("id").map(|id| id.kind()), Some(Kind::String | Kind::Number)) {
+        if !matches!(json.get("id").map(|id| id.kind()), Some(JsonKind::String | JsonKind::Number)) {
             let text = "Invalid Request: the id must be a string or an integer";
             return Err(Refused::new(None, rpc::INVALID_REQUEST, text));
         }
@@ -322,7 +323,7 @@ impl<'t> Message<'t> {
         let wants_logs =
             !is_modern || level.is_some_and(|level| ["debug", "info", "notice", "warning"].contains(&level.as_str()));
         let identity = own("clientInfo").map(|client| client.as_str());
-        Ok(Self::Request(Asked {
+        Ok(Self::Request(CheckedRequest {
             json,
             id,
             is_modern,
@@ -334,7 +335,7 @@ impl<'t> Message<'t> {
 }
 
 /// A request whose headers agree with it.
-struct Asked<'t> {
+struct CheckedRequest<'t> {
     json: Json<'t>,
     /// Its id's JSON text.
     id: &'t str,
@@ -347,12 +348,12 @@ struct Asked<'t> {
     session: Option<&'t str>,
 }
 
-impl Asked<'_> {
+impl CheckedRequest<'_> {
     fn is(&self, method: &str) -> bool {
         self.json.get("method").and_then(|method| method.text()).is_some_and(|text| text == *method)
     }
 
-    fn asker<'a>(&'a self, client: &'a Client) -> Asker<'a> {
+    fn asker<'a>(&'a self, client: &'a QueueClient) -> Asker<'a> {
         Asker {
             client,
             session: self.session,
@@ -382,7 +383,7 @@ fn check_modern<'t>(
     let Some(version) = version.text().map(|version| version.to_string()) else {
         return Err(invalid("protocolVersion", "expected a string"));
     };
-    if capabilities.ok_or_else(|| missing("clientCapabilities"))?.kind() != Kind::Object {
+    if capabilities.ok_or_else(|| missing("clientCapabilities"))?.kind() != JsonKind::Object {
         return Err(invalid("clientCapabilities", "expected an object"));
     }
     let compare = |name: &str, header: Option<String>, body: &str| match header {
@@ -454,7 +455,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 
 /// Answers the members of a batch, which only 2025-03-26 has, one after the other. Other clients' calls may come between. It ends with
 /// its client, and when its replies are longer than one reply may be.
-async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Json<'_>) -> Response {
+async fn batch(service: &Service, headers: &HeaderMap, client: &QueueClient, json: Json<'_>) -> Response {
     let refused = |text: &str| Refused::new(None, rpc::INVALID_REQUEST, text).response();
     match json.elements().count() {
         0 => return refused("Invalid Request: an empty batch"),
@@ -476,7 +477,7 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
                         Ok(reply) => reply,
                         Err(Abandoned) => return StatusCode::REQUEST_TIMEOUT.into_response(),
                     },
-                    Received::Full => return service.full(),
+                    Received::Full => return service.refuse_overload(),
                     Received::Gone => return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                     Received::StaysOpen(_) | Received::Silent => None,
                 };
@@ -499,7 +500,7 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
 struct Abandoned;
 
 /// Waits for the reply to a member of a batch; none if it was cancelled.
-async fn reply_to(incoming: &mut Incoming, client: &Client) -> Result<Option<Vec<u8>>, Abandoned> {
+async fn reply_to(incoming: &mut Incoming, client: &QueueClient) -> Result<Option<Vec<u8>>, Abandoned> {
     let mut watch = ticks();
     loop {
         tokio::select! {
@@ -521,7 +522,7 @@ async fn reply_to(incoming: &mut Incoming, client: &Client) -> Result<Option<Vec
 async fn respond(
     service: &Service,
     mut course: Course,
-    client: Client,
+    client: QueueClient,
     is_modern: bool,
     takes_events: bool,
 ) -> Response {
@@ -642,18 +643,18 @@ struct Events {
     is_over: bool,
     /// Whether the end of the stream cancels the request.
     watches: bool,
-    client: Client,
+    client: QueueClient,
     ticks: Interval,
     /// When something was sent last.
     spoke: Instant,
 }
 
 impl Events {
-    fn new(course: Course, client: Client, watches: bool) -> Self {
+    fn new(course: Course, client: QueueClient, watches: bool) -> Self {
         Self { course: Some(course), watches, ..Self::silent(client) }
     }
 
-    fn silent(client: Client) -> Self {
+    fn silent(client: QueueClient) -> Self {
         let spoke = Instant::now();
         Self { first: None, course: None, listener: None, is_over: false, watches: true, client, ticks: ticks(), spoke }
     }

@@ -1,14 +1,14 @@
 //! namel3ss's "Service capability handshake".
 
+use rigline::Guarantee;
 use rigline::Manifest;
-use rigline::manifest::Guarantee;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub(super) const PATH: &str = "/capabilities/handshake";
 
 #[derive(Serialize)]
-struct Answer {
+struct HandshakeReply {
     ok: bool,
     enforcement: &'static str,
     supported_guarantees: Map<String, Value>,
@@ -61,7 +61,7 @@ pub(super) fn answer(text: &[u8], manifest: &Manifest) -> String {
             supported.insert("secrets_allowed".into(), manifest.secrets.into());
         }
     }
-    let answer = Answer {
+    let answer = HandshakeReply {
         ok: true,
         enforcement: "enforced",
         supported_guarantees: supported,

@@ -33,7 +33,7 @@ pub struct Door {
 #[derive(Debug)]
 pub enum Arrival {
     /// The connection is admitted. It counts until the place is dropped.
-    Admitted(Place),
+    Admitted(ConnectionPermit),
     /// The client may connect, and waits until another connection ends.
     Waits(Waiting),
     /// The user of the connection may not ask. The text is the reason. Send it to the client while
@@ -50,7 +50,7 @@ pub enum Arrival {
 /// A place among the admitted connections. It is free again when this is dropped.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     _place: OwnedSemaphorePermit,
     _share: Share,
 }
@@ -72,7 +72,7 @@ pub struct Told(#[allow(dead_code, reason = "it is held")] OwnedSemaphorePermit)
 
 /// A client whose connections count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Client {
+enum ClientIdentity {
     /// The connections of one user of this machine, by the user's id.
     User(u32),
     /// The connections of another machine, by its IPv4 address, or by its IPv6 network, since one
@@ -80,12 +80,12 @@ enum Client {
     Machine(IpAddr),
 }
 
-type Shares = Mutex<HashMap<Client, usize>>;
+type Shares = Mutex<HashMap<ClientIdentity, usize>>;
 
 /// A connection among those of its client, until it is dropped.
 #[derive(Debug)]
 struct Share {
-    client: Client,
+    client: ClientIdentity,
     shares: Arc<Shares>,
 }
 
@@ -145,7 +145,7 @@ impl Door {
             }
         };
         if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Arrival::Admitted(Place { _place: place, _share: share });
+            return Arrival::Admitted(ConnectionPermit { _place: place, _share: share });
         }
         match self.waiting.clone().try_acquire_owned() {
             Ok(waiting) if may_wait => {
@@ -156,12 +156,12 @@ impl Door {
     }
 
     /// A share for one more connection of a client, or how many it may have.
-    fn share(&self, client: Client) -> Result<Share, usize> {
+    fn share(&self, client: ClientIdentity) -> Result<Share, usize> {
         // The server is this user's: all places are.
         let is_own = match client {
-            Client::User(user) => user == 0 || Some(user) == owner::own_user(),
+            ClientIdentity::User(user) => user == 0 || Some(user) == owner::own_user(),
             // The system does not report the users of this machine.
-            Client::Machine(address) => address.is_loopback(),
+            ClientIdentity::Machine(address) => address.is_loopback(),
         };
         let most = if is_own { usize::MAX } else { self.limit.div_ceil(2) };
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,20 +179,20 @@ impl Waiting {
     ///
     /// # Errors
     /// The server ends, so that there will be no place.
-    pub async fn place(self) -> io::Result<Place> {
+    pub async fn place(self) -> io::Result<ConnectionPermit> {
         let place = self.places.clone().acquire_owned().await.map_err(io::Error::other)?;
-        Ok(Place { _place: place, _share: self.share })
+        Ok(ConnectionPermit { _place: place, _share: self.share })
     }
 }
 
-fn client(ends: Ends, user: Owner) -> Client {
+fn client(ends: Ends, user: Owner) -> ClientIdentity {
     match (user, ends.peer.ip().to_canonical()) {
-        (Owner::User(user), _) => Client::User(user),
+        (Owner::User(user), _) => ClientIdentity::User(user),
         (_, IpAddr::V6(address)) if !address.is_loopback() => {
             let network = u128::from(address) & !u128::from(u64::MAX);
-            Client::Machine(Ipv6Addr::from(network).into())
+            ClientIdentity::Machine(Ipv6Addr::from(network).into())
         }
-        (_, address) => Client::Machine(address),
+        (_, address) => ClientIdentity::Machine(address),
     }
 }
 
@@ -218,9 +218,9 @@ mod tests {
         drop(shares);
         assert!(door.shares.lock().unwrap().is_empty(), "clients that are gone are forgotten");
         if let Some(own) = owner::own_user() {
-            let own: Vec<_> = (0..100).map(|_| door.share(Client::User(own)).unwrap()).collect();
+            let own: Vec<_> = (0..100).map(|_| door.share(ClientIdentity::User(own)).unwrap()).collect();
             assert_eq!(own.len(), 100);
-            assert_eq!(door.share(Client::User(4711)).map(drop), Ok(()));
+            assert_eq!(door.share(ClientIdentity::User(4711)).map(drop), Ok(()));
         }
     }
 }

@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use super::stop::Stop;
 use super::{HOST_LINE_LIMIT, system};
 use crate::between::{Between, Passing, Peer};
+use crate::mutex::lock;
 use crate::stderr::complain;
-use crate::sync::lock;
 
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
 const STALL_TIMEOUT: Duration = Duration::from_millis(250);

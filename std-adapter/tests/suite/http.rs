@@ -7,9 +7,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, Server, Token};
+use rigline_std::{
+    http::{HttpServer, Options},
+    net::Token,
+};
 use tokio::sync::oneshot;
 
 struct Bench(Arc<AtomicUsize>);
@@ -58,7 +61,7 @@ impl Running {
     }
 
     fn serve<E: Extension>(options: Options, make: impl FnOnce() -> E + Send + 'static) -> Self {
-        let server = Server::bind("127.0.0.1:0", options).unwrap();
+        let server = HttpServer::bind("127.0.0.1:0", options).unwrap();
         let address = server.address().unwrap();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(move || {
@@ -223,7 +226,7 @@ fn namel3ss() {
         assert!(status == 200 && text.starts_with(r#"{"ok":false,"#), "{body}: {text}");
     }
     for bad in ["tools", "", "/a b", "/a?b", "/{a}", "/é", "/capabilities/handshake"] {
-        assert!(Server::bind("127.0.0.1:0", Options::namel3ss().path(bad)).is_err(), "{bad}");
+        assert!(HttpServer::bind("127.0.0.1:0", Options::namel3ss().path(bad)).is_err(), "{bad}");
     }
     server.stop().unwrap();
     let server = Running::start(Options::namel3ss().path("/:my/*tools"));
@@ -411,7 +414,7 @@ fn a_hook_acknowledges_first() {
     struct Hook(Arc<tokio::sync::Semaphore>, Arc<AtomicUsize>);
     impl Extension for Hook {
         fn manifest(&self) -> &'static Manifest {
-            const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(rigline::manifest::Kind::Hook);
+            const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(rigline::ModuleKind::Hook);
             &MANIFEST
         }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rigline::json::RawJson;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -76,7 +76,7 @@ struct Running {
 
 impl Running {
     fn start(options: Options) -> Self {
-        let server = Server::bind("127.0.0.1:0", options).unwrap();
+        let server = HttpServer::bind("127.0.0.1:0", options).unwrap();
         let address = server.address().unwrap();
         let (stop, stopped) = oneshot::channel();
         let ran = Ran::default();

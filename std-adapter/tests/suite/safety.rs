@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -49,7 +49,7 @@ const MODERN: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026
 
 impl Running {
     fn start(options: Options) -> Self {
-        let server = Server::bind("127.0.0.1:0", options).unwrap();
+        let server = HttpServer::bind("127.0.0.1:0", options).unwrap();
         let address = server.address().unwrap();
         let (stop, stopped) = oneshot::channel();
         let happened = Happened::default();

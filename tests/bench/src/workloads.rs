@@ -162,7 +162,7 @@ fn rigline_serve(count: usize) -> usize {
 
 /// With nothing read or written: what the engine's own work comes to, from commit to the reply.
 fn rigline_apart(count: usize) -> usize {
-    use rigline::engine::{Step, Work};
+    use rigline::{engine::Step, exchange::Work};
     struct NoLog;
     impl rigline::LogSink for NoLog {
         fn room(&mut self) -> &mut [u8] {

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rigline::json::check::{DEPTH, SyntaxErrorKind, check, check_to_depth};
-use rigline::json::{Json, Kind, RawJson};
+use rigline::json::{Json, JsonKind, RawJson};
 use rigline_fuzz::depth;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn same(json: Json<'_>, value: &Value) {
         Value::Null => assert!(json.is_null()),
         Value::Bool(value) => assert_eq!(json.bool(), Some(*value)),
         Value::Number(number) => {
-            assert_eq!(json.kind(), Kind::Number);
+            assert_eq!(json.kind(), JsonKind::Number);
             assert_eq!(serde_json::from_str::<serde_json::Number>(json.as_str()).unwrap(), *number);
             let digits = json.number().unwrap();
             if let Some(value) = number.as_u64() {
@@ -64,7 +64,7 @@ fn same(json: Json<'_>, value: &Value) {
             json.elements().zip(values).for_each(|(json, value)| same(json, value));
         }
         Value::Object(members) => {
-            assert_eq!(json.kind(), Kind::Object);
+            assert_eq!(json.kind(), JsonKind::Object);
             for (name, _) in json.members() {
                 assert!(members.contains_key(&*name.to_cow()));
             }

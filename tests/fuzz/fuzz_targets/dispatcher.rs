@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use embedded_io::{ErrorKind, ErrorType};
 use libfuzzer_sys::fuzz_target;
-use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::exchange::{Exchange, Next, Running, Served, Session, Work};
 use rigline::frame::LineEnds;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::{GEVALS, MCP, Protocol};
 use rigline::rpc::MAX_ID;
@@ -24,6 +23,10 @@ use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
     Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, LogSink, Manifest,
     Operation, Outcome, Schema,
+};
+use rigline::{
+    engine::{Engine, Memory, TooSmall},
+    exchange::LEAST_REPLY,
 };
 use rigline_fuzz::{Choices, Event, split};
 use serde::de::IgnoredAny;
@@ -292,7 +295,7 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
                 && (json.get("id").is_some() || json.get("error").is_some())
         };
         match json.kind() {
-            Kind::Array => assert!(json.elements().count() > 0 && json.elements().all(is_reply), "{line}"),
+            JsonKind::Array => assert!(json.elements().count() > 0 && json.elements().all(is_reply), "{line}"),
             _ if says(json, "method", "log") => {
                 let message = json.get("params").and_then(|params| params.get("message"));
                 assert!(json.get("id").is_none() && message.is_some_and(|message| message.text().is_some()), "{line}");

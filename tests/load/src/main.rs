@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{HttpServer, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::args().nth(1).as_deref() {
         Some("rigline") => {
-            let server = Server::bind("127.0.0.1:0", Options::amplifier())?;
+            let server = HttpServer::bind("127.0.0.1:0", Options::amplifier())?;
             println!("http://{}", server.address()?);
             server.run(|_| Bench)?;
             Ok(())

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::protocol::waza::{RunState, Verdict};
-use rigline_eval::run::{Event, OnEvent, Outcome};
+use rigline_eval::run::{Event, OnEvent, RunOutcome};
 use rigline_eval::runs::{Request, Runs};
 use rigline_eval::store::Store;
 use rigline_tests::emulator::{Emulator, read_line};
 use serde_json::{Value, json};
 
 /// Runs an eval; cancels it in the operation after the one that logs this.
-fn run(eval: &Path, target: &str, cancel_at: Option<&str>) -> (Arc<Outcome>, String) {
+fn run(eval: &Path, target: &str, cancel_at: Option<&str>) -> (Arc<RunOutcome>, String) {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let runs = Runs::new(Store::open(folder.path().to_owned()).unwrap(), None);

@@ -155,7 +155,7 @@ fn namel3ss_call(number: usize) -> Request {
 }
 
 /// Protocols with ids: each id is answered once.
-fn on_lines(server: Server, mut wire: Wire, requests: &[fn(usize) -> Request]) {
+fn on_lines(server: ServerProcess, mut wire: Wire, requests: &[fn(usize) -> Request]) {
     let mut random = Random(0x5eed_0001 + requests.len() as u64);
     let lines = lines_per_server();
     let (mut number, mut warm) = (0, None);
@@ -224,7 +224,7 @@ fn unanswered(wanted: &HashMap<String, bool>) -> Vec<&String> {
 }
 
 /// Protocols without ids: each line is answered by one line, in order, faults included.
-fn in_order(server: Server, mut wire: Wire, requests: &[fn(usize) -> Request]) {
+fn in_order(server: ServerProcess, mut wire: Wire, requests: &[fn(usize) -> Request]) {
     let mut random = Random(0x5eed_0002);
     let lines = lines_per_server();
     let (mut number, mut warm, mut oversized) = (0, None, 2);
@@ -268,7 +268,7 @@ fn in_order(server: Server, mut wire: Wire, requests: &[fn(usize) -> Request]) {
 }
 
 /// Requests over connections that are kept, cut, or filled with what is not HTTP.
-fn over_http(server: Server, address: &str, path: &str, request: impl Fn(usize) -> String) {
+fn over_http(server: ServerProcess, address: &str, path: &str, request: impl Fn(usize) -> String) {
     let mut random = Random(0x5eed_0003);
     let lines = lines_per_server();
     let mut connection = Http::connect(address);
@@ -318,7 +318,7 @@ fn over_http(server: Server, address: &str, path: &str, request: impl Fn(usize) 
 }
 
 /// A running server, ended when this is dropped.
-struct Server(Child);
+struct ServerProcess(Child);
 
 #[derive(Debug, Clone, Copy)]
 struct Resources {
@@ -326,7 +326,7 @@ struct Resources {
     descriptors: usize,
 }
 
-impl Server {
+impl ServerProcess {
     fn resources(&self) -> Resources {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).expect("the server is alive");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the server is alive");
@@ -355,7 +355,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -375,7 +375,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn stdio(arguments: &[&str]) -> (Server, Wire) {
+fn stdio(arguments: &[&str]) -> (ServerProcess, Wire) {
     let mut child = command(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -383,11 +383,11 @@ fn stdio(arguments: &[&str]) -> (Server, Wire) {
         .spawn()
         .expect("it starts");
     let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    (Server(child), Wire::new(input, output))
+    (ServerProcess(child), Wire::new(input, output))
 }
 
 /// A server that listens on a port which it prints.
-fn listening(arguments: &[&str]) -> (Server, String) {
+fn listening(arguments: &[&str]) -> (ServerProcess, String) {
     let mut child = command(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -405,7 +405,7 @@ fn listening(arguments: &[&str]) -> (Server, String) {
             }
         });
     }
-    let server = Server(child);
+    let server = ServerProcess(child);
     loop {
         let line = heard.recv_timeout(PATIENCE).expect("the server says where it listens");
         if let Some((_, port)) = line.split_once("127.0.0.1:") {
@@ -476,7 +476,7 @@ impl Http {
 
 /// Two rigs, the output of each on the input of the other.
 struct Pair {
-    _servers: [Server; 2],
+    _servers: [ServerProcess; 2],
     into_left: Arc<Mutex<std::process::ChildStdin>>,
     lines: Arc<AtomicUsize>,
 }
@@ -495,7 +495,7 @@ impl Pair {
             let mut output = BufReader::new(child.stdout.take().unwrap());
             let mut answer = String::new();
             output.read_line(&mut answer).expect("it answers");
-            (Server(child), Arc::new(Mutex::new(input)), Some(output))
+            (ServerProcess(child), Arc::new(Mutex::new(input)), Some(output))
         });
         let lines = Arc::new(AtomicUsize::new(0));
         let inputs = [Arc::clone(&rigs[0].1), Arc::clone(&rigs[1].1)];

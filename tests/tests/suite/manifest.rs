@@ -2,7 +2,7 @@
 
 use rigline::engine::{Engine, Memory, Step};
 use rigline::{Clock, Extension, Instant};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use serde_json::Value;
 

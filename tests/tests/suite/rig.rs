@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::link::Kind;
+use rigline::link::FrameKind;
 use rigline_tests::emulator::{Emulator, assert_silent, read_line};
 use rigline_tests::link::LinkHost;
 use rigline_tests::session::{SESSION, comparable, on_the_desktop};
@@ -718,16 +718,16 @@ fn after_a_reset_a_request_of_the_old_link_session_is_unknown() {
     let Some(emulator) = Emulator::start("rig-bench") else { return };
     let mut link = LinkHost::open(emulator.uart(), 5);
     link.ask(&execute(1, "count", &json!({})));
-    link.send(Kind::Request, 2, execute(2, "panic", &json!({})).as_bytes());
+    link.send(FrameKind::Request, 2, execute(2, "panic", &json!({})).as_bytes());
     wait_for_reset(&emulator, 1);
     sleep(&emulator, 100);
     // What was cut on the wire is ended by a lone zero.
     link.send_raw(&[0]);
-    link.send(Kind::Request, 2, execute(2, "panic", &json!({})).as_bytes());
+    link.send(FrameKind::Request, 2, execute(2, "panic", &json!({})).as_bytes());
     loop {
         match link.next() {
-            (Kind::Unknown, 2, _) => break,
-            (Kind::Damaged, ..) => {}
+            (FrameKind::Unknown, 2, _) => break,
+            (FrameKind::Damaged, ..) => {}
             other => panic!("{other:?}"),
         }
     }

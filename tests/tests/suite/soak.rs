@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use std::{env, fmt};
 
-use rigline::link::Kind;
+use rigline::link::FrameKind;
 use rigline_tests::emulator::{Emulator, assert_silent, read_line};
 use rigline_tests::link::{LinkHost, frame};
 use serde_json::{Value, json};
@@ -289,7 +289,7 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
     });
     for sequence in 1..=requests {
         let id = usize::try_from(sequence).unwrap();
-        let request = frame(Kind::Request, sequence, count(id).as_bytes());
+        let request = frame(FrameKind::Request, sequence, count(id).as_bytes());
         let mut tries = 0;
         let reply = loop {
             tries += 1;
@@ -310,13 +310,13 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
             while answer.is_none()
                 && let Some((kind, number, payload)) = link.next_within(QUIET)
             {
-                if kind == Kind::Reply && number == sequence {
+                if kind == FrameKind::Reply && number == sequence {
                     answer = Some(payload);
                 }
-                if kind == Kind::Damaged {
+                if kind == FrameKind::Damaged {
                     break;
                 }
-                assert!(number <= sequence && kind != Kind::Unknown, "{kind:?} {number}");
+                assert!(number <= sequence && kind != FrameKind::Unknown, "{kind:?} {number}");
             }
             if let Some(reply) = answer {
                 break reply;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rigline::{GoDuration, Phase};
 use rigline_host::number;
-use rigline_host::{CallContext, EventKind, Host, HostError, Options, Outcome};
+use rigline_host::{CallContext, CallVerdict, EventKind, Host, HostError, Options};
 use serde_json::{Map, Value, json};
 
 fn vectors(name: &str) -> Vec<Value> {
@@ -81,13 +81,13 @@ async fn call(operation: &str, args: &Value, context: CallContext, lines: &[Valu
             let outputs: Map<String, Value> =
                 result.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
             match &result.outcome {
-                Outcome::Success => {
+                CallVerdict::Success => {
                     json!({ "kind": "success", "message": result.message.as_deref().unwrap_or_default(), "outputs": outputs })
                 }
-                Outcome::Failed(error) => json!({ "kind": "failed", "error": error, "outputs": outputs }),
-                Outcome::Refused(error) => json!({ "kind": "refused", "error": error.message, "code": error.code }),
+                CallVerdict::Failed(error) => json!({ "kind": "failed", "error": error, "outputs": outputs }),
+                CallVerdict::Refused(error) => json!({ "kind": "refused", "error": error.message, "code": error.code }),
                 other => {
-                    assert!(matches!(other, Outcome::Invalid(_)), "{other:?}");
+                    assert!(matches!(other, CallVerdict::Invalid(_)), "{other:?}");
                     json!({ "kind": "invalid" })
                 }
             }

@@ -61,7 +61,7 @@ struct Expected<'p> {
 }
 
 struct Diagnostic {
-    kind: Kind,
+    kind: DiagnosticKind,
     /// Lines, and the text there.
     places: Vec<(usize, String)>,
     /// Its own text, its labels and its notes.
@@ -70,7 +70,7 @@ struct Diagnostic {
 }
 
 #[derive(PartialEq)]
-enum Kind {
+enum DiagnosticKind {
     Error,
     /// A lint of the compiler's, which the flags of whoever runs the test may have made an error; a remark.
     Warning,
@@ -151,10 +151,10 @@ impl Diagnostic {
         let texts = [&message["message"]].into_iter().chain(labels).chain(notes);
         Self {
             kind: match code {
-                Some("deprecated") => Kind::OurWarning,
-                Some(code) if !code.starts_with('E') => Kind::Warning,
-                None if message["level"] != "error" => Kind::Warning,
-                _ => Kind::Error,
+                Some("deprecated") => DiagnosticKind::OurWarning,
+                Some(code) if !code.starts_with('E') => DiagnosticKind::Warning,
+                None if message["level"] != "error" => DiagnosticKind::Warning,
+                _ => DiagnosticKind::Error,
             },
             places: spans().filter(|span| span["is_primary"] == true).filter_map(|span| place(span, program)).collect(),
             texts: texts.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -185,18 +185,20 @@ fn place(span: &Value, program: &Program) -> Option<(usize, String)> {
 impl Program {
     fn judge(&self, diagnostics: &[Diagnostic]) -> Vec<String> {
         let expected = self.expected();
-        let judged = if self.verdict == Verdict::Fails { Kind::Error } else { Kind::OurWarning };
+        let judged = if self.verdict == Verdict::Fails { DiagnosticKind::Error } else { DiagnosticKind::OurWarning };
         let mut wrong = Vec::new();
-        if self.verdict == Verdict::Fails && !diagnostics.iter().any(|diagnostic| diagnostic.kind == Kind::Error) {
+        if self.verdict == Verdict::Fails
+            && !diagnostics.iter().any(|diagnostic| diagnostic.kind == DiagnosticKind::Error)
+        {
             wrong.push("It compiles.".to_owned());
         }
         for Diagnostic { kind, places, texts, .. } in diagnostics {
             // The last of the compiler's errors points nowhere.
-            if *kind == Kind::Error && self.verdict != Verdict::Fails && !places.is_empty() {
+            if *kind == DiagnosticKind::Error && self.verdict != Verdict::Fails && !places.is_empty() {
                 wrong.push(format!("It does not compile: {}", texts.concat()));
             }
             // A new compiler may have new lints.
-            if *kind == Kind::Warning
+            if *kind == DiagnosticKind::Warning
                 && self.verdict == Verdict::Passes
                 && env::var_os("RIGLINE_DENY_WARNINGS").is_some()
             {

@@ -564,7 +564,7 @@ fn operations_that_are_configured_away_leave_no_gap() {
 /// The description of an extension for Amplifier hosts.
 #[test]
 fn kinds() {
-    use rigline::manifest::Kind;
+    use rigline::ModuleKind;
 
     struct Said;
     #[rigline::extension(name = "said", kind = "orchestrator")]
@@ -580,7 +580,7 @@ fn kinds() {
     impl Plain {}
     assert_eq!(
         [Said.manifest().kind, Told.manifest().kind, Plain.manifest().kind],
-        [Kind::Orchestrator, Kind::Hook, Kind::Tool]
+        [ModuleKind::Orchestrator, ModuleKind::Hook, ModuleKind::Tool]
     );
 }
 

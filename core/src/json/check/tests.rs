@@ -1,5 +1,5 @@
 use super::*;
-use crate::json::view::Json;
+use crate::json::Json;
 use proptest::prelude::*;
 use std::string::String;
 use std::vec::Vec;

@@ -4,7 +4,7 @@ use core::mem;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::error::{DecodeError, Found, Kind, Segment, push_segment};
+use super::error::{DecodeError, DecodeErrorKind, FoundText, Segment, push_segment};
 use super::key::{Name, ONE_MEMBER};
 use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
 use super::{MAX_DEPTH, MAX_PATH, NEXT_IS_NULL, NEXT_IS_VALUE, Rules};
@@ -44,13 +44,13 @@ enum Last<'de> {
 
 impl Last<'_> {
     #[cold]
-    fn found(self) -> Found {
+    fn found(self) -> FoundText {
         match self {
-            Self::None => Found::NONE,
-            Self::Text(text) => Found::new(text),
+            Self::None => FoundText::NONE,
+            Self::Text(text) => FoundText::new(text),
             // Characters, counted by the bytes that begin one: `chars().count()` is made for long texts.
-            Self::String(text) => Found::length(text.bytes().filter(|byte| byte & 0xC0 != 0x80).count()),
-            Self::Count(count) => Found::length(count as usize),
+            Self::String(text) => FoundText::length(text.bytes().filter(|byte| byte & 0xC0 != 0x80).count()),
+            Self::Count(count) => FoundText::length(count as usize),
         }
     }
 }
@@ -83,37 +83,37 @@ impl<'de> Decoder<'de> {
     /// The fault and its place.
     #[cold]
     #[inline(never)]
-    pub(super) fn fail<E>(&self, kind: Kind, otherwise: fn(DecodeError) -> E) -> E {
+    pub(super) fn fail<E>(&self, kind: DecodeErrorKind, otherwise: fn(DecodeError) -> E) -> E {
         otherwise(DecodeError {
             kind,
             path: self.path,
             segments: self.segments,
             cut: self.cut,
             found: match kind {
-                Kind::NotOneOf { .. } => match self.last {
-                    Last::String(text) => Found::new(text.as_bytes()),
+                DecodeErrorKind::NotOneOf { .. } => match self.last {
+                    Last::String(text) => FoundText::new(text.as_bytes()),
                     last => last.found(),
                 },
-                Kind::Rule(_) | Kind::UnknownField { .. } => self.last.found(),
-                Kind::Length(length @ 1..) => Found::length(length as usize),
+                DecodeErrorKind::Rule(_) | DecodeErrorKind::UnknownField { .. } => self.last.found(),
+                DecodeErrorKind::Length(length @ 1..) => FoundText::length(length as usize),
                 // Behind a name is its value, which has no fault.
-                Kind::Expected(what) if !what.as_bytes().ends_with(b"name") => self.came(),
-                _ => Found::NONE,
+                DecodeErrorKind::Expected(what) if !what.as_bytes().ends_with(b"name") => self.came(),
+                _ => FoundText::NONE,
             },
         })
     }
 
     /// The value of another type than the expected one, where it was not consumed.
     #[cold]
-    pub(super) fn came(&self) -> Found {
+    pub(super) fn came(&self) -> FoundText {
         match self.rest.trim_ascii_start() {
             [b'"', inside @ ..] => {
                 let length = string_length(inside, plain_length(inside)).unwrap_or_default();
-                Found::quoted(inside.get(..length).unwrap_or_default())
+                FoundText::quoted(inside.get(..length).unwrap_or_default())
             }
-            [b'[', ..] => Found::new(b"an array"),
-            [b'{', ..] => Found::new(b"an object"),
-            rest => Found::new(rest.get(..scalar_length(rest)).unwrap_or_default()),
+            [b'[', ..] => FoundText::new(b"an array"),
+            [b'{', ..] => FoundText::new(b"an object"),
+            rest => FoundText::new(rest.get(..scalar_length(rest)).unwrap_or_default()),
         }
     }
 
@@ -155,15 +155,19 @@ impl<'de> Decoder<'de> {
     }
 
     /// The next token checks what follows the literal.
-    fn literal(&mut self, literal: &[u8]) -> Result<(), Kind> {
-        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Kind::NotJson) }
+    fn literal(&mut self, literal: &[u8]) -> Result<(), DecodeErrorKind> {
+        if self.take(literal.len()).is_some_and(|text| text == literal) {
+            Ok(())
+        } else {
+            Err(DecodeErrorKind::NotJson)
+        }
     }
 
     /// The decoded bytes of the current string.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    fn string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
+    fn string(&mut self, what: &'static str) -> Result<&'de [u8], DecodeErrorKind> {
         if self.peek() != b'"' {
-            return Err(Kind::Expected(what));
+            return Err(DecodeErrorKind::Expected(what));
         }
         let inside = self.rest.get(1..).unwrap_or_default();
         let [b'"', after @ ..] = plain(inside) else { return self.other_string() };
@@ -176,17 +180,17 @@ impl<'de> Decoder<'de> {
 
     /// A string with characters beyond ASCII, or with escapes.
     #[inline(never)]
-    fn other_string(&mut self) -> Result<&'de [u8], Kind> {
+    fn other_string(&mut self) -> Result<&'de [u8], DecodeErrorKind> {
         let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
         let plain = plain_length(text);
-        let length = string_length(text, plain).ok_or(Kind::NotJson)?;
-        let (body, rest) = text.split_at_mut_checked(length).ok_or(Kind::NotJson)?;
+        let length = string_length(text, plain).ok_or(DecodeErrorKind::NotJson)?;
+        let (body, rest) = text.split_at_mut_checked(length).ok_or(DecodeErrorKind::NotJson)?;
         self.rest = rest.get_mut(1..).unwrap_or_default();
         if length == plain { Ok(body) } else { unescape(body, plain) }
     }
 
-    fn str(&mut self, what: &'static str) -> Result<&'de str, Kind> {
-        str::from_utf8(self.string(what)?).map_err(|_| Kind::NotJson)
+    fn str(&mut self, what: &'static str) -> Result<&'de str, DecodeErrorKind> {
+        str::from_utf8(self.string(what)?).map_err(|_| DecodeErrorKind::NotJson)
     }
 
     /// The name of the next member with the comma before it and the colon behind it, which it consumes, if they are written in the shortest
@@ -208,55 +212,56 @@ impl<'de> Decoder<'de> {
     }
 
     /// The name of a member and the colon behind it.
-    fn key(&mut self) -> Result<&'de [u8], Kind> {
+    fn key(&mut self) -> Result<&'de [u8], DecodeErrorKind> {
         let key = self.string(MEMBER_NAME)?;
-        if self.consume(b':') { Ok(key) } else { Err(Kind::NotJson) }
+        if self.consume(b':') { Ok(key) } else { Err(DecodeErrorKind::NotJson) }
     }
 
     /// [`key`](Self::key) of a struct. Half of a surrogate pair is in no field's name: it is as any other name that is not known.
-    fn field(&mut self) -> Result<&'de [u8], Kind> {
+    fn field(&mut self) -> Result<&'de [u8], DecodeErrorKind> {
         let name = match self.string(MEMBER_NAME) {
-            Err(Kind::LoneSurrogate) => NO_NAME,
+            Err(DecodeErrorKind::LoneSurrogate) => NO_NAME,
             name => name?,
         };
-        if self.consume(b':') { Ok(name) } else { Err(Kind::NotJson) }
+        if self.consume(b':') { Ok(name) } else { Err(DecodeErrorKind::NotJson) }
     }
 
-    fn number(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
+    fn number(&mut self, what: &'static str) -> Result<&'de [u8], DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b'-' | b'0'..=b'9' => {
-                let text = self.scalar().ok_or(Kind::NotJson)?;
+                let text = self.scalar().ok_or(DecodeErrorKind::NotJson)?;
                 self.last = Last::Text(text);
                 Ok(text)
             }
             b'"' if self.rules.numeric_strings => self.number_in_string(what),
-            _ => Err(Kind::Expected(what)),
+            _ => Err(DecodeErrorKind::Expected(what)),
         }
     }
 
     /// The number that is the text of the current string.
     #[cold]
     #[inline(never)]
-    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
+    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], DecodeErrorKind> {
         let inside = self.rest.get(1..).unwrap_or_default();
-        let length = inside.iter().position(|byte| *byte == b'"').ok_or(Kind::NotJson)?;
+        let length = inside.iter().position(|byte| *byte == b'"').ok_or(DecodeErrorKind::NotJson)?;
         if number::Digits::new(inside.get(..length).unwrap_or_default()).is_none() {
-            return Err(Kind::Expected(what));
+            return Err(DecodeErrorKind::Expected(what));
         }
-        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(Kind::NotJson)?;
+        let text =
+            self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(DecodeErrorKind::NotJson)?;
         self.last = Last::Text(text);
         Ok(text)
     }
 
-    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Kind> {
-        number::Digits::new(self.number(what)?).ok_or(Kind::NotJson)
+    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, DecodeErrorKind> {
+        number::Digits::new(self.number(what)?).ok_or(DecodeErrorKind::NotJson)
     }
 
     /// An integer of up to 32 bits, in two's complement: one copy of the code for all of them.
     ///
     /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
-    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Kind> {
+    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, DecodeErrorKind> {
         let first = self.peek();
         let mut value = 0u32;
         for (length, &byte) in self.rest.iter().take(10).enumerate() {
@@ -265,12 +270,12 @@ impl<'de> Decoder<'de> {
                 if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
                     break;
                 }
-                self.last = Last::Text(self.take(length).ok_or(Kind::NotJson)?);
-                return if value <= above { Ok(value) } else { Err(Kind::Expected(what)) };
+                self.last = Last::Text(self.take(length).ok_or(DecodeErrorKind::NotJson)?);
+                return if value <= above { Ok(value) } else { Err(DecodeErrorKind::Expected(what)) };
             }
             value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
         }
-        self.digits(what)?.within(below, above).map_err(|_| Kind::Expected(what))
+        self.digits(what)?.within(below, above).map_err(|_| DecodeErrorKind::Expected(what))
     }
 
     /// Steps over a value of any depth, without recursion, and returns its text.
@@ -335,22 +340,28 @@ impl<'de> Decoder<'de> {
     /// Why [`open_struct`](Self::open_struct) has found none.
     #[cold]
     #[inline(never)]
-    fn no_object(&self) -> Kind {
+    fn no_object(&self) -> DecodeErrorKind {
         match self.rest.first() {
-            None => Kind::NotJson,
-            Some(b'{') => Kind::Depth,
-            Some(_) => Kind::Expected("an object"),
+            None => DecodeErrorKind::NotJson,
+            Some(b'{') => DecodeErrorKind::Depth,
+            Some(_) => DecodeErrorKind::Expected("an object"),
         }
     }
 
-    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Kind) -> Result<V::Value, Kind> {
+    fn sequence<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        wrong_length: DecodeErrorKind,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if !self.enter() {
-            return Err(Kind::Depth);
+            return Err(DecodeErrorKind::Depth);
         }
         let segments = self.segments;
         match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
             // A length of this array, not of something inside it.
-            Err(Kind::Length(_)) if self.segments == segments && !matches!(wrong_length, Kind::Length(_)) => {
+            Err(DecodeErrorKind::Length(_))
+                if self.segments == segments && !matches!(wrong_length, DecodeErrorKind::Length(_)) =>
+            {
                 Err(wrong_length)
             }
             Err(kind) => Err(kind),
@@ -359,12 +370,12 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Kind> {
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         if !self.enter() {
-            return Err(Kind::Depth);
+            return Err(DecodeErrorKind::Depth);
         }
         let value = visitor.visit_map(Members { decoder: self, count: 0 })?;
-        if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) }
+        if self.leave(b'}') { Ok(value) } else { Err(DecodeErrorKind::Length(0)) }
     }
 
     /// Arguments are never an array: each type of them has no code for one.
@@ -376,14 +387,14 @@ impl<'de> Decoder<'de> {
         are_arguments: bool,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Kind> {
+    ) -> Result<V::Value, DecodeErrorKind> {
         if are_arguments {
             return visitor.visit_map(Fields::<true> { decoder: self, key: &[], fields, count: 0, is_open: false });
         }
         if self.open_struct() {
             let members = Fields::<false> { decoder: &mut *self, key: &[], fields, count: 0, is_open: true };
             let value = visitor.visit_map(members)?;
-            return if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) };
+            return if self.leave(b'}') { Ok(value) } else { Err(DecodeErrorKind::Length(0)) };
         }
         match self.rest.first() {
             Some(b'[') => self.sequence(visitor, elements(fields.len())),
@@ -391,9 +402,9 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Kind> {
+    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b'[' => self.sequence(visitor, elements(length)),
             _ => Err(elements(length)),
         }
@@ -402,8 +413,8 @@ impl<'de> Decoder<'de> {
 
 const A_BOOLEAN: &str = "true or false";
 
-fn elements(count: usize) -> Kind {
-    Kind::Elements(u32::try_from(count).unwrap_or(u32::MAX))
+fn elements(count: usize) -> DecodeErrorKind {
+    DecodeErrorKind::Elements(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// The integers of up to 32 bits, which share [`Decoder::small`].
@@ -411,7 +422,7 @@ macro_rules! small_integers {
     ($($method:ident $visit:ident $int:ident $below:expr, $above:expr, $what:literal;)*) => {$(
         #[inline]
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_lossless)]
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
             visitor.$visit(self.small($below, $above, $what)? as $int)
         }
     )*};
@@ -419,22 +430,22 @@ macro_rules! small_integers {
 
 macro_rules! large_integers {
     ($($method:ident $visit:ident $to:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-            visitor.$visit(self.digits($what)?.$to().map_err(|_| Kind::Expected($what))?)
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+            visitor.$visit(self.digits($what)?.$to().map_err(|_| DecodeErrorKind::Expected($what))?)
         }
     )*};
 }
 
 macro_rules! floats {
     ($($method:ident $visit:ident $read:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-            visitor.$visit($read(self.number($what)?).ok_or(Kind::Expected($what))?)
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+            visitor.$visit($read(self.number($what)?).ok_or(DecodeErrorKind::Expected($what))?)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
     small_integers! {
         deserialize_u8 visit_u8 u8 0, 0xff, "an integer from 0 to 255";
@@ -457,37 +468,37 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         deserialize_f64 visit_f64 read_f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b'{' => self.map(visitor),
-            b'[' => self.sequence(visitor, Kind::Length(0)),
+            b'[' => self.sequence(visitor, DecodeErrorKind::Length(0)),
             b'"' => self.deserialize_str(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
             b'n' => self.deserialize_unit(visitor),
             b'-' | b'0'..=b'9' => {
                 let text = self.rest.get(..scalar_length(self.rest)).unwrap_or_default();
-                let digits = number::Digits::new(text).ok_or(Kind::NotJson)?;
+                let digits = number::Digits::new(text).ok_or(DecodeErrorKind::NotJson)?;
                 // As in `serde_json`: what is written as an integer is one, but `-0`, whose sign an integer would lose.
                 if digits.is_plain() && text != b"-0" {
                     if let Ok(value) = digits.to_u64() {
-                        self.scalar().ok_or(Kind::NotJson)?;
+                        self.scalar().ok_or(DecodeErrorKind::NotJson)?;
                         return visitor.visit_u64(value);
                     }
                     if let Ok(value) = digits.to_i64() {
-                        self.scalar().ok_or(Kind::NotJson)?;
+                        self.scalar().ok_or(DecodeErrorKind::NotJson)?;
                         return visitor.visit_i64(value);
                     }
                 }
                 self.deserialize_f64(visitor)
             }
-            _ => Err(Kind::NotJson),
+            _ => Err(DecodeErrorKind::NotJson),
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b't' => {
                 self.literal(b"true")?;
                 visitor.visit_bool(true)
@@ -500,42 +511,42 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                 let value = match &*self.rest {
                     [b'"', b't', b'r', b'u', b'e', b'"', ..] => true,
                     [b'"', b'f', b'a', b'l', b's', b'e', b'"', ..] => false,
-                    _ => return Err(Kind::Expected(A_BOOLEAN)),
+                    _ => return Err(DecodeErrorKind::Expected(A_BOOLEAN)),
                 };
                 let _ = self.string(A_BOOLEAN)?;
                 visitor.visit_bool(value)
             }
-            _ => Err(Kind::Expected(A_BOOLEAN)),
+            _ => Err(DecodeErrorKind::Expected(A_BOOLEAN)),
         }
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_char(one_char(self.string(ONE_CHARACTER)?)?)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         let text = self.str("a string")?;
         self.last = Last::String(text);
         visitor.visit_borrowed_str(text)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
-            b'[' => self.sequence(visitor, Kind::Length(0)),
+            END => Err(DecodeErrorKind::NotJson),
+            b'[' => self.sequence(visitor, DecodeErrorKind::Length(0)),
             _ => visitor.visit_borrowed_bytes(self.string("a string")?),
         }
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         self.deserialize_bytes(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         if self.peek() == b'n' {
             self.literal(b"null")?;
             visitor.visit_none()
@@ -544,23 +555,31 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         if self.peek() != b'n' {
-            return Err(Kind::Expected("null"));
+            return Err(DecodeErrorKind::Expected("null"));
         }
         self.literal(b"null")?;
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.deserialize_unit(visitor)
     }
 
     // The name is a constant at the call: only one of the two ways is compiled into it.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN {
-            let text = drop_line_breaks(self.raw().ok_or(Kind::NotJson)?);
+            let text = drop_line_breaks(self.raw().ok_or(DecodeErrorKind::NotJson)?);
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
@@ -571,15 +590,15 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
-            b'[' => self.sequence(visitor, Kind::Length(0)),
-            _ => Err(Kind::Expected("an array")),
+            END => Err(DecodeErrorKind::NotJson),
+            b'[' => self.sequence(visitor, DecodeErrorKind::Length(0)),
+            _ => Err(DecodeErrorKind::Expected("an array")),
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         self.tuple(length, visitor)
     }
 
@@ -588,15 +607,15 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         _: &'static str,
         length: usize,
         visitor: V,
-    ) -> Result<V::Value, Kind> {
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.tuple(length, visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b'{' => self.map(visitor),
-            _ => Err(Kind::Expected("an object")),
+            _ => Err(DecodeErrorKind::Expected("an object")),
         }
     }
 
@@ -605,7 +624,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Kind> {
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.structure(name == super::ARGUMENTS, fields, visitor)
     }
 
@@ -614,16 +633,16 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Kind> {
+    ) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(Kind::NotJson),
+            END => Err(DecodeErrorKind::NotJson),
             b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true, is_strict: false }),
             b'{' => {
                 if !self.enter() {
-                    return Err(Kind::Depth);
+                    return Err(DecodeErrorKind::Depth);
                 }
                 if self.peek() != b'"' {
-                    return Err(Kind::Expected(ONE_MEMBER));
+                    return Err(DecodeErrorKind::Expected(ONE_MEMBER));
                 }
                 let name = self.key()?;
                 let value = visitor.visit_enum(Tagged { decoder: self, name });
@@ -633,18 +652,18 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                     self.came_by(Segment::Field(variant));
                 }
                 let value = value?;
-                if self.leave(b'}') { Ok(value) } else { Err(Kind::Expected(ONE_MEMBER)) }
+                if self.leave(b'}') { Ok(value) } else { Err(DecodeErrorKind::Expected(ONE_MEMBER)) }
             }
-            _ => Err(Kind::Expected("a string, or an object of one member")),
+            _ => Err(DecodeErrorKind::Expected("a string, or an object of one member")),
         }
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_borrowed_bytes(self.string("a string")?)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        self.raw().ok_or(Kind::NotJson)?;
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
+        self.raw().ok_or(DecodeErrorKind::NotJson)?;
         visitor.visit_unit()
     }
 }
@@ -661,10 +680,10 @@ struct Elements<'a, 'de> {
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Kind> {
-        if !self.decoder.next(b']', &mut self.count).ok_or(Kind::NotJson)? {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeErrorKind> {
+        if !self.decoder.next(b']', &mut self.count).ok_or(DecodeErrorKind::NotJson)? {
             return Ok(None);
         }
         let value = seed.deserialize(&mut *self.decoder);
@@ -683,12 +702,12 @@ struct Members<'a, 'de> {
 }
 
 impl<'de> MapAccess<'de> for Members<'_, 'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeErrorKind> {
         let name = match self.decoder.plain_key(&mut self.count) {
             Some(name) => name,
-            None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.key()?,
+            None if self.decoder.next(b'}', &mut self.count).ok_or(DecodeErrorKind::NotJson)? => self.decoder.key()?,
             None => return Ok(None),
         };
         let key = seed.deserialize(Name { text: name, as_bytes: false, is_strict: false });
@@ -699,7 +718,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
         key.map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Kind> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeErrorKind> {
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
             self.decoder.came_by(Segment::ANY_KEY);
@@ -722,8 +741,8 @@ struct Fields<'a, 'de, const PARAMS: bool> {
 
 impl<'de, const PARAMS: bool> Fields<'_, 'de, PARAMS> {
     /// The next name, where it is not written in the shortest way.
-    fn other_key(&mut self) -> Result<Option<&'de [u8]>, Kind> {
-        if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
+    fn other_key(&mut self) -> Result<Option<&'de [u8]>, DecodeErrorKind> {
+        if self.decoder.next(b'}', &mut self.count).ok_or(DecodeErrorKind::NotJson)? {
             return self.decoder.field().map(Some);
         }
         if PARAMS {
@@ -734,7 +753,7 @@ impl<'de, const PARAMS: bool> Fields<'_, 'de, PARAMS> {
 }
 
 impl<'de, const PARAMS: bool> MapAccess<'de> for Fields<'_, 'de, PARAMS> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
     /// Not a size: see [`NEXT_IS_VALUE`].
     #[inline(always)]
@@ -745,7 +764,7 @@ impl<'de, const PARAMS: bool> MapAccess<'de> for Fields<'_, 'de, PARAMS> {
         Some(if self.decoder.rest.first() == Some(&b'n') { NEXT_IS_NULL } else { NEXT_IS_VALUE })
     }
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeErrorKind> {
         if PARAMS && !self.is_open {
             if !self.decoder.open_struct() {
                 return Err(self.decoder.no_object());
@@ -771,7 +790,7 @@ impl<'de, const PARAMS: bool> MapAccess<'de> for Fields<'_, 'de, PARAMS> {
         key.map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Kind> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeErrorKind> {
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
             self.decoder.came_by_member(self.fields, self.key);
@@ -793,33 +812,37 @@ struct Tagged<'a, 'de> {
 }
 
 impl<'de> EnumAccess<'de> for Tagged<'_, 'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Kind> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeErrorKind> {
         Ok((seed.deserialize(Name { text: self.name, as_bytes: true, is_strict: false })?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn unit_variant(self) -> Result<(), Kind> {
+    fn unit_variant(self) -> Result<(), DecodeErrorKind> {
         if self.decoder.peek() != b'n' {
-            return Err(Kind::Expected("null"));
+            return Err(DecodeErrorKind::Expected("null"));
         }
         self.decoder.literal(b"null")
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Kind> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeErrorKind> {
         seed.deserialize(self.decoder)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Kind> {
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         self.decoder.tuple(length, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         self.decoder.structure(false, fields, visitor)
     }
 }

@@ -13,12 +13,12 @@ use crate::json::write::Writer;
 /// the whole value in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    pub(super) kind: Kind,
+    pub(super) kind: DecodeErrorKind,
     /// The innermost segment first.
     pub(super) path: [Segment; MAX_PATH],
     pub(super) segments: u8,
     pub(super) cut: bool,
-    pub(super) found: Found,
+    pub(super) found: FoundText,
 }
 
 /// The greatest number of bytes that an error keeps of a wrong value, or of the name of an unknown
@@ -27,14 +27,14 @@ pub const MAX_FOUND: usize = 32;
 
 /// A text of up to [`MAX_FOUND`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundText {
     text: [u8; MAX_FOUND],
     length: u8,
     /// It is the text of a JSON string, between its quotes.
     is_string: bool,
 }
 
-impl Found {
+impl FoundText {
     pub(super) const NONE: Self = Self { text: [0; MAX_FOUND], length: 0, is_string: false };
 
     #[cold]
@@ -82,7 +82,7 @@ impl Found {
 /// contains it. The path is kept in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum DecodeErrorKind {
     /// The text is not JSON, and was not checked before.
     NotJson,
     /// The value cannot be one of the expected type. The text describes that type, such as "an
@@ -143,15 +143,15 @@ impl Segment {
 
 impl DecodeError {
     /// An error that concerns the whole value. [`within`](Self::within) makes it concern a part.
-    pub const fn new(kind: Kind) -> Self {
-        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
+    pub const fn new(kind: DecodeErrorKind) -> Self {
+        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: FoundText::NONE }
     }
 
     /// An error for a value that breaks a rule of its field. `rule` follows the value in the
     /// sentence, such as "is below the minimum 1". `found` is the value as text, or its length such
     /// as `length 3`. It is cut to [`MAX_FOUND`] bytes.
     pub fn rule(rule: &'static str, found: &str) -> Self {
-        Self { found: Found::new(found.as_bytes()), ..Self::new(Kind::Rule(rule)) }
+        Self { found: FoundText::new(found.as_bytes()), ..Self::new(DecodeErrorKind::Rule(rule)) }
     }
 
     /// Adds an outer step to the path: the value with the error is the part `segment` of another
@@ -163,7 +163,7 @@ impl DecodeError {
     }
 
     /// The kind of the error.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DecodeErrorKind {
         self.kind
     }
 
@@ -226,9 +226,9 @@ impl fmt::Display for InRoot<'_> {
     }
 }
 
-impl core::error::Error for Kind {}
+impl core::error::Error for DecodeErrorKind {}
 
-impl fmt::Display for Kind {
+impl fmt::Display for DecodeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(f, |put| self.pieces(put))
     }
@@ -246,7 +246,7 @@ impl DecodeError {
     pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
         // A field that is missing or given twice is the last step of the path itself.
         let mut last = match self.kind {
-            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
+            DecodeErrorKind::MissingField(name) | DecodeErrorKind::DuplicateField(name) => Some(Segment::Field(name)),
             _ => None,
         };
         put(root);
@@ -284,16 +284,16 @@ impl DecodeError {
             put(": ");
         }
         match (self.kind, self.found()) {
-            (Kind::Length(_), found) if !found.is_empty() => {
+            (DecodeErrorKind::Length(_), found) if !found.is_empty() => {
                 put(found);
                 return put(" does not fit");
             }
-            (Kind::Rule(_), "") => put("the value "),
-            (Kind::Rule(_), found) => {
+            (DecodeErrorKind::Rule(_), "") => put("the value "),
+            (DecodeErrorKind::Rule(_), found) => {
                 put(found);
                 put(" ");
             }
-            (Kind::NotOneOf { .. }, found) => {
+            (DecodeErrorKind::NotOneOf { .. }, found) => {
                 put("unknown ");
                 if let (Some(Segment::Field(name)), true) = (self.path.first(), self.segments > 0) {
                     put(name);
@@ -303,14 +303,14 @@ impl DecodeError {
                 put(found);
                 put("`: ");
             }
-            (Kind::UnknownField { .. }, found) if !found.is_empty() => {
+            (DecodeErrorKind::UnknownField { .. }, found) if !found.is_empty() => {
                 put(found);
                 put(" is an ");
             }
             _ => {}
         }
         self.kind.pieces(put);
-        if matches!(self.kind, Kind::Expected(_)) && (self.found.is_string || self.found.length > 0) {
+        if matches!(self.kind, DecodeErrorKind::Expected(_)) && (self.found.is_string || self.found.length > 0) {
             put(if self.found.is_string { "; got the text \"" } else { "; got " });
             put(self.found());
             if self.found.is_string {
@@ -320,7 +320,7 @@ impl DecodeError {
     }
 }
 
-impl Kind {
+impl DecodeErrorKind {
     fn pieces(&self, put: &mut dyn FnMut(&str)) {
         match *self {
             Self::NotJson => put("the text is not JSON"),
@@ -383,7 +383,7 @@ pub(super) fn push_segment(path: &mut [Segment; MAX_PATH], segments: &mut u8, cu
 }
 
 /// serde's texts are dropped unformatted: they would link float formatting.
-impl de::Error for Kind {
+impl de::Error for DecodeErrorKind {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self::Refused
     }

@@ -2,7 +2,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, VariantAccess, Visitor};
 
-use super::error::Kind;
+use super::error::DecodeErrorKind;
 use super::scalar::{one_char, read_f32, read_f64};
 use crate::json::number;
 use crate::json::text::{NUMBER_TOKEN, RAW_TOKEN};
@@ -21,36 +21,36 @@ pub(super) struct Name<'de> {
 }
 
 impl<'de> Name<'de> {
-    fn str(&self) -> Result<&'de str, Kind> {
-        str::from_utf8(self.text).map_err(|_| Kind::NotJson)
+    fn str(&self) -> Result<&'de str, DecodeErrorKind> {
+        str::from_utf8(self.text).map_err(|_| DecodeErrorKind::NotJson)
     }
 
     /// The digits of an integer in its plain form: `"1.0"` and `"1e0"` would be further names for the key `1`.
-    fn digits(&self, what: &'static str) -> Result<number::Digits<'de>, Kind> {
-        number::Digits::new(self.text).filter(number::Digits::is_plain).ok_or(Kind::Expected(what))
+    fn digits(&self, what: &'static str) -> Result<number::Digits<'de>, DecodeErrorKind> {
+        number::Digits::new(self.text).filter(number::Digits::is_plain).ok_or(DecodeErrorKind::Expected(what))
     }
 }
 
 macro_rules! integer_keys {
     ($($method:ident $visit:ident $int:ident $to:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
             let value = self.digits($what)?.$to().ok().and_then(|value| $int::try_from(value).ok());
-            visitor.$visit(value.ok_or(Kind::Expected($what))?)
+            visitor.$visit(value.ok_or(DecodeErrorKind::Expected($what))?)
         }
     )*};
 }
 
 macro_rules! float_keys {
     ($($method:ident $visit:ident $read:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
             let value = number::Digits::new(self.text).and_then(|_| $read(self.text));
-            visitor.$visit(value.ok_or(Kind::Expected("a number as the member name"))?)
+            visitor.$visit(value.ok_or(DecodeErrorKind::Expected("a number as the member name"))?)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for Name<'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
     integer_keys! {
         deserialize_u8 visit_u8 u8 to_u32 "an integer from 0 to 255 as the member name";
@@ -67,39 +67,43 @@ impl<'de> Deserializer<'de> for Name<'de> {
 
     float_keys! { deserialize_f32 visit_f32 read_f32 deserialize_f64 visit_f64 read_f64 }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_borrowed_str(self.str()?)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.text {
             b"true" => visitor.visit_bool(true),
             b"false" => visitor.visit_bool(false),
-            _ => Err(Kind::Expected("true or false as the member name")),
+            _ => Err(DecodeErrorKind::Expected("true or false as the member name")),
         }
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_char(one_char(self.text)?)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_borrowed_bytes(self.text)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_borrowed_bytes(self.text)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_some(self)
     }
 
     // As in `decoder`: the name is a constant at the call.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {
-            Err(Kind::Unexpected("a member name"))
+            Err(DecodeErrorKind::Unexpected("a member name"))
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -110,11 +114,11 @@ impl<'de> Deserializer<'de> for Name<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Kind> {
+    ) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_enum(self)
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         if self.is_strict {
             visitor.visit_borrowed_bytes(self.text)
         } else if self.as_bytes {
@@ -124,7 +128,7 @@ impl<'de> Deserializer<'de> for Name<'de> {
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_unit()
     }
 
@@ -134,10 +138,10 @@ impl<'de> Deserializer<'de> for Name<'de> {
 }
 
 impl<'de> EnumAccess<'de> for Name<'de> {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
     type Variant = NoContent;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), Kind> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), DecodeErrorKind> {
         Ok((seed.deserialize(Name { as_bytes: true, ..self })?, NoContent))
     }
 }
@@ -146,21 +150,21 @@ impl<'de> EnumAccess<'de> for Name<'de> {
 pub(super) struct NoContent;
 
 impl<'de> VariantAccess<'de> for NoContent {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn unit_variant(self) -> Result<(), Kind> {
+    fn unit_variant(self) -> Result<(), DecodeErrorKind> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Kind> {
-        Err(Kind::Expected(ONE_MEMBER))
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, DecodeErrorKind> {
+        Err(DecodeErrorKind::Expected(ONE_MEMBER))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Kind> {
-        Err(Kind::Expected(ONE_MEMBER))
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DecodeErrorKind> {
+        Err(DecodeErrorKind::Expected(ONE_MEMBER))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Kind> {
-        Err(Kind::Expected(ONE_MEMBER))
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, DecodeErrorKind> {
+        Err(DecodeErrorKind::Expected(ONE_MEMBER))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::error::Kind;
+use super::error::DecodeErrorKind;
 use super::key::ONE_MEMBER;
 use crate::json::text::{NUMBER_TOKEN, RAW_TOKEN};
 
@@ -10,31 +10,39 @@ use crate::json::text::{NUMBER_TOKEN, RAW_TOKEN};
 pub(super) struct Nothing;
 
 impl<'de> Deserializer<'de> for Nothing {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_map(self)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_none()
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_unit()
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         visitor.visit_unit()
     }
 
     // As in `decoder`: the name is a constant at the call.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeErrorKind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {
             visitor.visit_borrowed_bytes(b"{}")
         } else {
@@ -47,8 +55,8 @@ impl<'de> Deserializer<'de> for Nothing {
         _: &'static str,
         _: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Kind> {
-        Err(Kind::Expected(ONE_MEMBER))
+    ) -> Result<V::Value, DecodeErrorKind> {
+        Err(DecodeErrorKind::Expected(ONE_MEMBER))
     }
 
     serde::forward_to_deserialize_any! {
@@ -58,13 +66,13 @@ impl<'de> Deserializer<'de> for Nothing {
 }
 
 impl<'de> MapAccess<'de> for Nothing {
-    type Error = Kind;
+    type Error = DecodeErrorKind;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>, Kind> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>, DecodeErrorKind> {
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, _: V) -> Result<V::Value, Kind> {
-        Err(Kind::NotJson)
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, _: V) -> Result<V::Value, DecodeErrorKind> {
+        Err(DecodeErrorKind::NotJson)
     }
 }

@@ -1,6 +1,6 @@
 //! Strings, characters and floats from their text.
 
-use super::error::Kind;
+use super::error::DecodeErrorKind;
 #[cfg(not(target_pointer_width = "64"))]
 use super::float;
 #[cfg(not(target_pointer_width = "64"))]
@@ -26,12 +26,12 @@ macro_rules! float_readers {
 }
 float_readers! { read_f32 f32 to_f32 read_f64 f64 to_f64 }
 
-pub(super) fn one_char(text: &[u8]) -> Result<char, Kind> {
-    let text = str::from_utf8(text).map_err(|_| Kind::NotJson)?;
+pub(super) fn one_char(text: &[u8]) -> Result<char, DecodeErrorKind> {
+    let text = str::from_utf8(text).map_err(|_| DecodeErrorKind::NotJson)?;
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(one), None) => Ok(one),
-        _ => Err(Kind::Expected(ONE_CHARACTER)),
+        _ => Err(DecodeErrorKind::Expected(ONE_CHARACTER)),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn is_white_space(byte: u8) -> bool {
 }
 
 /// Decodes the escapes of a string (RFC 8259 §7) in place.
-pub(super) fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Kind> {
+pub(super) fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], DecodeErrorKind> {
     let mut read = plain;
     let mut written = plain;
     while let Some(&byte) = body.get(read) {
@@ -49,12 +49,12 @@ pub(super) fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Kind> {
             read += 1;
             continue;
         }
-        let (code, length) = escape(body.get(read..).unwrap_or_default()).ok_or(Kind::NotJson)?;
+        let (code, length) = escape(body.get(read..).unwrap_or_default()).ok_or(DecodeErrorKind::NotJson)?;
         if code & !0x7FF == 0xD800 {
-            return Err(Kind::LoneSurrogate);
+            return Err(DecodeErrorKind::LoneSurrogate);
         }
         read += length;
         put_utf8(body, &mut written, code);
     }
-    body.get(..written).ok_or(Kind::NotJson)
+    body.get(..written).ok_or(DecodeErrorKind::NotJson)
 }

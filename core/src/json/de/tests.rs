@@ -221,7 +221,7 @@ fn a_lone_surrogate_is_no_text() {
         r#""\uD800x""#,
         r#""\ud800\u0041""#,
     ] {
-        assert_eq!(decode::<String>(text).map_err(|error| error.kind()), Err(Kind::LoneSurrogate), "{text}");
+        assert_eq!(decode::<String>(text).map_err(|error| error.kind()), Err(DecodeErrorKind::LoneSurrogate), "{text}");
     }
     // Ignored, it harms nobody.
     assert_eq!(decode::<Inner>(r#"{"b":1,"x":"\ud800"}"#).unwrap().b, 1);
@@ -240,7 +240,7 @@ fn a_lone_surrogate_is_no_text() {
     assert_eq!(error.to_string(), "unknown member; known: b");
     assert_eq!(
         decode::<BTreeMap<String, u8>>(r#"{"\ud800":2}"#).map_err(|error| error.kind()),
-        Err(Kind::LoneSurrogate),
+        Err(DecodeErrorKind::LoneSurrogate),
         "a map has to keep it"
     );
 }
@@ -352,7 +352,7 @@ fn errors_name_the_place_and_what_is_expected_there() {
     assert_eq!(decode::<Args>(r#"{"a":[7]}"#).unwrap_err().to_string(), "a[0]: expected an object; got 7");
     assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
     assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
-    assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
+    assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), DecodeErrorKind::Refused);
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn rules_name_the_value_and_the_bound() {
     }
     let by_hand = DecodeError::rule("is below the minimum 1", "0").within(Segment::Field("samples"));
     assert_eq!(by_hand.display_in("args").to_string(), "args.samples: 0 is below the minimum 1");
-    assert_eq!((by_hand.kind(), by_hand.found()), (Kind::Rule("is below the minimum 1"), "0"));
+    assert_eq!((by_hand.kind(), by_hand.found()), (DecodeErrorKind::Rule("is below the minimum 1"), "0"));
     assert!(size_of::<DecodeError>() < 120);
 }
 
@@ -436,8 +436,8 @@ fn depth_is_limited_exactly_and_skipping_is_not() {
         assert!(decode::<Value>(&nested(depth)).is_ok(), "{depth}");
     }
     for depth in [129, 200_000] {
-        assert_eq!(decode::<Nest>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
-        assert_eq!(decode::<Value>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
+        assert_eq!(decode::<Nest>(&nested(depth)).unwrap_err().kind(), DecodeErrorKind::Depth, "{depth}");
+        assert_eq!(decode::<Value>(&nested(depth)).unwrap_err().kind(), DecodeErrorKind::Depth, "{depth}");
     }
     // Containers that are closed again do not count.
     assert!(decode::<Value>(&format!("[{}[]]", "[],{},".repeat(300))).is_ok());

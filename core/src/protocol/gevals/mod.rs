@@ -14,24 +14,22 @@
 //! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
 //! -32602.
 
-pub mod client;
-
 use crate::call::CallContext;
-use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members};
-use crate::json::view::{self, Json, Kind, Text, has_escapes};
+use crate::json::view::has_escapes;
 use crate::json::write::Writer;
+use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
 use crate::manifest::Manifest;
-use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, write_fault};
-use crate::received::{Code, Received, Refusal};
+use crate::message::{Code, Received, Refusal};
+use crate::phase::Phase;
+use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
+use crate::protocol::format::{Closing, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::rpc;
 use crate::schema::escaped_len;
 
-/// The gevals Extension Protocol 0.0.1 over JSON-RPC 2.0, for an engine's list of protocols.
-pub const GEVALS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &PHRASES, read).with_line_limit();
+pub(super) static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_line_limit();
 
 /// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
@@ -101,10 +99,10 @@ impl Manifest {
 }
 
 /// The fixed parts of its replies.
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: rpc::write_head,
     success: b",\"result\":{\"success\":true",
-    outputs: Outputs { start: b",\"outputs\":{", end: b"}", as_strings: true },
+    outputs: OutputsPlace { start: b",\"outputs\":{", end: b"}", as_strings: true },
     message: MessagePlace {
         after_outputs: b"},\"message\":\"",
         alone: b",\"message\":\"",
@@ -160,13 +158,13 @@ const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
 }
 
 /// Reads a request.
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     let is_initialize = || received.is(rpc::METHOD, "initialize");
-    if facts.is_closed && !is_initialize() {
+    if server.is_closed && !is_initialize() {
         return Err(AFTER_SHUTDOWN);
     }
     if received.is(rpc::METHOD, "execute") {
-        let call = execute(received, facts.manifest)?;
+        let call = execute(received, server.manifest)?;
         check_context(received)?;
         Ok(Action::Call(call.timeout_nanos(read_timeout(received)?)))
     } else if is_initialize() {
@@ -296,7 +294,7 @@ impl<'a> TaskContext<'a> {
     /// Reads the context of a call by gevals, or of a call by MCP that has
     /// [`mcp::CONTEXT_NAME`](super::mcp::CONTEXT_NAME). It is empty for calls by other protocols.
     pub fn of(context: &CallContext<'a>) -> Self {
-        let Some(received) = context.received_by(GEVALS) else {
+        let Some(received) = context.received_by(&PROTOCOL) else {
             return super::mcp::context(context).map(Self::of_json).unwrap_or_default();
         };
         Self {
@@ -310,7 +308,7 @@ impl<'a> TaskContext<'a> {
 
     fn of_json(json: Json<'a>) -> Self {
         let text = |json: Json<'a>, name: &str| json.get(name).and_then(|value| value.text());
-        let agent = json.get("agent").filter(|agent| agent.kind() == Kind::Object);
+        let agent = json.get("agent").filter(|agent| agent.kind() == JsonKind::Object);
         Self {
             workdir: text(json, "workdir"),
             phase: match text(json, "phase") {
@@ -320,7 +318,7 @@ impl<'a> TaskContext<'a> {
                 _ => Phase::Unknown,
             },
             agent: agent.map(|agent| Agent { prompt: text(agent, "prompt"), output: text(agent, "output") }),
-            env: json.get("env").filter(|env| env.kind() == Kind::Object),
+            env: json.get("env").filter(|env| env.kind() == JsonKind::Object),
         }
     }
 
@@ -332,7 +330,7 @@ impl<'a> TaskContext<'a> {
 
 /// An iterator over environment variables: names and values.
 #[derive(Debug, Clone)]
-pub struct Env<'a>(view::Members<'a>);
+pub struct Env<'a>(JsonMembers<'a>);
 
 impl<'a> Iterator for Env<'a> {
     type Item = (Text<'a>, Text<'a>);
@@ -340,23 +338,6 @@ impl<'a> Iterator for Env<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.0.find_map(|(name, value)| Some((name, value.text()?)))
     }
-}
-
-/// The phase of a task that a call belongs to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum Phase {
-    /// The host did not send a phase, or sent an unknown word. The real gevals host always sends
-    /// one.
-    #[default]
-    Unknown,
-    /// The phase before the agent works.
-    Setup,
-    /// The phase after the agent has run.
-    Verify,
-    /// The phase at the end of the task, which runs also after a failure.
-    Cleanup,
 }
 
 /// The prompt and the answer of the agent under test (gevals "Agent Context Object").
@@ -382,8 +363,8 @@ fn phase(received: &Received<'_>) -> Phase {
 }
 
 /// Writes the reply to `initialize` behind its head: the manifest.
-fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
-    let Facts { manifest, limits, .. } = *facts;
+fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
+    let ServerState { manifest, limits, .. } = *server;
     if cfg!(feature = "std") && !manifest.own_members.is_empty() {
         out.raw(b",\"result\":{");
         out.raw(manifest.own_members.as_bytes());
@@ -566,8 +547,8 @@ mod tests {
             rpc::write_head(&mut out, b"12345");
             let limits = (u32::MAX as usize, u32::MAX as usize);
             let spans = crate::json::check::NO_SPANS;
-            let facts = Facts { manifest: &manifest, limits, is_closed: false, is_ahead: false };
-            write_manifest(&mut out, &Received::whole(b"", &spans), &facts);
+            let server = ServerState { manifest: &manifest, limits, is_closed: false, is_ahead: false };
+            write_manifest(&mut out, &Received::whole(b"", &spans), &server);
             assert_eq!(manifest_reply_len(&manifest, 5), out.len(), "{manifest:?}");
         }
     }

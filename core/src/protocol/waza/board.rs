@@ -8,8 +8,8 @@ use super::{
     Status, Summary, Task, Validation, Verdict, begin_notification,
 };
 use crate::json::RawJson;
-use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
+use crate::json::{Json, Text};
 use crate::level::Level;
 use crate::service::{Job, Service, Step, TaskEnd};
 

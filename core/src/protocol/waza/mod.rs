@@ -24,11 +24,11 @@ use core::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::json::ser;
-use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Decimal, RawJson};
+use crate::json::{Json, JsonKind, Text};
 use crate::level::Level;
-use crate::received::Quoted;
+use crate::message::Quoted;
 use crate::rpc;
 
 /// The error code for an eval file that does not exist or may not be read.
@@ -142,8 +142,8 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
     // first.
     let string = |names: &'static [&'static str]| {
         // An empty array has as many parameters as an empty object.
-        let is_empty = params.kind() == Kind::Array && params.elements().next().is_none();
-        if !is_empty && !matches!(params.kind(), Kind::Object | Kind::Null) {
+        let is_empty = params.kind() == JsonKind::Array && params.elements().next().is_none();
+        if !is_empty && !matches!(params.kind(), JsonKind::Object | JsonKind::Null) {
             return Err(Refusal::Params { member: "params", fault: "expected an object" });
         }
         let member = names.first().copied().unwrap_or_default();

@@ -16,12 +16,12 @@ use std::task::{self, Waker};
 use std::time::Duration;
 
 use embedded_io::{ErrorType, Read, Write};
+use rigline::Effects;
 use rigline::Level;
 use rigline::engine::{Engine, Memory};
 use rigline::exchange::{self, Exchange, Next, Session, Work};
 use rigline::frame::LineEnds;
 use rigline::json::RawJson;
-use rigline::manifest::Effects;
 use rigline::serve::{End, Transport, blocking};
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, LogSink, Manifest, Operation, Outcome,

@@ -1,18 +1,22 @@
 //! A protocol that rigline does not have: `{"ping":"OPERATION","with":{…}}` is answered with `{"pong":{…}}`, or with
 //! `{"pang":"…"}` where it failed.
 
-use rigline::protocol::{
-    Action, CallAction, Code, Facts, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received, Refusal,
+use rigline::{
+    json::check::Member,
+    protocol::{
+        Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Received, Refusal, ReplyFormat,
+        ServerState,
+    },
 };
 
 const PING: usize = 0;
 const WITH: usize = 1;
 static MEMBERS: [Member; 2] = [Member::new("ping", PING), Member::new("with", WITH)];
 
-static PHRASES: Phrases = Phrases {
+static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),
     success: b"\"pong\":{",
-    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    outputs: OutputsPlace { start: b"", end: b"", as_strings: false },
     message: MessagePlace {
         after_outputs: b",\"message\":\"",
         alone: b"\"message\":\"",
@@ -30,16 +34,16 @@ static PHRASES: Phrases = Phrases {
 };
 
 pub static PING_PONG: Protocol =
-    Protocol::new("ping-pong", &MEMBERS, PING, &PHRASES, read, |out, received, refusal, _| {
+    Protocol::new("ping-pong", &MEMBERS, PING, &FORMAT, read, |out, received, refusal, _| {
         out.raw(b"\"pang\":\"");
         refusal.write_text(out, received);
         out.raw(b"\"}");
     })
     .answers(|json| json.get("pong").is_some() || json.get("pang").is_some());
 
-fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+fn read(received: &Received<'_>, server: &ServerState<'_>) -> Result<Action, &'static Refusal> {
     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", PING);
-    let known = facts.manifest.operations.iter().position(|known| received.is(PING, known.name));
+    let known = server.manifest.operations.iter().position(|known| received.is(PING, known.name));
     let index = known.ok_or(UNKNOWN)?;
     Ok(CallAction::new(received, index, received.span(WITH), received.span(PING)).into())
 }

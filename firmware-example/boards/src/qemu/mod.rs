@@ -15,7 +15,7 @@ use rigline::engine::{Engine, Memory};
 use rigline::frame::LineEnds;
 use rigline::serve::{Transport, blocking::Server};
 use rigline::{Clock, Extension as _};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 
 /// The size of the region for a request, in bytes.

@@ -6,9 +6,12 @@ use core::task::{self, Poll, Waker};
 use embassy_rp as _;
 use panic_halt as _;
 use rigline::LogSink;
-use rigline::engine::{Engine, Memory, Step, Work};
 use rigline::protocol::{self, GEVALS, Protocol};
 use rigline::{Clock, Context, Extension, Instant};
+use rigline::{
+    engine::{Engine, Memory, Step},
+    exchange::Work,
+};
 use rigline_rig::bench::Kubernetes;
 
 const LINE: &[u8] = include_bytes!("../../../../tests/bench/execute.jsonl");

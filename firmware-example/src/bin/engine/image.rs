@@ -21,7 +21,7 @@ use rigline::protocol::waza::Evals;
 use rigline::protocol::{GEVALS, Protocol};
 use rigline::serve::Transport;
 use rigline::serve::asynch::Server;
-use rigline::{Clock, Extension, Instant, apart};
+use rigline::{Clock, Extension, Instant, own_frame};
 use rigline_embassy::rp2040::Endpoints;
 use rigline_embassy::usb_cdc::{self, Port, State};
 use rigline_rig::bench::Kubernetes;
@@ -38,7 +38,7 @@ const LINE: usize = 1024;
 
 /// The memory of the engine and the driver; the figures name it.
 const BUFFERS: usize = 2 * LINE + LOGS;
-const LOGS: usize = 2 * rigline::engine::LEAST_REPLY;
+const LOGS: usize = 2 * rigline::exchange::LEAST_REPLY;
 
 /// The linked protocols. One that is not listed is not linked.
 const PROTOCOLS: &[&Protocol] = &[
@@ -75,7 +75,7 @@ async fn main(_spawner: Spawner) {
                 .await;
         }
     });
-    join(apart(running), apart(serving)).await;
+    join(own_frame(running), own_frame(serving)).await;
 }
 
 type UsbPort = Port<'static, Driver<'static, USB>>;

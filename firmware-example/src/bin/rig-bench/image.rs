@@ -2,7 +2,7 @@
 
 use embassy_executor::Spawner;
 use rigline_rig::bench::BenchRig;
-use rigline_rig::{Rig, firmware};
+use rigline_rig::{firmware, rig::Rig};
 
 use crate::handlers::Interrupts;
 

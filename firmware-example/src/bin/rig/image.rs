@@ -1,7 +1,7 @@
 #![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
 
 use embassy_executor::Spawner;
-use rigline_rig::{Rig, firmware};
+use rigline_rig::{firmware, rig::Rig};
 
 use crate::handlers::Interrupts;
 

@@ -12,7 +12,7 @@ use rigline::serve::End;
 use rigline::serve::blocking::Server;
 use rigline::{Clock, Extension as _, Instant};
 use rigline_rig::sim::SimBoard;
-use rigline_rig::{Board, Rig};
+use rigline_rig::{board::Board, rig::Rig};
 use serde_json::Value;
 
 /// Virtual time: nobody really waits.

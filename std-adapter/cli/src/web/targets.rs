@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::socket::IN_FLIGHT;
 use rigline::serve::Transport;
-use rigline_eval::session::{self, Connect, Hosts, OnLog, Pending, Session, SessionError};
+use rigline_eval::session::{self, Connect, EvalSession, Hosts, OnLog, Pending, SessionError};
 use rigline_host::choose::Need;
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
@@ -23,8 +23,8 @@ use rigline_host::target::{Port, Serial, Target};
 use rigline_host::wire::{self, Connecting, RawConnection, TransportTraits};
 use rigline_host::{EventKind, HostError, JsonObject, Options, lines};
 use rigline_std::callers::{Callers, Ticket};
-use rigline_std::queue::{Client, Queue, Settings};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
+use rigline_std::queue::{Queue, QueueClient, Settings};
 
 /// The longest line, in bytes without its end.
 const LINE: usize = 8 << 20;
@@ -41,7 +41,7 @@ pub(super) struct Targets {
 /// A target that clients talk to.
 struct Opened {
     target: Target,
-    place: Place,
+    place: OpenTarget,
     /// When its thread has ended.
     ended: oneshot::Receiver<io::Result<()>>,
     /// Why the device is gone, each time that it is.
@@ -57,7 +57,7 @@ impl Drop for Opened {
 
 /// Where a target is asked.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct OpenTarget {
     pub(super) queue: Arc<Queue>,
     pub(super) remote: Remote,
     pub(super) callers: Callers,
@@ -66,7 +66,7 @@ pub(super) struct Place {
 /// A client's part in a target.
 pub(super) struct Lease {
     targets: Arc<Targets>,
-    pub(super) place: Place,
+    pub(super) place: OpenTarget,
     gone: watch::Receiver<String>,
 }
 
@@ -169,7 +169,7 @@ impl Targets {
             ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (LINE, LINE))
         };
         let (queue, ended) = Queue::start_with(settings, relay).map_err(|error| error.to_string())?;
-        let place = Place { queue: Arc::new(queue), remote, callers: Callers::default() };
+        let place = OpenTarget { queue: Arc::new(queue), remote, callers: Callers::default() };
         Ok(Opened { target, place, ended, gone, clients: 1 })
     }
 
@@ -216,7 +216,7 @@ impl Connect for SharedHosts {
         folder: Option<&'a Path>,
         settings: Option<JsonObject>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, SessionError>> {
+    ) -> Pending<'a, Result<Box<dyn EvalSession>, SessionError>> {
         match target.parse::<Target>() {
             Ok(target @ Target::Serial(_)) => {
                 let dialer = Through { targets: Arc::clone(&self.targets), target: target.clone() };
@@ -266,7 +266,7 @@ impl Lease {
         let (ours, theirs) = duplex(IN_FLIGHT);
         let lost = CancellationToken::new();
         let guard = lost.clone().drop_guard();
-        let client = Client::of_caller(self.enter(name));
+        let client = QueueClient::of_caller(self.enter(name));
         tokio::spawn(async move {
             let (reader, writer) = split(theirs);
             let lost = lost.cancelled_owned();

@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rigline_host::Options;
 use rigline_host::amplifier::{self, LogReader, check_taxonomy};
 use rigline_host::check::Settings;
-use rigline_host::check::{Bench, Case, Outcome, Plan, Recorded, Report, Sample, run};
+use rigline_host::check::{Bench, Case, CaseOutcome, Plan, Recorded, Report, Sample, run};
 use rigline_host::client::OptionValues;
 use rigline_host::gevals;
 use rigline_host::namel3ss;
@@ -110,8 +110,8 @@ fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Resul
     };
     let wanted = if fault.is_empty() { Vec::new() } else { vec![fault] };
     let skipped = if transport == "program" && protocol == "namel3ss" { 2 } else { 0 };
-    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != Outcome::Pass).collect();
-    if named(Outcome::Fail) != wanted || named(Outcome::Skip).len() != skipped {
+    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != CaseOutcome::Pass).collect();
+    if named(CaseOutcome::Fail) != wanted || named(CaseOutcome::Skip).len() != skipped {
         return Err(format!("{texts:#?}").into());
     }
     // Each case has its transcript, of events that are some.
@@ -141,10 +141,10 @@ fn expect_of_http(fault: &'static str) -> Result<(), Failed> {
     let suite = protocols::named("mcp").unwrap().check.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on((suite.run)(settings, &mut |_| {}))?;
-    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != Outcome::Pass).collect();
+    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != CaseOutcome::Pass).collect();
     let names: Vec<_> = texts.iter().map(|result| result.name).collect();
     let wanted: Vec<_> = Some(fault).filter(|fault| !fault.is_empty()).into_iter().collect();
-    if names != wanted || texts.iter().any(|result| result.outcome != Outcome::Fail || result.text.is_empty()) {
+    if names != wanted || texts.iter().any(|result| result.outcome != CaseOutcome::Fail || result.text.is_empty()) {
         return Err(format!("{texts:#?}").into());
     }
     Ok(())
@@ -155,8 +155,8 @@ fn expect(fault: &str, failed: &[&str]) -> Result<(), Failed> {
     let named = |outcome| -> Vec<_> {
         report.results.iter().filter(|result| result.outcome == outcome).map(|result| result.name).collect()
     };
-    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != Outcome::Pass).collect();
-    if named(Outcome::Fail) != failed || !named(Outcome::Skip).is_empty() {
+    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != CaseOutcome::Pass).collect();
+    if named(CaseOutcome::Fail) != failed || !named(CaseOutcome::Skip).is_empty() {
         return Err(format!("{texts:#?}").into());
     }
     Ok(())
@@ -360,7 +360,7 @@ fn both_answers_to_an_unknown_operation() -> Result<(), Failed> {
             let host = rigline_host::Host::connect(&fake(fault), Options::default()).await?;
             let result = host.call_json("no-such", "{}", rigline_host::CallContext::default()).await?;
             assert!(!result.is_success(), "{fault}");
-            assert_eq!(matches!(result.outcome, rigline_host::Outcome::Refused(_)), is_refused, "{fault}");
+            assert_eq!(matches!(result.outcome, rigline_host::CallVerdict::Refused(_)), is_refused, "{fault}");
             host.shutdown().await?;
         }
         Ok(())

@@ -17,14 +17,14 @@ pub(crate) fn listen(fault: &'static str) -> String {
     let sessions = Arc::new(Mutex::new((0, Vec::new())));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let server = Server { fault, sessions: Arc::clone(&sessions) };
+            let server = ServerProcess { fault, sessions: Arc::clone(&sessions) };
             thread::spawn(move || server.serve(&stream));
         }
     });
     format!("http://{address}/mcp")
 }
 
-struct Server {
+struct ServerProcess {
     fault: &'static str,
     /// How many there were, and those that there are.
     sessions: Arc<Mutex<(usize, Vec<String>)>>,
@@ -94,7 +94,7 @@ fn decoded(header: &str) -> &str {
     }
 }
 
-impl Server {
+impl ServerProcess {
     fn is(&self, fault: &str) -> bool {
         self.fault == fault
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// The answer: an HTTP status and a body; without one, nothing is ever answered.
-type Answer = Option<(u16, Value)>;
+type HttpAnswer = Option<(u16, Value)>;
 
 /// An Amplifier module on standard input and output.
 pub(crate) fn amplifier(fault: &str) -> ExitCode {
@@ -64,7 +64,7 @@ pub(crate) fn listen(protocol: &str, fault: &str) -> String {
     if is_amplifier { format!("http://{address}") } else { format!("http://{address}/tools") }
 }
 
-fn serve(stream: &TcpStream, answer: impl FnOnce(&str, &str) -> Answer) -> io::Result<()> {
+fn serve(stream: &TcpStream, answer: impl FnOnce(&str, &str) -> HttpAnswer) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -100,7 +100,7 @@ impl Module {
         self.fault == fault
     }
 
-    fn answer(&mut self, path: Option<&str>, text: &str) -> Answer {
+    fn answer(&mut self, path: Option<&str>, text: &str) -> HttpAnswer {
         let error = |code: &str| Some((200, json!({ "ok": false, "error": { "code": code, "message": "m" } })));
         let Ok(request) = serde_json::from_str::<Value>(text) else {
             return match self.is("malformed") {
@@ -161,7 +161,7 @@ impl Module {
     }
 }
 
-fn tool(fault: &str, path: &str, text: &str) -> Answer {
+fn tool(fault: &str, path: &str, text: &str) -> HttpAnswer {
     let error = |error_type: &str| Some((200, json!({ "ok": false, "error": { "type": error_type, "message": "m" } })));
     let crash = Some((500, Value::Null));
     let Ok(request) = serde_json::from_str::<Value>(text) else {

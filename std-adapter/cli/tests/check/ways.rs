@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rigline::json::{Json, Kind, RawJson};
+use rigline::json::{Json, JsonKind, RawJson};
 use rigline::{Content, Context, Failure, FailureKind, Outcome, Params};
 use rigline_host::choose::{self, Chosen, Need};
 use rigline_host::client::{CallOutcome, CallRequest, ClientError, ClientOptions, Part};
@@ -309,7 +309,7 @@ fn plain(json: &str) -> String {
 fn compact(json: &str) -> String {
     fn write(json: Json<'_>, out: &mut String) {
         match json.kind() {
-            Kind::Object => {
+            JsonKind::Object => {
                 out.push('{');
                 for (place, (name, value)) in json.members().enumerate() {
                     out.push_str(if place > 0 { "," } else { "" });
@@ -318,7 +318,7 @@ fn compact(json: &str) -> String {
                 }
                 out.push('}');
             }
-            Kind::Array => {
+            JsonKind::Array => {
                 out.push('[');
                 for (place, value) in json.elements().enumerate() {
                     out.push_str(if place > 0 { "," } else { "" });

@@ -119,12 +119,12 @@ impl Peer {
 }
 
 /// A server that ends with the test.
-struct Server {
+struct ServerProcess {
     child: Child,
     address: String,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(words: &[&str]) -> Self {
         let mut child = Command::new(RIGLINE).args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -219,7 +219,7 @@ fn options_of_one_protocol_decide_if_none_is_named() {
 fn over_http_the_route_decides() {
     let peer = Peer::new(AMPLIFIER);
     for protocol in ["mcp", "amplifier"] {
-        let server = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", protocol]);
+        let server = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", protocol]);
         let (code, called, errors) = rigline(&["call", &server.address, "measure", "--json"]);
         assert_eq!(code, Some(0), "{protocol}: {called}{errors}");
         let called: Value = serde_json::from_str(&called).unwrap();
@@ -228,7 +228,7 @@ fn over_http_the_route_decides() {
         assert!(code == Some(0) && described.contains("measure"), "{protocol}: {described}");
     }
     // One that has another path is asked.
-    let server = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
+    let server = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
     let base = server.address.trim_end_matches("/invoke");
     assert_eq!(rigline(&["call", base, "measure"]).0, Some(0));
 }
@@ -238,9 +238,9 @@ fn an_eval_has_the_same_verdict_by_every_protocol_and_wire() {
     let folder = tempfile::tempdir().unwrap();
     for (name, program) in [("gevals", GEVALS), ("mcp", MCP), ("amplifier", AMPLIFIER)] {
         let peer = Peer::new(program);
-        let tcp = Server::start(&["serve", &peer.target(), "--tcp", "0"]);
-        let mcp = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp"]);
-        let amplifier = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
+        let tcp = ServerProcess::start(&["serve", &peer.target(), "--tcp", "0"]);
+        let mcp = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp"]);
+        let amplifier = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
         let mut targets =
             vec![(name, peer.target()), ("mcp", mcp.address.clone()), ("amplifier", amplifier.address.clone())];
         if name == "gevals" {
@@ -270,8 +270,8 @@ fn an_eval_has_the_same_verdict_by_every_protocol_and_wire() {
 fn what_an_eval_needs_and_the_protocol_has_not_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let peer = Peer::new(AMPLIFIER);
-    let mcp = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp"]);
-    let amplifier = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
+    let mcp = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp"]);
+    let amplifier = ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "amplifier"]);
     for target in [&peer.target(), &mcp.address, &amplifier.address] {
         for (config, named) in [
             ("settings: { port: 7 }", "the extension's configuration"),
@@ -321,7 +321,7 @@ fn skipped_lines_are_shown_in_every_protocol() {
 /// rigline's own server carries over MCP what the protocol has no place for, over any wire.
 #[test]
 fn a_server_of_riglines_tells_kinds_of_failures_and_keeps_time_limits_over_mcp() {
-    let server = Server::start(&["rig", "--http", "0", "--protocol", "mcp"]);
+    let server = ServerProcess::start(&["rig", "--http", "0", "--protocol", "mcp"]);
     let (code, failed, errors) = rigline(&["call", &server.address, "measure", "channel=nope", "--json"]);
     assert_eq!(code, Some(2), "{failed}{errors}");
     let waiting = ["wait-for", "channel=3V3", "min=100", "max=200", "--timeout", "300ms"];
@@ -370,7 +370,7 @@ fn outputs_are_strings_for_a_gevals_host_whatever_the_target_gives_by_whatever_p
     let odd = GEVALS.replace("json.dumps(outputs)", "VALUES");
     for (protocol, program) in [("gevals", odd.as_str()), ("mcp", MCP), ("amplifier", AMPLIFIER)] {
         let peer = Peer::new(&format!("{values}\n{program}"));
-        let server = Server::start(&["serve", &peer.target(), "--tcp", "0"]);
+        let server = ServerProcess::start(&["serve", &peer.target(), "--tcp", "0"]);
         for target in [peer.target(), server.address.clone()] {
             let lines = [execute(1, "measure", json!({})), execute(2, "fail", json!({}))];
             let replies = exchange(&["bridge", &target], &lines);
@@ -405,7 +405,7 @@ fn outputs_are_strings_for_a_gevals_host_whatever_the_target_gives_by_whatever_p
 /// A server of another target without `--protocol` is one for agents and for gevals hosts at once.
 #[test]
 fn clients_of_every_protocol_get_what_theirs_has_from_one_server_of_another_target() {
-    let server = Server::start(&["serve", &format!("exec:{RIGLINE} rig"), "--tcp", "0"]);
+    let server = ServerProcess::start(&["serve", &format!("exec:{RIGLINE} rig"), "--tcp", "0"]);
     let target = &server.address;
     let described = |protocol: &str| {
         let (code, out, errors) = rigline(&["describe", target, "--protocol", protocol, "--json"]);
@@ -446,7 +446,7 @@ fn settings_and_context_of_a_gevals_host_reach_a_program_behind_a_bridge_and_a_s
     let lines = [initialize, execute(2, "measure", context), gevals(3, "shutdown", json!({}))];
     for through_a_server in [false, true] {
         let peer = Peer::new(&seeing);
-        let server = through_a_server.then(|| Server::start(&["serve", &peer.target(), "--tcp", "0"]));
+        let server = through_a_server.then(|| ServerProcess::start(&["serve", &peer.target(), "--tcp", "0"]));
         assert_eq!(peer.starts(), 0, "nothing was asked of it");
         let target = server.as_ref().map_or_else(|| peer.target(), |server| server.address.clone());
         let replies = exchange(&["bridge", &target], &lines);
@@ -486,7 +486,7 @@ fn post(url: &str, path: &str, body: &str) -> (u16, Value) {
 #[test]
 fn one_address_serves_the_hosts_of_every_protocol_over_http() {
     for target in ["sim".to_owned(), format!("exec:{RIGLINE} rig")] {
-        let server = Server::start(&["serve", &target, "--http", "0"]);
+        let server = ServerProcess::start(&["serve", &target, "--http", "0"]);
         let url = &server.address;
         for (route, protocol) in [("/mcp", "mcp"), ("", "amplifier"), ("/tools", "namel3ss")] {
             let address = format!("{url}{route}");
@@ -600,7 +600,8 @@ fn an_eval_sends_the_token_of_an_http_server() {
     #[cfg(unix)]
     fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let peer = Peer::new(MCP);
-    let server = Server::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp", "--token-file", token]);
+    let server =
+        ServerProcess::start(&["serve", &peer.target(), "--http", "0", "--protocol", "mcp", "--token-file", token]);
     write_eval(folder.path(), "executor: extension");
     let (code, report, errors) = run_eval(folder.path(), &server.address, &[]);
     assert_eq!(code, Some(3), "{report:#}{errors}");

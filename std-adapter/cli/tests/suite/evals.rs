@@ -110,14 +110,14 @@ fn hanging() -> TempDir {
 }
 
 /// `rigline jsonrpc` on pipes.
-struct Server {
+struct ServerProcess {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     runs: TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     fn start() -> Self {
         Self::with_runs(tempfile::tempdir().unwrap())
     }
@@ -157,7 +157,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -204,10 +204,10 @@ impl TcpServer {
         Self { child, port, runs }
     }
 
-    fn connect(&self) -> Client {
+    fn connect(&self) -> LineClient {
         let stream = TcpStream::connect(("localhost", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { output: BufReader::new(stream.try_clone().unwrap()), stream }
+        LineClient { output: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 }
 
@@ -218,12 +218,12 @@ impl Drop for TcpServer {
     }
 }
 
-struct Client {
+struct LineClient {
     stream: TcpStream,
     output: BufReader<TcpStream>,
 }
 
-impl Client {
+impl LineClient {
     fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
@@ -261,7 +261,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 fn every_example_of_the_text_is_answered_in_its_shape() {
     let folder = azure();
     let path = folder.path().join("azure-functions/eval.yaml");
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let answers = [
         (
             "eval.list",
@@ -337,7 +337,7 @@ fn every_example_of_the_text_is_answered_in_its_shape() {
     // Another process knows of it too.
     let runs = std::mem::replace(&mut server.runs, tempfile::tempdir().unwrap());
     assert!(server.end().is_empty());
-    let mut other = Server::with_runs(runs);
+    let mut other = ServerProcess::with_runs(runs);
     assert_eq!(other.ask("run.status", json!({ "runId": id }))["result"], ended);
 }
 
@@ -349,7 +349,7 @@ fn every_error_has_its_code() {
     fs::write(folder.path().join("text.yaml"), "name: [\n").unwrap();
     let (bad, text) = (folder.path().join("bad.yaml"), folder.path().join("text.yaml"));
     let line = |method: &str, params: Value| request(1, method, &params);
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let table = [
         ("{oops".to_owned(), -32700, "Parse error"),
         ("{}".to_owned(), -32600, "Invalid Request"),
@@ -434,7 +434,7 @@ fn validation_finds_everything_at_once_and_says_where() {
         ("t/c.yaml", "id: c\nsteps: [\n"),
         ("t/d.yaml", "- a list\n"),
     ]);
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let result = server.ask("eval.validate", json!({ "path": folder.path().join("eval.yaml") }))["result"].clone();
     let errors: Vec<&str> = result["errors"].as_array().unwrap().iter().map(|error| error.as_str().unwrap()).collect();
     for expected in [
@@ -510,7 +510,7 @@ fn what_is_no_eval_says_why_and_keeps_nobody_waiting() {
     ];
     let folder = folder(&[]);
     let path = folder.path().join("eval.yaml");
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     for (text, error) in table {
         fs::write(&path, text).unwrap();
         let shown = String::from_utf8_lossy(text.get(..40).unwrap_or(text)).into_owned();
@@ -551,7 +551,7 @@ fn what_editors_leave_in_files_does_no_harm() {
     ]);
     // Of a pattern that takes in the eval itself, that is not a task.
     fs::remove_file(folder.path().join("suite.yaml")).unwrap();
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let path = folder.path().join("eval.yaml");
     let got = server.ask("eval.get", json!({ "path": path }))["result"].clone();
     assert_eq!(
@@ -752,7 +752,7 @@ fn a_command_ends_with_a_server_that_is_killed() {
         ),
         ("t.yaml", "id: t\nprompt: x\n"),
     ]);
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     server.ask("eval.run", json!({ "path": folder.path() }));
     let pids = folder.path().join("pids");
     wait_until("it runs", || pids.exists());
@@ -835,7 +835,7 @@ fn tasks_run_side_by_side_where_each_worker_has_a_process() {
 #[test]
 fn a_cancel_is_answered_and_the_operation_stopped_within_100_ms_then_cleanup_then_complete() {
     let folder = hanging();
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let id = server.ask("eval.run", json!({ "path": folder.path() }))["result"]["runId"].as_str().unwrap().to_owned();
     while server.line()["params"]["message"] != "hanging" {}
     let alive = || fs::read_to_string(folder.path().join("alive")).unwrap_or_default();
@@ -889,7 +889,7 @@ fn ctrl_c_cancels_a_run_at_the_shell_and_cleans_up() {
 #[test]
 fn a_run_whose_process_was_killed_has_failed_with_what_was_done() {
     let folder = slow();
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let id = server.ask("eval.run", json!({ "path": folder.path() }))["result"]["runId"].clone();
     while server.line()["params"]["event"] != "task_complete" {}
     // Another process leaves a run alone whose owner lives.
@@ -911,7 +911,7 @@ fn a_run_whose_process_was_killed_has_failed_with_what_was_done() {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let runs = std::mem::replace(&mut server.runs, tempfile::tempdir().unwrap());
-    let mut server = Server::with_runs(runs);
+    let mut server = ServerProcess::with_runs(runs);
     let status = server.ask("run.status", json!({ "runId": id }))["result"].clone();
     assert_eq!(status["status"], "failed");
     assert_eq!(
@@ -925,7 +925,7 @@ fn a_run_whose_process_was_killed_has_failed_with_what_was_done() {
 fn a_reply_comes_before_the_first_notification_of_its_run_in_a_batch_too() {
     let folder = azure();
     let path = folder.path().join("azure-functions/eval.yaml");
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let run = |id| json!({ "jsonrpc": "2.0", "id": id, "method": "eval.run", "params": { "path": path } });
     let unread = json!({ "jsonrpc": "2.0", "method": "eval.run", "params": { "path": path } });
     server.send(&json!([run(1), run(2), { "jsonrpc": "2.0", "id": 3, "method": "nope" }, unread]).to_string());
@@ -1208,7 +1208,7 @@ fn our_own_server_passes_the_check_for_anyones() {
 fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
     // CR LF, a byte-order mark, escapes beyond ASCII, and a last line without its end.
     let folder = azure();
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let escaped = request(7, "eval.list", &json!({ "directory": "ä\u{1F600}" }))
         .replace('ä', "\\u00e4")
         .replace('\u{1F600}', "\\ud83d\\ude00");
@@ -1225,13 +1225,13 @@ fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
 #[test]
 fn output_goes_nowhere_when_nobody_reads_it_and_the_run_is_finished() {
     let folder = azure();
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     let id =
         server.ask("eval.run", json!({ "path": folder.path().join("azure-functions/eval.yaml") }))["result"]["runId"]
             .as_str()
             .unwrap()
             .to_owned();
-    let Server { child, input, output, runs } = &mut server;
+    let ServerProcess { child, input, output, runs } = &mut server;
     // The reader is gone.
     let gone = std::mem::replace(
         output,
@@ -1956,7 +1956,7 @@ fn this_folder_one_task_file_a_new_eval_and_an_empty_folder() {
 fn results_are_those_of_the_runs_that_are_kept() {
     let folder = azure();
     let path = folder.path().join("azure-functions/eval.yaml");
-    let mut server = Server::start();
+    let mut server = ServerProcess::start();
     assert_eq!(server.ask("results.runs", json!({}))["result"], json!({ "runs": [] }));
     let mut ids = Vec::new();
     for _ in 0..2 {

@@ -13,13 +13,13 @@ const MODERN: &str = "2026-07-28";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on standard input and output. Dropping it kills the process.
-struct Server {
+struct ServerProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(words: &[&str]) -> Self {
         let mut command = Command::new(RIGLINE);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -87,10 +87,10 @@ fn wait_for_end(child: &mut Child) {
 #[test]
 fn pages_of_a_device_are_merged() {
     let small = format!("exec:{RIGLINE} rig --reply-limit 1000");
-    let mut device = Server::start(&["rig", "--reply-limit", "1000"]);
+    let mut device = ServerProcess::start(&["rig", "--reply-limit", "1000"]);
     let (page, _) = device.ask("tools/list", json!({}));
     assert!(page["result"]["nextCursor"].is_string(), "{page}");
-    let mut bridge = Server::start(&["mcp", &small]);
+    let mut bridge = ServerProcess::start(&["mcp", &small]);
     let (whole, _) = bridge.ask("tools/list", json!({}));
     assert!(whole["result"].get("nextCursor").is_none(), "{whole}");
     // One of them is of the command itself.
@@ -105,7 +105,7 @@ fn pages_of_a_device_are_merged() {
 #[test]
 fn a_bridge_passes_everything_on() {
     for words in [vec!["mcp", "sim"], vec!["mcp", &*format!("exec:{RIGLINE} rig")]] {
-        let mut server = Server::start(&words);
+        let mut server = ServerProcess::start(&words);
         let (_, before) = server.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": "t"}}));
         let progress: Vec<_> = before.iter().filter(|line| line["method"] == "notifications/progress").collect();
         assert_eq!(progress.len(), 6, "{words:?}");
@@ -123,7 +123,7 @@ fn a_bridge_passes_everything_on() {
 #[test]
 fn tools_are_listed_while_a_call_runs() {
     for target in ["sim", &*format!("exec:{RIGLINE} rig")] {
-        let mut server = Server::start(&["mcp", target]);
+        let mut server = ServerProcess::start(&["mcp", target]);
         let wait =
             json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}));
@@ -135,12 +135,12 @@ fn tools_are_listed_while_a_call_runs() {
 
 #[test]
 fn only_what_is_allowed_is_there() {
-    let mut server = Server::start(&["mcp", "sim", "--read-only"]);
+    let mut server = ServerProcess::start(&["mcp", "sim", "--read-only"]);
     let (tools, _) = server.ask("tools/list", json!({}));
     assert_eq!(names(&tools), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"]);
     let (refused, _) = server.ask("tools/call", json!({"name": "power", "arguments": {"rail": "3V3", "on": true}}));
     assert_eq!(refused["error"]["code"], -32602);
-    let mut server = Server::start(&["mcp", "sim", "--allow", "measure", "self_test"]);
+    let mut server = ServerProcess::start(&["mcp", "sim", "--allow", "measure", "self_test"]);
     let (tools, _) = server.ask("tools/list", json!({}));
     assert_eq!(names(&tools), ["measure", "self_test"]);
     let (measured, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "5V0"}}));
@@ -154,7 +154,7 @@ fn only_what_is_allowed_is_there() {
 #[test]
 fn a_cancelled_call_is_never_answered() {
     for words in [vec!["mcp", "sim"], vec!["mcp", &*format!("exec:{RIGLINE} rig")]] {
-        let mut server = Server::start(&words);
+        let mut server = ServerProcess::start(&words);
         let forever =
             json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": forever}));
@@ -174,7 +174,7 @@ fn the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
     std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
-    let mut server = Server::start(&["mcp", &format!("exec:sh {}", script.display())]);
+    let mut server = ServerProcess::start(&["mcp", &format!("exec:sh {}", script.display())]);
     assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 12);
     server.stdin = None;
     wait_for_end(&mut server.child);
@@ -189,7 +189,7 @@ fn the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
 /// Messages that no client should send: each costs an answer at most, and the next request is answered.
 #[test]
 fn hostile_ids_tokens_and_metadata() {
-    let mut server = Server::start(&["mcp", "sim"]);
+    let mut server = ServerProcess::start(&["mcp", "sim"]);
     let long = "x".repeat(10_000);
     for (id, code) in [
         (json!(1.5), Some(-32600)),
@@ -245,7 +245,7 @@ fn hostile_ids_tokens_and_metadata() {
 /// Cancellations in thousands, both eras on one stream, and a batch, while a call runs.
 #[test]
 fn a_storm_of_cancellations_and_mixed_eras() {
-    let mut server = Server::start(&["mcp", "sim"]);
+    let mut server = ServerProcess::start(&["mcp", "sim"]);
     let forever =
         json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
     server.send(&json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": forever}));
@@ -362,9 +362,9 @@ impl Evals {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn serve(&self, target: &str, words: &[&str]) -> Server {
+    fn serve(&self, target: &str, words: &[&str]) -> ServerProcess {
         let (evals, runs) = (self.path("evals"), self.path("runs"));
-        Server::start(&[&["mcp", target, "--evals", &evals, "--runs", &runs], words].concat())
+        ServerProcess::start(&[&["mcp", target, "--evals", &evals, "--runs", &runs], words].concat())
     }
 
     /// The record of the only run: the lines of its file.
@@ -831,7 +831,7 @@ fn a_server_over_http_is_a_target() {
     assert!(
         run(&["check", &url, "--protocol", "mcp", "--call", "self_test", "--strict"]).contains("0 failed, 0 skipped")
     );
-    let mut bridge = Server::start(&["mcp", &url]);
+    let mut bridge = ServerProcess::start(&["mcp", &url]);
     let (tested, before) = bridge.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": "t"}}));
     assert_eq!(tested["result"]["structuredContent"]["passed"], 6, "{tested}");
     assert_eq!(before.iter().filter(|line| line["method"] == "notifications/progress").count(), 6);
@@ -919,7 +919,7 @@ fn tools_and_content_of_another_server_reach_agents_as_they_are_on_every_way() {
     let call = json!({"name": "show", "arguments": {}});
     // The target has one connection at a time.
     let bridged = {
-        let mut bridge = Server::start(&["mcp", &target]);
+        let mut bridge = ServerProcess::start(&["mcp", &target]);
         ("mcp", bridge.ask("tools/list", json!({})).0, bridge.ask("tools/call", call.clone()).0)
     };
     let served = {
@@ -976,7 +976,7 @@ fn tools_of_a_server_of_lines_have_types_and_annotations() {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let target = line.trim().rsplit(' ').next().unwrap().to_owned();
-        let mut bridge = Server::start(&["mcp", &target, "--read-only"]);
+        let mut bridge = ServerProcess::start(&["mcp", &target, "--read-only"]);
         let (listed, _) = bridge.ask("tools/list", json!({}));
         assert_eq!(names(&listed), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
         // Null for an optional argument means that it is absent: rossoctl/examples#175.

@@ -126,9 +126,9 @@ call("fly", {})
 "#;
 
 /// A server that ends with the test.
-struct Server(Child, String);
+struct ServerProcess(Child, String);
 
-impl Server {
+impl ServerProcess {
     fn start(protocol: &str) -> Self {
         let mut child = Command::new(RIGLINE)
             .args(["rig", "--protocol", protocol, "--http", "127.0.0.1:0"])
@@ -142,7 +142,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -152,7 +152,7 @@ impl Drop for Server {
 #[test]
 fn its_service_runner_calls_the_rig() {
     let Some(python) = python() else { return };
-    let server = Server::start("namel3ss");
+    let server = ServerProcess::start("namel3ss");
     let results = run(&python, SERVICE, &[&server.1]);
     let [plain, kept, argument, late, blocked, unknown] = &results[..] else { panic!("{results:?}") };
     assert_eq!((&plain["ok"], &plain["metadata"]["enforcement_level"]), (&json!(true), &json!("enforced")), "{plain}");
@@ -313,7 +313,7 @@ fn a_flow_with_fractions() {
         Command::new(RIGLINE).args(["serve", "sim", "--tcp", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let server = Server(server, line.trim().rsplit(' ').next().unwrap().to_owned());
+    let server = ServerProcess(server, line.trim().rsplit(' ').next().unwrap().to_owned());
     for (target, number) in [("sim", "number"), (server.1.as_str(), "number"), (gevals_alone.as_str(), "text")] {
         let tools = "tools:\n  \"wait for\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n";
         let folder = project(&[
@@ -423,7 +423,7 @@ async fn the_engine_and_our_host_refuse_the_same_pack() {
 #[test]
 fn the_engine_calls_the_rig_as_a_service() {
     let Some(python) = python() else { return };
-    let server = Server::start("namel3ss");
+    let server = ServerProcess::start("namel3ss");
     for (url, service_url) in [(Some(server.1.as_str()), None), (None, Some(server.1.as_str()))] {
         let mut tools =
             "tools:\n  \"measure\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n    runner: \"service\"\n"

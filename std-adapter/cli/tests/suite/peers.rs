@@ -12,8 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline_host::Options;
-use rigline_host::amplifier::{self, CallError, Descriptor, EventLog, HttpError, Place};
 use rigline_host::namel3ss::{Host, Project, RunError, ToolCall};
+use rigline_host::{
+    HttpError,
+    amplifier::{self, CallError, Descriptor, EventLog, ModuleLocation},
+};
 use serde_json::{Value, json};
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
@@ -23,12 +26,12 @@ fn script(folder: &Path, name: &str, text: &str) -> String {
 }
 
 /// A server that ends with the test.
-struct Server {
+struct ServerProcess {
     child: Child,
     url: String,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(arguments: &[&str]) -> Self {
         let mut child =
             Command::new(RIGLINE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -46,7 +49,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -177,7 +180,8 @@ async fn http_servers_of_all_kinds() {
                 thread::sleep(Duration::from_secs(5));
             }
         });
-        let mut host = amplifier::Host::at(Place::Http { url, credentials: rigline_host::Credentials::default() });
+        let mut host =
+            amplifier::Host::at(ModuleLocation::Http { url, credentials: rigline_host::Credentials::default() });
         (host.timeout, host.grace, host.limit) = (Duration::from_millis(1500), Duration::ZERO, 1 << 20);
         let start = Instant::now();
         let result = host.invoke("go", "{}").await;
@@ -188,8 +192,10 @@ async fn http_servers_of_all_kinds() {
             (result, _) => panic!("{}: {result:?}", &response[..response.len().min(200)]),
         }
     }
-    let mut host =
-        amplifier::Host::at(Place::Http { url: "https://x".into(), credentials: rigline_host::Credentials::default() });
+    let mut host = amplifier::Host::at(ModuleLocation::Http {
+        url: "https://x".into(),
+        credentials: rigline_host::Credentials::default(),
+    });
     assert!(matches!(host.health().await, Err(CallError::Http(HttpError::Https { .. }))));
 }
 
@@ -456,8 +462,8 @@ fn a_relay_goes_by_the_schema_of_the_other_end() {
         text.lines().filter(|line| line.contains("\"execute\"")).map(str::to_owned).collect::<Vec<_>>()
     };
     let bridge = |protocol: &str, input: &str| rigline(&["bridge", &kit, "--protocol", protocol], input).1;
-    let server = Server::start(&["serve", &kit, "--http", "127.0.0.1:0", "--protocol", "namel3ss"]);
-    let tcp = Server::start(&["serve", &kit, "--tcp", "127.0.0.1:0"]);
+    let server = ServerProcess::start(&["serve", &kit, "--http", "127.0.0.1:0", "--protocol", "namel3ss"]);
+    let tcp = ServerProcess::start(&["serve", &kit, "--tcp", "127.0.0.1:0"]);
     let post = |args: &str| rigline(&["call", &server.url, "look", "--args", args, "--protocol", "namel3ss"], "");
     // O 5: digits are kept, and what is to be a text stays one.
     let flow = r#"{"max": "3.4650", "name": "1.5", "list": ["1", 2]}"#;
@@ -661,14 +667,14 @@ fn rigline(arguments: &[&str], input: &str) -> (i32, String, String) {
 fn any_target_behind_both_protocols() {
     let folder = tempfile::tempdir().unwrap();
     let old = script(folder.path(), "old", GEVALS_ONLY);
-    let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let tcp = ServerProcess::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
     let board = format!("exec:{RIGLINE} rig");
     for (target, operation, is_typed) in
         [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", true), (&old, "look", false)]
     {
         let argument = if operation == "measure" { "channel=3V3" } else { "x=1" };
         for protocol in ["amplifier", "namel3ss"] {
-            let server = Server::start(&["serve", target, "--http", "127.0.0.1:0", "--protocol", protocol]);
+            let server = ServerProcess::start(&["serve", target, "--http", "127.0.0.1:0", "--protocol", protocol]);
             let (code, text, errors) =
                 rigline(&["call", &server.url, operation, argument, "--protocol", protocol, "--json"], "");
             let result: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{target}: {errors}"));
@@ -706,7 +712,7 @@ fn any_target_behind_both_protocols() {
             "{text}"
         );
     }
-    let server = Server::start(&["serve", &old, "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    let server = ServerProcess::start(&["serve", &old, "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
     let (code, _, errors) = rigline(&["call", &server.url, "fail", "--protocol", "amplifier"], "");
     assert_eq!((code, errors.trim()), (1, "rigline: fail failed: internal: no power"));
 }
@@ -730,7 +736,7 @@ fn a_relay_keeps_digits() {
 /// The guide's example and curl commands have the address with the path of a call; the host uses the same server.
 #[test]
 fn addresses_with_the_path_of_a_call_and_servers_of_another_protocol() {
-    let server = Server::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    let server = ServerProcess::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
     for path in ["", "/", "/invoke", "/invoke/"] {
         let url = format!("{}{path}", server.url);
         let (code, out, errors) = rigline(&["call", &url, "identify", "--protocol", "amplifier"], "");
@@ -769,7 +775,7 @@ done
 "#
     );
     let module = script(folder.path(), "module", &module);
-    let server = Server::start(&["serve", &module, "--http", "0", "--protocol", "amplifier"]);
+    let server = ServerProcess::start(&["serve", &module, "--http", "0", "--protocol", "amplifier"]);
     let call = |operation: &str, more: &[&str]| {
         rigline(&[&["call", &server.url, operation, "--protocol", "amplifier", "--json"], more].concat(), "")
     };
@@ -804,7 +810,7 @@ done
     assert!(seen.contains(r#""session_id":"s-9""#) && seen.contains(r#""op":"on_event""#), "{seen}");
     drop(server);
     // A tool whose time is up is ended, and there again for the next call.
-    let server = Server::start(&["serve", &module, "--http", "0", "--protocol", "namel3ss"]);
+    let server = ServerProcess::start(&["serve", &module, "--http", "0", "--protocol", "namel3ss"]);
     let start = Instant::now();
     let address = server.url.trim_start_matches("http://").trim_end_matches("/tools").to_owned();
     let mut stream = std::net::TcpStream::connect(&address).unwrap();
@@ -821,7 +827,7 @@ done
 /// A descriptor's command is one that a host can start, for what is not a program too.
 #[test]
 fn descriptors_of_devices() {
-    let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let tcp = ServerProcess::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
     let (code, text, errors) = rigline(&["descriptor", &tcp.url], "");
     assert_eq!(code, 0, "{errors}");
     let descriptor = Descriptor::parse(&text).unwrap();
@@ -949,7 +955,8 @@ fn a_server_that_people_start() {
     fs::write(&other, "s3creT\n").unwrap();
     let [token, other] = [token, other].map(|path| path.display().to_string());
     for protocol in ["amplifier", "namel3ss"] {
-        let server = Server::start(&["serve", "sim", "--http", "0", "--protocol", protocol, "--token-file", &token]);
+        let server =
+            ServerProcess::start(&["serve", "sim", "--http", "0", "--protocol", protocol, "--token-file", &token]);
         let call = |file: &[&str]| {
             let arguments = ["call", &server.url, "identify", "--protocol", protocol];
             rigline(&[&arguments[..], file].concat(), "")
@@ -963,7 +970,7 @@ fn a_server_that_people_start() {
     }
     // What is in hand is finished, on any way to the extension.
     for target in ["sim", &format!("exec:{RIGLINE} rig")] {
-        let server = Server::start(&["serve", target, "--http", "0", "--protocol", "amplifier"]);
+        let server = ServerProcess::start(&["serve", target, "--http", "0", "--protocol", "amplifier"]);
         let mut stream = std::net::TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
         let body = r#"{"op":"wait-for","args":{"channel":"3V3","min":3.0,"max":3.6,"within_ms":900}}"#;
         write!(stream, "POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
@@ -1191,7 +1198,7 @@ fn containers() {
 #[test]
 fn the_rig_passes_its_checks() {
     for protocol in ["amplifier", "namel3ss"] {
-        let server = Server::start(&["rig", "--protocol", protocol, "--http", "127.0.0.1:0"]);
+        let server = ServerProcess::start(&["rig", "--protocol", protocol, "--http", "127.0.0.1:0"]);
         for (target, skipped) in [("sim", if protocol == "namel3ss" { 2 } else { 0 }), (server.url.as_str(), 0)] {
             let arguments = ["check", target, "--protocol", protocol, "--call", "identify", "--call", "measure"];
             let more = ["{\"channel\":\"3V3\"}", "--slow", "wait-for"];
@@ -1220,7 +1227,7 @@ fn a_gevals_host_starts_a_shim_without_arguments() {
     };
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/gevals_host.py");
     let folder = tempfile::tempdir().unwrap();
-    let served = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let served = ServerProcess::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
     let program = format!("exec:{RIGLINE} rig --seed 7");
     for (name, target) in [("rig", "sim"), ("program", program.as_str()), ("board", served.url.as_str())] {
         // Its folders are made. A path with a space is one path (BANANASJIM/padctl#141).

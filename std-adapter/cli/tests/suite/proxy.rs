@@ -24,7 +24,7 @@ fn a_host_in_another_language_drives_the_rig_and_a_bridge() {
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/gevals_host.py");
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let tcp = format!("tcp:{}", server.address);
     for program in [&["rig"][..], &["bridge", &tcp], &["bridge", "sim"]] {
         let output = Command::new(&python)
@@ -56,7 +56,7 @@ fn a_host_in_another_language_drives_the_rig_and_a_bridge() {
 
 #[test]
 fn a_bridge_passes_the_conformance_check() {
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     for target in [format!("tcp:{}", server.address), "sim".to_owned()] {
         let bridge = format!("exec:{} bridge {target}", env!("CARGO_BIN_EXE_rigline"));
         let output = rigline(&["check", &bridge, "--call", "identify", "--call", "self-test"]);
@@ -291,8 +291,8 @@ fn a_bridge_waits_its_turn_for_a_port() {
 
 #[test]
 fn clients_take_turns_and_get_their_own_logs() {
-    let server = Server::start(&[]);
-    let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    let server = ServerProcess::start(&[]);
+    let mut clients: Vec<LineClient> = (0..3).map(|_| server.client()).collect();
     for client in &mut clients {
         assert_eq!(client.ask(INITIALIZE)["result"]["name"], "rig");
     }
@@ -320,7 +320,7 @@ fn clients_take_turns_and_get_their_own_logs() {
 
 #[test]
 fn another_config_is_refused_while_a_session_has_one() {
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let with = |config: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"0.0.1","config":{config}}}}}"#
@@ -342,7 +342,7 @@ fn another_config_is_refused_while_a_session_has_one() {
 
 #[test]
 fn a_lost_client_cancels_its_call_and_the_last_one_leaves_a_safe_rig() {
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let mut client = server.client();
     client.ask(INITIALIZE);
     client.send(r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"power","args":{"rail":"3V3","on":true},"context":{}}}"#);
@@ -367,7 +367,7 @@ fn a_lost_client_cancels_its_call_and_the_last_one_leaves_a_safe_rig() {
 
 #[test]
 fn http_telnet_and_half_closed_streams() {
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let mut browser = server.client();
     browser.stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     browser.send(r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"power","args":{"rail":"3V3","on":true},"context":{}}}"#);
@@ -392,7 +392,7 @@ fn http_telnet_and_half_closed_streams() {
 
 #[test]
 fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     let slow = server.client();
     let mut writer = slow.stream.try_clone().unwrap();
     writer.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
@@ -409,13 +409,13 @@ fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
 
 #[test]
 fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
-    let mut server = Server::start(&[]);
+    let mut server = ServerProcess::start(&[]);
     assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
     server.client().ask(INITIALIZE);
     kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     // In a call, too, and when its terminal is closed.
-    let mut server = Server::start(&[]);
+    let mut server = ServerProcess::start(&[]);
     let mut client = server.client();
     client.ask(INITIALIZE);
     client.send(WAIT);
@@ -514,12 +514,12 @@ impl Drop for Bridge {
     }
 }
 
-struct Server {
+struct ServerProcess {
     child: Child,
     address: String,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
         command.args(["serve", "sim", "--tcp", "0"]).args(more).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -530,14 +530,14 @@ impl Server {
         Self { child, address }
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> LineClient {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Client { reader: BufReader::new(stream.try_clone().unwrap()), stream }
+        LineClient { reader: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // Once it was waited for, its number may be another's.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -547,12 +547,12 @@ impl Drop for Server {
     }
 }
 
-struct Client {
+struct LineClient {
     reader: BufReader<TcpStream>,
     stream: TcpStream,
 }
 
-impl Client {
+impl LineClient {
     fn send(&mut self, line: &str) {
         let _ = self.stream.write_all(format!("{line}\n").as_bytes());
     }

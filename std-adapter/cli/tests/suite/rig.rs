@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::json::RawJson;
-use rigline_host::{CallContext, EventKind, Host, Options, Outcome};
+use rigline_host::{CallContext, CallVerdict, EventKind, Host, Options};
 use serde_json::json;
 
 /// The example session of the gevals text, adapted to the rig.
@@ -59,7 +59,7 @@ async fn a_host_starts_the_rig_as_sim_and_gets_no_line_that_it_skips() {
     let result = host.call("measure", &json!({ "channel": "3V3" }), CallContext::default()).await.unwrap();
     assert!(result.is_success() && !result.outputs.is_empty() && result.faults.is_empty(), "{result:?}");
     let result = host.call("no-such", &json!({}), CallContext::default()).await.unwrap();
-    let Outcome::Refused(error) = result.outcome else { panic!("{result:?}") };
+    let CallVerdict::Refused(error) = result.outcome else { panic!("{result:?}") };
     assert_eq!(error.code, Some(-32601));
     let echoed = host.request("x.y", RawJson::NULL, Duration::from_secs(5)).await.unwrap();
     assert_eq!(echoed.unwrap_err().code, Some(-32601));

@@ -20,13 +20,13 @@ const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 const STRANGER: u32 = 65_534;
 
 /// A server, and what it said when it was ready.
-struct Server {
+struct ServerProcess {
     child: Child,
     said: Vec<String>,
     _folder: TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts it in a separate folder, and waits until one of its lines on either stream has this text.
     fn start(arguments: &[&str], until: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), arguments, until)
@@ -82,8 +82,8 @@ impl Server {
         self.said.iter().find_map(|line| line.strip_prefix("rigline: token ")).unwrap()
     }
 
-    fn connect(&self) -> Client {
-        Client::new(TcpStream::connect(&self.addresses()[0]).unwrap())
+    fn connect(&self) -> LineClient {
+        LineClient::new(TcpStream::connect(&self.addresses()[0]).unwrap())
     }
 
     /// A field of /proc/PID/status: memory in kB, or a number.
@@ -94,19 +94,19 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-struct Client {
+struct LineClient {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
 
-impl Client {
+impl LineClient {
     fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { reader: BufReader::new(stream.try_clone().unwrap()), stream }
@@ -177,7 +177,7 @@ fn eval(folder: &Path, delay: &str) {
 
 #[test]
 fn jsonrpc_over_tcp_asks_for_the_token() {
-    let server = Server::jsonrpc(&[]);
+    let server = ServerProcess::jsonrpc(&[]);
     let token = server.token();
     assert!(token.len() >= 32, "{token}");
     let mut stranger = server.connect();
@@ -207,18 +207,19 @@ fn a_token_of_ones_own_or_none() {
     let file = folder.path().join("token");
     fs::write(&file, "my-token\n").unwrap();
     let path = file.to_str().unwrap().to_owned();
-    let server = Server::start(&["jsonrpc", "--tcp", "0", "--runs", "runs", "--token-file", &path], "the token is in");
+    let server =
+        ServerProcess::start(&["jsonrpc", "--tcp", "0", "--runs", "runs", "--token-file", &path], "the token is in");
     assert!(!server.said.iter().any(|line| line.contains("my-token")), "{:?}", server.said);
     assert_eq!(server.connect().ask("eval.list", json!({}))["error"]["code"], -32000);
     let mut client = server.connect();
     client.ask("authenticate", json!({ "token": "my-token" }));
     assert!(client.ask("eval.list", json!({}))["result"]["evals"].is_array());
 
-    let open = Server::jsonrpc(&["--no-token"]);
+    let open = ServerProcess::jsonrpc(&["--no-token"]);
     assert!(open.said.iter().any(|line| line.contains("every client can run programs as you")), "{:?}", open.said);
     assert!(open.connect().ask("eval.list", json!({}))["result"]["evals"].is_array());
 
-    let server = Server::start(&["serve", "sim", "--tcp", "0", "--token-file", &path], "serving sim");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0", "--token-file", &path], "serving sim");
     assert_eq!(server.connect().ask("initialize", json!({ "protocolVersion": "0.0.1" }))["error"]["code"], -32000);
     let mut client = server.connect();
     assert_eq!(client.ask("authenticate", json!({ "token": "my-token" }))["result"], json!({}));
@@ -383,18 +384,18 @@ fn other_users_of_the_machine_are_refused() {
         (&[&["serve", "sim"][..], &http_server].concat(), "listening", &http(body), "HTTP/1.1 403"),
         (&[&["rig"][..], &http_server].concat(), "listening", &http(body), "HTTP/1.1 403"),
     ] {
-        let server = Server::start(arguments, until);
+        let server = ServerProcess::start(arguments, until);
         for address in server.addresses() {
             let answer = stranger(&address, text);
             assert!(answer.starts_with(refused) || answer.contains(refused), "{arguments:?} {address}: {answer}");
             assert!(answer.contains(&format!("not user {STRANGER}")), "{arguments:?} {address}: {answer}");
         }
-        let open = Server::start(&[arguments, &["--any-user"]].concat(), until);
+        let open = ServerProcess::start(&[arguments, &["--any-user"]].concat(), until);
         let answer = stranger(&open.addresses()[0], text);
         assert!(!answer.is_empty() && !answer.contains("not user"), "{arguments:?}: {answer}");
     }
     // One that is gone before it is examined may be anybody.
-    let server = Server::start(&["serve", "sim", "--tcp", "localhost:0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "localhost:0"], "serving");
     let (host, port) =
         server.addresses()[0].rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
     for _ in 0..50 {
@@ -425,7 +426,7 @@ fn connections_of_other_users_take_no_place() {
         (&[&["serve", "sim"][..], &amplifier].concat(), "listening", get, "HTTP/1.1 "),
         (&["web", "sim", "--port", "0"], "http://", get, "HTTP/1.1 "),
     ] {
-        let server = Server::start(arguments, until);
+        let server = ServerProcess::start(arguments, until);
         let address = server.addresses()[0].clone();
         let (host, port) = address.rsplit_once(':').unwrap();
         // More than any of the servers has places for; each sends a byte and stays.
@@ -473,7 +474,7 @@ fn localhost_is_both_loopback_addresses() {
         (&[&["serve", "sim"][..], &http].concat(), "listening"),
         (&[&["rig"][..], &http].concat(), "listening"),
     ] {
-        let server = Server::start(arguments, until);
+        let server = ServerProcess::start(arguments, until);
         let addresses = server.addresses();
         assert!(addresses[0].starts_with("127.0.0.1:"), "{addresses:?}");
         let port = addresses[0].rsplit(':').next().unwrap();
@@ -524,8 +525,8 @@ fn a_server_of_a_missing_program_does_not_start() {
 
 #[test]
 fn params_that_are_no_object_are_refused_on_every_way_in() {
-    let proxy = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
-    let evals = Server::jsonrpc(&["--no-token"]);
+    let proxy = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let evals = ServerProcess::jsonrpc(&["--no-token"]);
     for params in [json!([1]), json!("text"), json!(1), json!(true), json!([])] {
         for method in ["initialize", "execute", "shutdown"] {
             // As JSON-RPC has it, and the conformance check.
@@ -544,7 +545,7 @@ fn params_that_are_no_object_are_refused_on_every_way_in() {
 
 #[test]
 fn a_call_whose_client_is_gone_is_not_begun() {
-    let server = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     let mut first = server.connect();
     first.send(&execute("wait-for", json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 3000 })));
     assert!(first.line()["params"]["message"].as_str().unwrap().contains("waiting"), "its log");
@@ -578,7 +579,7 @@ fn a_killed_client_has_its_call_cancelled() {
     if !cfg!(target_os = "linux") {
         return;
     }
-    let server = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     let mut client = server.connect();
     client.send(&initialize());
     client.reply();
@@ -603,7 +604,7 @@ fn a_killed_client_has_its_call_cancelled() {
 /// HTTP on the port of the proxy, in the middle of a session: the session ends, and the hardware goes into its safe state.
 #[test]
 fn http_in_a_session_leaves_no_session_behind() {
-    let server = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     for _ in 0..3 {
         let mut odd = server.connect();
         odd.send(&initialize());
@@ -635,7 +636,7 @@ fn http_in_a_session_leaves_no_session_behind() {
 fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
     let program = format!("exec:{RIGLINE} rig");
     for target in ["sim", &program] {
-        let server = Server::start(&["serve", target, "--tcp", "0"], "serving");
+        let server = ServerProcess::start(&["serve", target, "--tcp", "0"], "serving");
         let mut holder = server.connect();
         holder.send(&execute("wait-for", json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 60_000 })));
         holder.line();
@@ -668,7 +669,7 @@ fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
 
 #[test]
 fn a_timeout_of_zero_is_none_through_a_server_too() {
-    let server = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     let mut client = server.connect();
     let params = json!({
         "operation": "wait-for",
@@ -681,22 +682,22 @@ fn a_timeout_of_zero_is_none_through_a_server_too() {
 
 #[test]
 fn idle_clients_of_jsonrpc_take_little_memory_and_give_it_back() {
-    let server = Server::jsonrpc(&["--no-token"]);
+    let server = ServerProcess::jsonrpc(&["--no-token"]);
     assert_memory(&server, 250, "eval.list", 50_000);
 }
 
 #[test]
 fn idle_clients_of_serve_take_little_memory_and_give_it_back() {
-    let server = Server::start(&["serve", "sim", "--tcp", "0"], "serving");
+    let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     assert_memory(&server, 60, "none", 50_000);
 }
 
 /// Each client sends a long line once, and is silent then.
-fn assert_memory(server: &Server, clients: usize, method: &str, limit: u64) {
+fn assert_memory(server: &ServerProcess, clients: usize, method: &str, limit: u64) {
     if !cfg!(target_os = "linux") {
         return;
     }
-    let mut clients: Vec<Client> = (0..clients).map(|_| server.connect()).collect();
+    let mut clients: Vec<LineClient> = (0..clients).map(|_| server.connect()).collect();
     for (place, client) in clients.iter_mut().enumerate() {
         let size = if place % 16 == 0 { 7_000_000 } else { [10, 5_000, 100_000, 300_000][place % 4] };
         let answer = client.ask(method, json!({ "filler": "x".repeat(size) }));
@@ -713,7 +714,7 @@ fn two_busy_clients_need_few_threads() {
     if !cfg!(target_os = "linux") {
         return;
     }
-    let server = Server::jsonrpc(&["--no-token"]);
+    let server = ServerProcess::jsonrpc(&["--no-token"]);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -839,7 +840,8 @@ fn outputs_on_many_lines_pass_a_relay() {
     );
     let upstream = format!("http://127.0.0.1:{port}/");
     for protocol in ["amplifier", "namel3ss"] {
-        let server = Server::start(&["serve", &upstream, "--protocol", protocol, "--http", "127.0.0.1:0"], "listening");
+        let server =
+            ServerProcess::start(&["serve", &upstream, "--protocol", protocol, "--http", "127.0.0.1:0"], "listening");
         let (path, body) = match protocol {
             "amplifier" => ("/invoke", r#"{"op":"go","args":{}}"#),
             _ => ("/tools", r#"{"protocol_version":1,"tool_name":"go","payload":{}}"#),
@@ -886,7 +888,7 @@ for line in sys.stdin:
 "#;
     fs::write(folder.path().join("slow.py"), script).unwrap();
     let calls = folder.path().join("calls");
-    let server = Server::start_in(
+    let server = ServerProcess::start_in(
         folder,
         &["serve", "exec:python3 slow.py", "--protocol", "amplifier", "--http", "localhost:0"],
         "listening",
@@ -924,9 +926,9 @@ for line in sys.stdin:
 #[test]
 fn two_servers_on_one_line_fall_silent() {
     let servers = [
-        Server::start(&["serve", "sim", "--tcp", "0"], "serving"),
-        Server::jsonrpc(&["--no-token"]),
-        Server::start(&["serve", "exec:cat", "--start-timeout", "1s", "--tcp", "0"], "serving"),
+        ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving"),
+        ServerProcess::jsonrpc(&["--no-token"]),
+        ServerProcess::start(&["serve", "exec:cat", "--start-timeout", "1s", "--tcp", "0"], "serving"),
     ];
     let seeds = [
         "nonsense",
@@ -986,7 +988,7 @@ fn jsonrpc_begins_nothing_for_a_vanished_client() {
     }
     let runs = folder.path().join("runs");
     let server =
-        Server::start_in(folder, &["jsonrpc", "--tcp", "localhost:0", "--runs", "runs", "--no-token"], "token");
+        ServerProcess::start_in(folder, &["jsonrpc", "--tcp", "localhost:0", "--runs", "runs", "--no-token"], "token");
     let before = fs::read_dir(&runs).unwrap().count();
     for _ in 0..5 {
         let mut gone = server.connect();
@@ -1017,7 +1019,7 @@ fn a_client_too_many_is_told() {
     let mut said = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     let address = said.trim().rsplit_once("tcp:").unwrap().1.to_owned();
-    let connect = || Client::new(TcpStream::connect(&address).unwrap());
+    let connect = || LineClient::new(TcpStream::connect(&address).unwrap());
     let mut clients = [connect(), connect()];
     for client in &mut clients {
         client.send(&initialize());

@@ -21,7 +21,7 @@ const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a separate folder.
-struct Server {
+struct ServerProcess {
     child: Child,
     address: String,
     token: String,
@@ -29,7 +29,7 @@ struct Server {
     folder: TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(arguments: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), arguments)
     }
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -272,7 +272,7 @@ done
 
 #[test]
 fn the_page_is_served_with_a_strict_policy_and_needs_no_token() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     assert!(server.said.starts_with("serving sim at http://127.0.0.1:"), "{}", server.said);
     assert_eq!(server.token.len(), 32);
     for (path, kind) in
@@ -305,7 +305,7 @@ fn the_page_is_served_with_a_strict_policy_and_needs_no_token() {
 
 #[test]
 fn nothing_is_told_and_nothing_runs_without_the_token() {
-    let server = Server::start(&["sim", "--evals", "."]);
+    let server = ServerProcess::start(&["sim", "--evals", "."]);
     let right = server.token.clone();
     let longer = format!("{right}0");
     for path in ["/api/info", "/api/ports", "/api/runs"] {
@@ -340,8 +340,13 @@ fn nothing_is_told_and_nothing_runs_without_the_token() {
 
 #[test]
 fn pages_of_other_origins_and_foreign_names_are_refused() {
-    let server =
-        Server::start(&["sim", "--allow-host", "rig.example.org", "--allow-origin", "https://bench.example.org"]);
+    let server = ServerProcess::start(&[
+        "sim",
+        "--allow-host",
+        "rig.example.org",
+        "--allow-origin",
+        "https://bench.example.org",
+    ]);
     let path = format!("/ws?token={}", server.token);
     let own = format!("http://{}", server.address);
     for (status, headers) in [
@@ -375,7 +380,7 @@ fn pages_of_other_origins_and_foreign_names_are_refused() {
 
 #[test]
 fn a_session_over_a_websocket() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let mut page = server.page();
     let manifest = page.initialize();
     assert_eq!(manifest["result"]["name"], "rig");
@@ -388,7 +393,7 @@ fn a_session_over_a_websocket() {
 
 #[test]
 fn frames_of_every_kind() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let mut page = server.page();
     page.initialize();
     // Several pieces are one line.
@@ -448,7 +453,7 @@ fn frames_of_every_kind() {
 
 #[test]
 fn a_browser_that_is_gone_in_a_call_leaves_the_rails_off() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     // As a tab that is closed, and as a browser that has crashed.
     for is_clean in [true, false] {
         let mut page = server.page();
@@ -499,7 +504,7 @@ fn a_browser_that_is_gone_in_a_call_leaves_the_rails_off() {
 
 #[test]
 fn two_pages_at_once() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let (mut first, mut second) = (server.page(), server.page());
     assert_eq!(first.initialize()["result"], second.initialize()["result"]);
     first.power_on();
@@ -520,7 +525,7 @@ fn two_pages_at_once() {
 
 #[test]
 fn only_so_many_clients() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let mut pages: Vec<Page> = (0..32).map(|_| server.page()).collect();
     for page in &mut pages {
         page.initialize();
@@ -547,7 +552,7 @@ fn a_flood_of_logs_is_dropped_and_counted_and_the_result_arrives() {
         r#"yes '{log}' | head -n {LOGS}; echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"success\":true,\"message\":\"flooded\"}}}}""#
     );
     let target = shell_extension(folder.path(), &flood);
-    let server = Server::start_in(folder, &[&target]);
+    let server = ServerProcess::start_in(folder, &[&target]);
     let mut page = server.page();
     page.initialize();
     let before = server.memory();
@@ -577,7 +582,7 @@ fn lines_that_wait_share_a_frame_where_the_client_says_that_it_takes_several() {
     let log = r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"x"}}"#;
     let reply = r#"{"jsonrpc":"2.0","id":%s,"result":{"success":true,"outputs":{}}}\n"#;
     let target = shell_extension(folder.path(), &format!("yes '{log}' | head -n 300; printf '{reply}' $id"));
-    let server = Server::start(&[&target]);
+    let server = ServerProcess::start(&[&target]);
     let frames = |more: &str| {
         let mut page = server.page_at(&format!("/ws?token={}{more}", server.token));
         page.initialize();
@@ -601,7 +606,7 @@ fn lines_that_wait_share_a_frame_where_the_client_says_that_it_takes_several() {
 
 #[test]
 fn a_page_that_never_reads_is_given_up_and_the_rails_are_off() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let mut page = server.page();
     page.initialize();
     page.power_on();
@@ -626,7 +631,7 @@ fn a_page_that_never_reads_is_given_up_and_the_rails_are_off() {
 
 #[test]
 fn targets_that_are_not_there_or_may_not_be_chosen() {
-    let server = Server::start(&["serial:/dev/rigline-is-not-here"]);
+    let server = ServerProcess::start(&["serial:/dev/rigline-is-not-here"]);
     let mut page = server.page();
     for _ in 0..2 {
         let refused = page.initialize();
@@ -637,7 +642,7 @@ fn targets_that_are_not_there_or_may_not_be_chosen() {
     assert!(code == 4404 && reason.contains("only"), "{reason}");
     drop(server);
 
-    let server = Server::start(&[]);
+    let server = ServerProcess::start(&[]);
     assert!(server.said.starts_with("serving what is plugged in at "), "{}", server.said);
     assert_eq!(server.api("/api/info")["target"], Value::Null);
     assert!(server.api("/api/ports").is_array());
@@ -670,7 +675,7 @@ fn targets_that_are_not_there_or_may_not_be_chosen() {
 fn a_device_that_is_gone_closes_the_connection_behind_its_last_replies() {
     let folder = tempfile::tempdir().unwrap();
     let target = shell_extension(folder.path(), "exit 3");
-    let server = Server::start_in(folder, &[&target]);
+    let server = ServerProcess::start_in(folder, &[&target]);
     for _ in 0..2 {
         let mut page = server.page();
         page.initialize();
@@ -696,7 +701,7 @@ fn a_device_that_is_gone_closes_the_connection_behind_its_last_replies() {
         folder.path(),
         "(sleep 1; kill $$) & echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{\\\"success\\\":true}}\"",
     );
-    let server = Server::start_in(folder, &[&target]);
+    let server = ServerProcess::start_in(folder, &[&target]);
     let mut page = server.page();
     page.initialize();
     assert_eq!(page.execute("go", json!({}))["result"]["success"], true);
@@ -719,7 +724,7 @@ fn evals_are_listed_and_run_and_their_values_kept() {
     for task in fs::read_dir(example.join("tasks")).unwrap().flatten() {
         fs::copy(task.path(), evals.join("tasks").join(task.file_name())).unwrap();
     }
-    let server = Server::start_in(folder, &["sim", "--evals", "evals", "--runs", "runs"]);
+    let server = ServerProcess::start_in(folder, &["sim", "--evals", "evals", "--runs", "runs"]);
     let mut page = server.page_at(&format!("/evals?token={}", server.token));
     let list = page.ask("eval.list", json!({ "directory": "." }));
     let path = list["result"]["evals"][0]["path"].as_str().unwrap_or_else(|| panic!("{list}")).to_owned();
@@ -798,7 +803,7 @@ fn ports_that_are_plugged_in_can_be_chosen() {
     symlink(device.join("1-2:1.0"), root.join("sys/class/tty/ttyACM0/device")).unwrap();
     fs::create_dir_all(root.join("dev")).unwrap();
     symlink(&board.path, root.join("dev/ttyACM0")).unwrap();
-    let server = Server::start_in(folder, &[]);
+    let server = ServerProcess::start_in(folder, &[]);
     let ports = server.api("/api/ports");
     assert_eq!(ports.as_array().unwrap().len(), 1, "{ports}");
     assert_eq!((&ports[0]["rigline"], &ports[0]["usb"]["serial_number"]), (&json!(true), &json!("E66")), "{ports}");
@@ -861,7 +866,7 @@ fn evals_and_pages_share_a_board() {
     )
     .unwrap();
     let target = format!("serial:{}", board.path);
-    let server = Server::start_in(folder, &[&target, "--evals", "evals", "--runs", "runs"]);
+    let server = ServerProcess::start_in(folder, &[&target, "--evals", "evals", "--runs", "runs"]);
     let mut page = server.page();
     page.initialize();
     page.power_on();
@@ -900,7 +905,7 @@ fn evals_and_pages_share_a_board() {
 
 #[test]
 fn a_server_that_stops_says_so() {
-    let mut server = Server::start(&["sim"]);
+    let mut server = ServerProcess::start(&["sim"]);
     let mut page = server.page();
     page.initialize();
     page.power_on();
@@ -923,7 +928,7 @@ fn settings_of_the_command_line() {
         .unwrap()
         .replace("*'\"initialize\"'*)", "*'\"initialize\"'*) echo \"$line\" > seen;");
     fs::write(&script, text).unwrap();
-    let server = Server::start_in(folder, &[&target, "--config", r#"{"volts":1.50}"#]);
+    let server = ServerProcess::start_in(folder, &[&target, "--config", r#"{"volts":1.50}"#]);
     server.page().initialize();
     let seen = fs::read_to_string(server.folder.path().join("seen")).unwrap();
     assert!(seen.contains(r#""config":{"volts":1.50}"#), "{seen}");
@@ -933,7 +938,7 @@ fn settings_of_the_command_line() {
 fn addresses_and_tokens_of_the_users_choice() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), "s3cret\n").unwrap();
-    let server = Server::start_in(folder, &["sim", "--token-file", "token", "--listen", "localhost:0"]);
+    let server = ServerProcess::start_in(folder, &["sim", "--token-file", "token", "--listen", "localhost:0"]);
     assert_eq!(server.token, "s3cret");
     server.api("/api/info");
     for (arguments, what) in [
@@ -954,7 +959,7 @@ fn addresses_and_tokens_of_the_users_choice() {
 
 #[test]
 fn pages_of_an_allowed_origin_read_the_api_and_others_do_not() {
-    let server = Server::start(&["sim", "--allow-origin", "https://bench.example.org"]);
+    let server = ServerProcess::start(&["sim", "--allow-origin", "https://bench.example.org"]);
     let bench = ("Origin", "https://bench.example.org");
     let ask = format!("GET /api/info?token={}", server.token);
     let (status, head, _) = server.ask(&ask, &[bench, ("Sec-Fetch-Site", "cross-site")]);
@@ -995,7 +1000,7 @@ fn a_request_without_the_token_starts_no_work() {
     let port = folder.path().join("root/sys/class/tty/ttyACM0");
     fs::create_dir_all(&port).unwrap();
     symlink(device.join("1-2:1.0"), port.join("device")).unwrap();
-    let server = Server::start_in(folder, &[]);
+    let server = ServerProcess::start_in(folder, &[]);
     for _ in 0..20 {
         assert_eq!(server.ask("GET /api/ports?token=x", &[]).0, 401);
     }
@@ -1009,7 +1014,7 @@ fn a_request_without_the_token_starts_no_work() {
 
 #[test]
 fn a_query_that_cannot_be_read_is_an_error_in_json() {
-    let server = Server::start(&["sim", "--evals", "."]);
+    let server = ServerProcess::start(&["sim", "--evals", "."]);
     let (status, head, body) = server.ask(&format!("GET /api/runs?token={}&limit=many", server.token), &[]);
     assert!(status == 400 && head.contains("application/json"), "{head}");
     let error: Value = serde_json::from_str(&body).unwrap();
@@ -1018,7 +1023,7 @@ fn a_query_that_cannot_be_read_is_an_error_in_json() {
 
 #[test]
 fn one_call_over_http_beside_a_page() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let token = format!("Bearer {}", server.token);
     let post = |query: &str, body: &str, authorization: &str| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -1083,7 +1088,7 @@ fn one_call_over_http_beside_a_page() {
 }
 
 /// Sends a call, whose answer is read later.
-fn begin_post(server: &Server) -> TcpStream {
+fn begin_post(server: &ServerProcess) -> TcpStream {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let body = r#"{"operation":"go","args":{},"context":{}}"#;
@@ -1107,7 +1112,7 @@ fn a_server_that_stops_cancels_a_call_over_http() {
     let target = shell_extension(folder.path(), &execute);
     let text = fs::read_to_string(folder.path().join("extension.sh")).unwrap();
     fs::write(folder.path().join("extension.sh"), format!("echo x >>{}\n{text}", starts.display())).unwrap();
-    let mut server = Server::start(&[&target]);
+    let mut server = ServerProcess::start(&[&target]);
     let mut post = begin_post(&server);
     eventually("the call runs", || runs.exists());
     let pid = server.child.id().to_string();
@@ -1133,7 +1138,7 @@ fn a_call_without_a_session_is_not_run() {
     let text = fs::read_to_string(folder.path().join("extension.sh")).unwrap();
     let first = format!("[ -e {0} ] || {{ echo x >{0}; exit 3; }}\n", started.display());
     fs::write(folder.path().join("extension.sh"), first + &text).unwrap();
-    let server = Server::start(&[&target]);
+    let server = ServerProcess::start(&[&target]);
     let ask = || {
         let mut answer = String::new();
         begin_post(&server).read_to_string(&mut answer).unwrap();
@@ -1166,7 +1171,7 @@ fn own(params: &Value) -> &Value {
 /// The page could not tell a call that waits from one that runs.
 #[test]
 fn a_page_learns_who_is_connected_whose_call_runs_and_how_long_its_own_has_waited() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let at = |name: &str| format!("/ws?token={}&clients=1&name={name}", server.token);
     let mut first = server.page_at(&at("Ada"));
     let alone = clients(&mut first, |_| true);
@@ -1207,7 +1212,7 @@ fn a_page_learns_who_is_connected_whose_call_runs_and_how_long_its_own_has_waite
 /// "Everything off" in any page: what runs ends, whose ever it is, and other pages' sessions go on.
 #[test]
 fn everything_off_cancels_all_calls_and_the_rails_are_off_and_sessions_go_on() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let (mut first, mut second) = (server.page(), server.page());
     first.initialize();
     second.initialize();
@@ -1230,7 +1235,7 @@ fn everything_off_cancels_all_calls_and_the_rails_are_off_and_sessions_go_on() {
 
 #[test]
 fn everything_off_needs_the_token_and_a_target() {
-    let server = Server::start(&["sim"]);
+    let server = ServerProcess::start(&["sim"]);
     let (status, _, _) = server.ask("POST /api/off", &[]);
     assert_eq!(status, 401);
     let (status, _, _) = server.ask(&format!("GET /api/off?token={}", server.token), &[]);
@@ -1238,7 +1243,7 @@ fn everything_off_needs_the_token_and_a_target() {
     let stranger = [("Origin", "http://evil.example"), ("Sec-Fetch-Site", "cross-site")];
     let (status, _, _) = server.ask(&format!("POST /api/off?token={}", server.token), &stranger);
     assert_eq!(status, 403);
-    let choosing = Server::start(&[]);
+    let choosing = ServerProcess::start(&[]);
     let (status, _, body) = choosing.ask(&format!("POST /api/off?token={}", choosing.token), &[]);
     assert_eq!((status, body.contains("no target was chosen")), (404, true), "{body}");
 }
@@ -1247,7 +1252,7 @@ fn everything_off_needs_the_token_and_a_target() {
 fn the_token_that_is_kept_is_the_same_each_time_and_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
-    let first = Server::start_in(folder, &["sim", "--keep-token"]);
+    let first = ServerProcess::start_in(folder, &["sim", "--keep-token"]);
     let token = first.token.clone();
     let path = first.folder.path().join("state/rigline/web-token");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -1283,7 +1288,7 @@ fn the_token_that_is_kept_is_the_same_each_time_and_private() {
 #[test]
 fn what_passes_is_recorded_for_days_and_can_be_replayed() {
     use std::os::unix::fs::PermissionsExt as _;
-    let server = Server::start(&["sim", "--record", "days"]);
+    let server = ServerProcess::start(&["sim", "--record", "days"]);
     let mut page = server.page();
     page.initialize();
     page.power_on();
@@ -1321,7 +1326,7 @@ fn a_run_is_found_by_its_id_with_its_outputs_and_logs() {
         "id: one\nname: One\nsteps:\n  - { id: read, phase: verify, operation: measure, args: { channel: \"3V3\" } }\ngraders:\n  - { type: output_range, step: read, output: volts, min: -1, max: 1 }\n",
     )
     .unwrap();
-    let server = Server::start_in(folder, &["sim", "--evals", "evals"]);
+    let server = ServerProcess::start_in(folder, &["sim", "--evals", "evals"]);
     let mut evals = server.page_at(&format!("/evals?token={}", server.token));
     let run = evals.ask("eval.run", json!({ "path": "eval.yaml" }));
     let id = run["result"]["runId"].as_str().unwrap().to_owned();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::expand;
 use crate::grade::Grader;
-use crate::node::{Kind, Node};
+use crate::yaml::{Node, NodeKind};
 use rigline_host::target::Target;
 
 pub(super) fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overrides) -> Config {
@@ -41,7 +41,7 @@ pub(super) fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overri
     }
     let command = match node.get("command") {
         None => Vec::new(),
-        Some(member) if matches!(member.kind, Kind::List(_)) => reader.texts("command", member),
+        Some(member) if matches!(member.kind, NodeKind::List(_)) => reader.texts("command", member),
         Some(member) => {
             let words = member.text().and_then(|text| shell_words::split(&text).ok());
             if words.is_none() {
@@ -94,13 +94,13 @@ pub(super) fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
     let mut metrics = Metrics { pass_threshold: 1.0, list: Vec::new() };
     let Some(node) = eval.get("metrics") else { return metrics };
     match &node.kind {
-        Kind::Map(_) => {
+        NodeKind::Map(_) => {
             reader.check_members(node, &METRICS);
             if let Some(threshold) = reader.number(node, "pass_threshold", 0.0..=1.0) {
                 metrics.pass_threshold = threshold;
             }
         }
-        Kind::List(elements) => {
+        NodeKind::List(elements) => {
             for element in elements {
                 reader.check_members(element, &METRIC);
                 let Some(name) = reader.required(element, "name") else { continue };

@@ -8,16 +8,16 @@ use super::settings::{
     EQUALS, MATCHES, MILLIS, NOT_MATCHES, NOT_PATHS, NOT_VALUES, PATHS, RANGE, SECONDS, SUPPORTED, Settings, VALUES,
 };
 use crate::foreign;
-use crate::grade::{Check, Grader, Marginal};
+use crate::grade::{Condition, Grader, Marginal};
 use crate::measurement::UNIT_LIMIT;
-use crate::node::{Kind, Node};
-use rigline_host::by_schema::nearest_or_longer;
+use crate::yaml::{Node, NodeKind};
+use rigline_host::coerce::nearest_or_longer;
 use rigline_host::number;
 
 pub(super) fn graders(reader: &mut Reader<'_>, node: &Node, name: &str) -> Vec<Grader> {
     let mut graders = Vec::new();
     for element in reader.list(node, name) {
-        if !matches!(element.kind, Kind::Map(_)) {
+        if !matches!(element.kind, NodeKind::Map(_)) {
             reader.fault(element, format!("A grader is a map, found {}", element.what()));
             continue;
         }
@@ -39,7 +39,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             if present.is_empty() && absent.is_empty() {
                 settings.fault(reader, "Missing required field: path");
             }
-            Check::Files { present, absent }
+            Condition::Files { present, absent }
         }
         "file" => file(reader, &settings),
         "text" => text(reader, &settings),
@@ -49,7 +49,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             if settings.texts(reader, MATCHES).is_empty() && settings.texts(reader, NOT_MATCHES).is_empty() {
                 settings.fault(reader, "Missing required field: must_match or must_not_match");
             }
-            Check::Regex { matches, not }
+            Condition::Regex { matches, not }
         }
         "contains" | "not_contains" | "output_contains" | "output_contains_any" => {
             let (mut values, mut not) = (settings.looked_for(reader, VALUES), settings.looked_for(reader, NOT_VALUES));
@@ -60,14 +60,14 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                 settings.fault(reader, "Missing required field: value");
             }
             let ignore_case = settings.ignores_case(reader, false);
-            Check::Contains { values, not, any: kind == "output_contains_any", ignore_case }
+            Condition::Contains { values, not, any: kind == "output_contains_any", ignore_case }
         }
         "output_equals" => {
             let wanted = settings.get(EQUALS);
             if wanted.is_none() {
                 settings.fault(reader, "Missing required field: value");
             }
-            Check::Equals {
+            Condition::Equals {
                 text: wanted.map(|wanted| wanted.text().unwrap_or_else(|| wanted.json())).unwrap_or_default(),
                 json: wanted.map_or_else(|| "null".to_owned(), Node::wanted),
             }
@@ -81,7 +81,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
                 settings.fault(reader, "min is greater than max");
             }
-            Check::Range { min, max, marginal: Marginal::default() }
+            Condition::Range { min, max, marginal: Marginal::default() }
         }
         "measurement" => {
             let check;
@@ -107,9 +107,9 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                     None
                 }
             };
-            Check::Duration { most: most.unwrap_or_default() }
+            Condition::Duration { most: most.unwrap_or_default() }
         }
-        other if foreign::GRADERS.contains(&other) => Check::Unsupported,
+        other if foreign::GRADERS.contains(&other) => Condition::Unsupported,
         other => {
             let at = node.get("type").unwrap_or(node);
             let meant =
@@ -134,7 +134,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
 }
 
 /// `text`: what is found in the output, without regard to case unless the name ends in `_cs`; and patterns.
-fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
+fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Condition {
     let mut checks = Vec::new();
     let ignore_case = settings.ignores_case(reader, true);
     for (values, not, any, ignore_case) in [
@@ -144,7 +144,7 @@ fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
     ] {
         let (values, not) = (settings.looked_for(reader, values), settings.looked_for(reader, not));
         if !(values.is_empty() && not.is_empty()) {
-            checks.push(Check::Contains { values, not, any, ignore_case });
+            checks.push(Condition::Contains { values, not, any, ignore_case });
         }
     }
     let matches =
@@ -152,17 +152,17 @@ fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
     let not = settings.patterns(reader, &["regex_not_match", "must_not_match"], settings.node);
     let has_patterns = settings.get(MATCHES).is_some() || settings.get(NOT_MATCHES).is_some();
     if !(matches.is_empty() && not.is_empty()) {
-        checks.push(Check::Regex { matches, not });
+        checks.push(Condition::Regex { matches, not });
     } else if checks.is_empty() && !has_patterns {
         settings.fault(reader, "Missing required field: contains, not_contains, regex_match or regex_not_match");
     } else if checks.is_empty() {
         settings.fault(reader, "there is nothing to search for, so this can never fail");
     }
-    Check::All(checks)
+    Condition::All(checks)
 }
 
 /// `file`: files that are there, others that are not, and what is in them.
-fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
+fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Condition {
     let (mut present, mut absent) = (settings.paths(reader, PATHS), settings.paths(reader, NOT_PATHS));
     let mut checks = Vec::new();
     let node = settings.node;
@@ -174,7 +174,7 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
             settings.fault(reader, "Missing required field: path");
         }
         for path in &present {
-            checks.push(Check::FileText {
+            checks.push(Condition::FileText {
                 path: path.clone(),
                 matches: matches.clone(),
                 not_matches: not_matches.clone(),
@@ -190,7 +190,7 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
     {
         reader.check_members(pattern, &CONTENT_PATTERN);
         let Some(path) = reader.required(pattern, "path") else { continue };
-        let check = Check::FileText {
+        let check = Condition::FileText {
             matches: settings.patterns(reader, &["must_match", "pattern", "patterns"], pattern),
             not_matches: settings.patterns(reader, &["must_not_match"], pattern),
             values: Vec::new(),
@@ -213,12 +213,12 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
     if present.is_empty() && absent.is_empty() && checks.is_empty() {
         settings.fault(reader, "Missing required field: path, must_exist, must_not_exist or content_patterns");
     }
-    checks.insert(0, Check::Files { present, absent });
-    Check::All(checks)
+    checks.insert(0, Condition::Files { present, absent });
+    Condition::All(checks)
 }
 
 /// The limits and the unit of a measurement.
-pub(super) fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (Check, Option<String>) {
+pub(super) fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (Condition, Option<String>) {
     let limits = ["low", "marginal_low", "marginal_high", "high"].map(|name| (name, bound(reader, settings, name)));
     let there: Vec<_> =
         limits.iter().filter_map(|(name, limit)| Some((*name, number::decimal(limit.as_deref()?)?))).collect();
@@ -244,12 +244,12 @@ pub(super) fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (
     }
     if equals.is_none() && matches.is_none() && one_of.is_empty() {
         let marginal = Marginal { min: marginal_min, max: marginal_max };
-        return (Check::Range { min, max, marginal }, unit);
+        return (Condition::Range { min, max, marginal }, unit);
     }
     if !there.is_empty() || unit.is_some() {
         settings.fault(reader, "a text (equals, matches, one_of) has neither limits nor a unit");
     }
-    (Check::Text { equals, matches, one_of }, unit)
+    (Condition::Text { equals, matches, one_of }, unit)
 }
 
 /// A limit, with its digits.

@@ -13,8 +13,8 @@ use super::texts::{braces, unescape_steps};
 use super::{Executor, Fault, LoadError, Overrides, Spec};
 use crate::expand;
 use crate::foreign;
-use crate::mask::Mask;
-use crate::node::{Kind, Node};
+use crate::redact::Redactor;
+use crate::yaml::{Node, NodeKind};
 
 /// Reads an eval with its tasks, and returns all faults. A file with faults is read as far as
 /// possible. If `path` is a folder, its `eval.yaml` is read.
@@ -44,7 +44,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
             return Err(LoadError::Unreadable(Fault { text, path, file, line: error.line }));
         }
     };
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         let text = format!("An eval is a map, found {}", node.what());
         return Err(LoadError::Unreadable(Fault { text, path, file, line: Some(node.line) }));
     }
@@ -73,7 +73,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         }
     }
     let mut spec = eval(&mut reader, &full, &node, &folder, overrides);
-    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
+    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.redactor.hide(&mut fault.text));
     spec.warnings = warnings;
     Ok((spec, faults))
 }
@@ -164,7 +164,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
         ("timeout_seconds", if timeout.fract() == 0.0 { config.timeout.as_secs().into() } else { timeout.into() }),
     ];
     with_defaults(&mut members, "config", shown.get("config"), &effective);
-    if node.get("metrics").is_none_or(|metrics| matches!(metrics.kind, Kind::Map(_))) {
+    if node.get("metrics").is_none_or(|metrics| matches!(metrics.kind, NodeKind::Map(_))) {
         with_defaults(
             &mut members,
             "metrics",
@@ -183,7 +183,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
         health,
         tasks,
         warnings: Vec::new(),
-        mask: Mask::of(reader.vars),
+        redactor: Redactor::of(reader.vars),
         members,
     }
 }

@@ -1,7 +1,7 @@
 //! The names that the members of eval and task files have.
 
 use crate::foreign;
-use crate::node::Node;
+use crate::yaml::Node;
 
 /// The names that a map's members may have.
 pub(super) struct Known {

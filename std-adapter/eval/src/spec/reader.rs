@@ -9,8 +9,8 @@ use rigline::GoDuration;
 use super::members::{Known, level_of};
 use super::{Fault, TIME_LIMIT};
 use crate::expand;
-use crate::node::{Kind, Node};
-use rigline_host::by_schema::nearest_or_longer;
+use crate::yaml::{Node, NodeKind};
+use rigline_host::coerce::nearest_or_longer;
 use rigline_host::terminal::is_control;
 
 /// Reads one document, and records its faults.
@@ -121,7 +121,7 @@ impl Reader<'_> {
     /// A text, or a list of texts.
     pub(super) fn texts(&mut self, name: &str, member: &Node) -> Vec<String> {
         let elements = match member.kind {
-            Kind::List(ref elements) => elements.as_slice(),
+            NodeKind::List(ref elements) => elements.as_slice(),
             _ => std::slice::from_ref(member),
         };
         let mut texts = Vec::new();
@@ -184,7 +184,7 @@ impl Reader<'_> {
             _ if member.digits().is_some() => {
                 member.number().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             }
-            Kind::Text(text) => {
+            NodeKind::Text(text) => {
                 let nanos = GoDuration::parse(text.trim()).ok().map(GoDuration::as_nanos);
                 nanos.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos)
             }
@@ -214,7 +214,7 @@ impl Reader<'_> {
 
     pub(super) fn map<'n>(&mut self, node: &'n Node, name: &str) -> Option<&'n Node> {
         let member = node.get(name)?;
-        if matches!(member.kind, Kind::Map(_)) {
+        if matches!(member.kind, NodeKind::Map(_)) {
             return Some(member);
         }
         self.fault(member, format!("{name}: expected a map, found {}", member.what()));
@@ -226,7 +226,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn elements<'n>(&mut self, name: &str, member: &'n Node) -> &'n [Node] {
-        if !matches!(member.kind, Kind::List(_)) {
+        if !matches!(member.kind, NodeKind::List(_)) {
             self.fault(member, format!("{name}: expected a list, found {}", member.what()));
         }
         member.elements()

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::reader::Reader;
-use crate::node::Node;
-use rigline_host::by_schema::nearest_or_longer;
+use crate::yaml::Node;
+use rigline_host::coerce::nearest_or_longer;
 
 pub(super) const SUPPORTED: &[&str] = &[
     "text",

@@ -8,8 +8,8 @@ use super::grader::graders;
 use super::reader::Reader;
 use super::texts::{placeholders, strange};
 use crate::expand;
-use crate::grade::{Check, Grader};
-use crate::node::Node;
+use crate::grade::{Condition, Grader};
+use crate::yaml::Node;
 
 /// The graders of an eval, which each of its tasks has in addition to its own.
 pub(super) struct Graders<'f> {
@@ -73,7 +73,7 @@ impl<'f> Graders<'f> {
 
 /// Has the names of measurements differ: what graders without names measure at several steps would have one name, and one mean.
 pub(super) fn tell_measurements_apart(graders: &mut [Grader]) {
-    let measures = |grader: &Grader| matches!(grader.check, Check::Range { .. } | Check::Text { .. });
+    let measures = |grader: &Grader| matches!(grader.check, Condition::Range { .. } | Condition::Text { .. });
     let mut steps: HashMap<String, HashSet<Option<String>>> = HashMap::new();
     for grader in graders.iter().filter(|grader| measures(grader)) {
         steps.entry(grader.measured().to_owned()).or_default().insert(grader.step.clone());

@@ -7,12 +7,12 @@ use super::members::Known;
 use super::reader::Reader;
 use super::texts::placeholders;
 use crate::attach::{self, PATTERN_LIMIT};
-use crate::node::{Kind, Node};
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for (place, node) in listed.iter().enumerate() {
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             reader.fault(node, format!("A step is a map, found {}", node.what()));
             continue;
         }
@@ -49,7 +49,7 @@ pub(super) fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> 
     // Placeholders look back, in the order in which the steps run.
     let places: Vec<(String, (u8, usize))> =
         steps.iter().enumerate().map(|(place, step)| (step.id.clone(), (rank(step.phase), place))).collect();
-    for (node, (id, at)) in listed.iter().filter(|node| matches!(node.kind, Kind::Map(_))).zip(&places) {
+    for (node, (id, at)) in listed.iter().filter(|node| matches!(node.kind, NodeKind::Map(_))).zip(&places) {
         let Some(args) = node.get("args") else { continue };
         placeholders(reader, args, &|step| match places.iter().find(|(id, _)| id == step) {
             None => Some(format!("there is no step {step}")),

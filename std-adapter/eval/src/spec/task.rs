@@ -13,10 +13,10 @@ use super::texts::{placeholders, strange};
 use super::{Mock, Step, Task};
 use crate::foreign;
 use crate::grade::Grader;
-use crate::node::{Kind, Node};
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<String>) -> Option<Task> {
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         reader.fault(node, format!("A task is a map, found {}", node.what()));
         return None;
     }

@@ -11,8 +11,8 @@ use super::task::{prompt, task};
 use super::texts::unescape;
 use super::{Fault, SIZE_LIMIT, TASK_LIMIT, Task};
 use crate::expand::{self, Axes};
-use crate::node::{Kind, Node};
 use crate::walk;
+use crate::yaml::{Node, NodeKind};
 
 pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, String)]) -> Vec<Task> {
     let mut listing = Tasks {
@@ -62,10 +62,10 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
         return listing.tasks;
     };
     let listed = match &member.kind {
-        Kind::Text(_) => std::slice::from_ref(member),
+        NodeKind::Text(_) => std::slice::from_ref(member),
         _ => reader.list(eval, "tasks"),
     };
-    if listed.is_empty() && matches!(member.kind, Kind::List(_)) {
+    if listed.is_empty() && matches!(member.kind, NodeKind::List(_)) {
         reader.fault(member, "tasks: there are none");
     }
     let own = reader.vars.to_vec();
@@ -129,7 +129,7 @@ impl Tasks<'_> {
     fn list(&mut self, reader: &mut Reader<'_>, listed: &[Node], suffix: Option<&str>) -> bool {
         for element in listed {
             match &element.kind {
-                Kind::Text(pattern) => {
+                NodeKind::Text(pattern) => {
                     let Some(found) = self.matching(reader, element, pattern) else { continue };
                     // A pattern that takes in the eval's own file does not mean it.
                     let (is_pattern, own) = (pattern.contains(['*', '?', '[']), reader.path);
@@ -142,7 +142,7 @@ impl Tasks<'_> {
                         }
                     }
                 }
-                Kind::Map(_) => {
+                NodeKind::Map(_) => {
                     if self.is_full(reader, element) {
                         return false;
                     }

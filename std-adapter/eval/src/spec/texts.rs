@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::reader::Reader;
-use crate::node::{Kind, Node};
 use crate::placeholders::{PLACEHOLDER, literal};
+use crate::yaml::{Node, NodeKind};
 
 /// Records the faults of the placeholders in a node's texts. `fault` returns the fault of a step that one names.
 pub(super) fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(&str) -> Option<String>) {
@@ -29,9 +29,9 @@ static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{
 
 fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {
     match &node.kind {
-        Kind::Text(text) => visit(text, node.line),
-        Kind::List(elements) => elements.iter().for_each(|element| each_text(element, visit)),
-        Kind::Map(members) => members.iter().for_each(|(_, member)| each_text(member, visit)),
+        NodeKind::Text(text) => visit(text, node.line),
+        NodeKind::List(elements) => elements.iter().for_each(|element| each_text(element, visit)),
+        NodeKind::Map(members) => members.iter().for_each(|(_, member)| each_text(member, visit)),
         _ => {}
     }
 }
@@ -39,7 +39,7 @@ fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {
 /// Notes what looks like a placeholder, and is none: one of a kind that is nearly a known one, and one in the name of a member.
 pub(super) fn strange(reader: &mut Reader<'_>, node: &Node) {
     match &node.kind {
-        Kind::Text(text) => {
+        NodeKind::Text(text) => {
             for found in DOTTED.captures_iter(text) {
                 let (whole, kind) = (&found[0], &found[1]);
                 if let Some(meant) = meant_kind(kind) {
@@ -47,8 +47,8 @@ pub(super) fn strange(reader: &mut Reader<'_>, node: &Node) {
                 }
             }
         }
-        Kind::List(elements) => elements.iter().for_each(|element| strange(reader, element)),
-        Kind::Map(members) => {
+        NodeKind::List(elements) => elements.iter().for_each(|element| strange(reader, element)),
+        NodeKind::Map(members) => {
             for (name, member) in members {
                 if let Some(found) =
                     DOTTED.captures(name).filter(|found| KINDS.contains(&&found[1]) || meant_kind(&found[1]).is_some())

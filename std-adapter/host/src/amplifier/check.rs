@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::host::HEALTH_TIMEOUT;
-use super::{CallError, Host, HttpError, Place, RESERVED_CODES};
+use super::{CallError, Host, HttpError, ModuleLocation, RESERVED_CODES};
 use crate::check::{
-    Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, Unreached, Verdict, cases, fail,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Sample, Settings, Suite, Verdict, cases, fail,
     is_success, json, names, own_names, run, start,
 };
 use crate::client::ClientError;
@@ -61,7 +61,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
 
 type On<'a> = &'a mut Recorded<Host>;
 
-impl Unreached for CallError {
+impl MayBeUnreachable for CallError {
     fn is_unreached(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::Http(HttpError::Connect { .. }))
     }
@@ -199,7 +199,7 @@ async fn broken(trial: On<'_>) -> Verdict {
     let answer = trial.host.raw("invoke", text, limit).await;
     let is_status = matches!(answer, Err(CallError::Http(HttpError::Status { status: 400, .. })));
     let answer = trial.note("", text, start, answer);
-    if is_status && matches!(trial.host.place(), Place::Http { .. }) {
+    if is_status && matches!(trial.host.place(), ModuleLocation::Http { .. }) {
         return Ok(None);
     }
     is_error(&json(&answer?)?, "bad_request")

@@ -8,7 +8,7 @@ use rigline::json::Json;
 use rigline::protocol::amplifier;
 use serde_json::{Value, json};
 
-use super::{CallError, EventLog, Host, HttpError, ModuleError, Place};
+use super::{CallError, EventLog, Host, HttpError, ModuleError, ModuleLocation};
 use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
     Pending, Record, kind_named,
@@ -105,8 +105,8 @@ impl Client for AmplifierClient {
     fn carries_less(&self) -> &'static [Part] {
         match self.host.place() {
             // A server finishes what it has begun.
-            Place::Http { .. } => &[Part::Cancel],
-            Place::Lines(_) => &[],
+            ModuleLocation::Http { .. } => &[Part::Cancel],
+            ModuleLocation::Lines(_) => &[],
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-pub use rigline::manifest::Kind as ModuleKind;
+use rigline::ModuleKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -5,9 +5,9 @@ use std::io::{self, BufRead, Read as _, Write};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use rigline::event::{Event, EventError, Member};
-use rigline::json::Kind;
-use rigline_std::sync::lock;
+use rigline::json::JsonKind;
+use rigline::{Event, EventError, EventMember};
+use rigline_std::mutex::lock;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -211,19 +211,19 @@ pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
                 Some((_, name)) => event.data().value().and_then(|data| data.get(name)),
                 None => event.json().get(path),
             };
-            value.is_none_or(|value| value.kind() == Kind::Null)
+            value.is_none_or(|value| value.kind() == JsonKind::Null)
         })
         .map(|path| format!("{path}: required in {}, but missing", event.event()))
         .collect();
     if event.event() == "module:invoke"
-        && let Member::Value(status) = event.status()
+        && let EventMember::Value(status) = event.status()
         && status != "ok"
         && status != "error"
     {
         faults.push("status: expected ok or error".into());
     }
     // §5 Plan Schema (v1), wherever an event has a plan.
-    let plan = event.data().value().and_then(|data| data.get("plan")).filter(|plan| plan.kind() != Kind::Null);
+    let plan = event.data().value().and_then(|data| data.get("plan")).filter(|plan| plan.kind() != JsonKind::Null);
     if let Some(plan) = plan {
         faults.extend(super::plan::faults(plan).into_iter().map(|fault| format!("data.plan{fault}")));
     }
@@ -267,7 +267,7 @@ mod tests {
         let line = record.to_line();
         let event = Event::parse(line.as_bytes()).unwrap();
         assert!(check_taxonomy(&event, true).is_empty());
-        assert!(matches!(event.error(), Member::Absent));
+        assert!(matches!(event.error(), EventMember::Absent));
     }
 
     #[test]

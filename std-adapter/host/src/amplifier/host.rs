@@ -4,14 +4,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
-use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use rigline::ModuleKind;
+
+use super::{EventLog, EventRecord, ModuleError};
 use crate::host as rigline_host;
 use crate::host::wire::{self, Connect};
 use crate::http_client::{self, Bounds, Credentials, HttpError};
@@ -28,7 +30,7 @@ pub(super) fn new_id() -> String {
 /// A host that calls one module.
 #[derive(Debug)]
 pub struct Host {
-    place: Place,
+    place: ModuleLocation,
     /// The time limit of an invocation [default: 30 s].
     pub timeout: Duration,
     /// The time for which the host waits beyond [`timeout`](Self::timeout), so that a `timeout`
@@ -48,7 +50,7 @@ pub struct Host {
 /// The place where a host reaches a module.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Place {
+pub enum ModuleLocation {
     /// The module reads and writes lines. It is a program, or is behind a serial port or a socket.
     Lines(Lines),
     /// The module is an HTTP server.
@@ -92,7 +94,7 @@ impl Host {
             Target::Http(url) => {
                 let base = url.trim_end_matches('/');
                 let url = base.strip_suffix("/invoke").unwrap_or(base).to_owned();
-                Ok(Self::at(Place::Http { url, credentials: options.credentials.clone() }))
+                Ok(Self::at(ModuleLocation::Http { url, credentials: options.credentials.clone() }))
             }
             target => {
                 let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
@@ -104,19 +106,19 @@ impl Host {
     /// A host over what `dialer` opens, which leads to `target`.
     pub(crate) fn over(dialer: Box<dyn Connect>, target: &Target, options: &rigline_host::Options) -> Self {
         let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
-        Self { is_device, ..Self::at(Place::Lines(Lines::new(dialer).with_options(options))) }
+        Self { is_device, ..Self::at(ModuleLocation::Lines(Lines::new(dialer).with_options(options))) }
     }
 
     /// The same, with a connection to it that is open. All that was asked on it has been answered.
     pub(crate) fn on(self, connection: rigline_host::Connection) -> Self {
         match self.place {
-            Place::Lines(lines) => Self { place: Place::Lines(lines.on(connection)), ..self },
-            Place::Http { .. } => self,
+            ModuleLocation::Lines(lines) => Self { place: ModuleLocation::Lines(lines.on(connection)), ..self },
+            ModuleLocation::Http { .. } => self,
         }
     }
 
     /// A host of the module at `place`, with the default limits.
-    pub fn at(place: Place) -> Self {
+    pub fn at(place: ModuleLocation) -> Self {
         Self {
             place,
             timeout: default_timeout(),
@@ -130,7 +132,7 @@ impl Host {
     }
 
     /// Returns the place of the module.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ModuleLocation {
         &self.place
     }
 
@@ -168,14 +170,14 @@ impl Host {
     /// The invocation is written to [`events`](Self::events) as `module:invoke`. If the module
     /// refuses it as forbidden, a `policy:decision` follows.
     pub async fn invoke(&mut self, op: &str, args: &str) -> Result<Invocation, CallError> {
-        if !Json::parse(args.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) {
+        if !Json::parse(args.as_bytes()).is_ok_and(|json| json.kind() == JsonKind::Object) {
             return Err(CallError::Arguments);
         }
         let start = Instant::now();
         let answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
         let took = match &self.place {
-            Place::Lines(lines) => lines.since_request(),
-            Place::Http { .. } => start.elapsed(),
+            ModuleLocation::Lines(lines) => lines.since_request(),
+            ModuleLocation::Http { .. } => start.elapsed(),
         };
         let invocation = answer.and_then(|answer| read(&answer)).and_then(|invocation| match &invocation {
             // The module noticed in time that the time was over; its error was on its way.
@@ -190,14 +192,14 @@ impl Host {
     /// Ends a call that the caller has abandoned. A program gets SIGTERM and then SIGKILL; any
     /// other connection is closed. The next call opens a new connection.
     pub async fn cancel(&mut self) {
-        if let Place::Lines(lines) = &mut self.place {
+        if let ModuleLocation::Lines(lines) = &mut self.place {
             lines.end().await;
         }
     }
 
     /// Closes the connection. A program is ended.
     pub async fn close(self) {
-        if let Place::Lines(lines) = self.place {
+        if let ModuleLocation::Lines(lines) = self.place {
             lines.close().await;
         }
     }
@@ -207,7 +209,7 @@ impl Host {
     pub async fn raw(&mut self, path: &str, text: &str, limit: Duration) -> Result<String, CallError> {
         let most = self.limit;
         match &mut self.place {
-            Place::Http { url, credentials } => {
+            ModuleLocation::Http { url, credentials } => {
                 let url = format!("{}/{path}", url.trim_end_matches('/'));
                 let bounds = Bounds { timeout: limit, limit: most };
                 let answer = http_client::post(&url, Some(credentials), text.as_bytes().to_vec(), bounds).await;
@@ -219,7 +221,7 @@ impl Host {
                     Err(error) => Err(CallError::Http(error)),
                 }
             }
-            Place::Lines(lines) => lines.ask(&Request::Raw(text), limit, most).await,
+            ModuleLocation::Lines(lines) => lines.ask(&Request::Raw(text), limit, most).await,
         }
     }
 
@@ -229,14 +231,14 @@ impl Host {
         let input = args.map(|args| format!("\"op\":{},\"args\":{args}{session}", Value::from(op)));
         let most = self.limit;
         match (&mut self.place, input) {
-            (Place::Http { .. }, Some(input)) => self.raw("invoke", &format!("{{{input}}}"), limit).await,
-            (Place::Http { .. }, None) => self.raw(op, "{}", limit).await,
-            (Place::Lines(lines), Some(input)) => {
+            (ModuleLocation::Http { .. }, Some(input)) => self.raw("invoke", &format!("{{{input}}}"), limit).await,
+            (ModuleLocation::Http { .. }, None) => self.raw(op, "{}", limit).await,
+            (ModuleLocation::Lines(lines), Some(input)) => {
                 // The short form would be taken for the protocol's own operation.
                 let nested = matches!(op, "health" | "describe" | "invoke");
                 lines.ask(&Request::Invoke { nested, input: &input }, limit, most).await
             }
-            (Place::Lines(lines), None) => {
+            (ModuleLocation::Lines(lines), None) => {
                 let request = if op == "health" { Request::Health } else { Request::Describe };
                 lines.ask(&request, limit, most).await
             }
@@ -296,7 +298,7 @@ pub(super) const fn default_timeout() -> Duration {
     rigline::protocol::amplifier::TIMEOUT
 }
 
-impl Place {
+impl ModuleLocation {
     fn name(&self) -> String {
         match self {
             Self::Lines(lines) => lines.name(),
@@ -307,7 +309,7 @@ impl Place {
 
 fn object(answer: &str) -> Result<Json<'_>, CallError> {
     let json = Json::parse(answer.as_bytes()).map_err(|error| bad(error.to_string(), answer))?;
-    if json.kind() == Kind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
+    if json.kind() == JsonKind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
 }
 
 /// Reads what an invocation answers.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
@@ -106,7 +106,7 @@ enum Form {
 impl Form {
     fn fits(self, reply: Json<'_>) -> bool {
         let has = |name: &str| reply.get(name).is_some();
-        let is_text = |name: &str| reply.get(name).is_some_and(|value| value.kind() == Kind::String);
+        let is_text = |name: &str| reply.get(name).is_some_and(|value| value.kind() == JsonKind::String);
         // A module that does not know an operation of the protocol's says so in the form of an invocation's error.
         match self {
             Self::Invoke => has("ok"),
@@ -371,7 +371,7 @@ impl Lines {
     }
 
     fn place(&mut self, text: &str) -> Option<usize> {
-        let reply = Json::parse(text.as_bytes()).ok().filter(|reply| reply.kind() == Kind::Object)?;
+        let reply = Json::parse(text.as_bytes()).ok().filter(|reply| reply.kind() == JsonKind::Object)?;
         // The line echoes: as it was sent, or nearly so.
         let is_request = reply.get("op").is_some() && reply.get("ok").is_none() && reply.get("name").is_none();
         if is_request || self.owed.iter().any(|owed| owed.line == text) {

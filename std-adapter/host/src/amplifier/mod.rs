@@ -2,20 +2,20 @@
 
 pub mod check;
 mod client;
+mod decode;
 mod descriptor;
 mod error;
 mod events;
 mod host;
 mod lines;
 mod plan;
-mod traffic;
 
-pub use crate::http_client::HttpError;
+pub(crate) use crate::http_client::HttpError;
 pub(crate) use client::client_of;
-pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
+pub use descriptor::{Descriptor, DescriptorError, SCHEMA, Transport};
 pub use error::{CallError, ModuleError, RESERVED_CODES};
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
-pub use host::{Description, Host, Invocation, Place};
+pub use host::{Description, Host, Invocation, ModuleLocation};
 pub use lines::Lines;
 pub use plan::Plan;
 
@@ -29,7 +29,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     has_manifest: true,
     carries: &[Part::Session, Part::Types, Part::FailureKinds, Part::OwnCodes, Part::Cancel],
     client: Some(client::connect),
-    reading: Some(&traffic::READING),
+    reading: Some(&decode::READING),
     http: Some(&rigline_std::amplifier::ROUTES),
     check: Some(&check::SUITE),
     options: &[

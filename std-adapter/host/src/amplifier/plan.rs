@@ -1,6 +1,6 @@
 //! Plans: section 5, "Plan Schema (v1)", of Amplifier's protocol text.
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -31,16 +31,16 @@ impl Plan {
 /// The violations of the schema in a plan, each with its place (`.goal`) before it. The text says of no member that it is required; a
 /// plan without a goal is none.
 pub(super) fn faults(plan: Json<'_>) -> Vec<String> {
-    if plan.kind() != Kind::Object {
+    if plan.kind() != JsonKind::Object {
         return vec![": expected an object".to_owned()];
     }
     let mut faults = Vec::new();
     match plan.get("goal").map(|goal| goal.kind()) {
-        Some(Kind::String) => {}
+        Some(JsonKind::String) => {}
         Some(_) => faults.push(".goal: expected a string".to_owned()),
         None => faults.push(".goal: required, but missing".to_owned()),
     }
-    if plan.get("inputs").is_some_and(|inputs| inputs.kind() != Kind::Object) {
+    if plan.get("inputs").is_some_and(|inputs| inputs.kind() != JsonKind::Object) {
         faults.push(".inputs: expected an object".to_owned());
     }
     faults

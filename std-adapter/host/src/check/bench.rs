@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::client::member;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::JoinHandle;
@@ -555,13 +555,13 @@ impl Peer {
             };
             let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
             match json.kind() {
-                Kind::Array if json.elements().next().is_some() => return Ok(Some(Some(Reply { line: text }))),
-                Kind::Object if json.get("method").is_some() => {
+                JsonKind::Array if json.elements().next().is_some() => return Ok(Some(Some(Reply { line: text }))),
+                JsonKind::Object if json.get("method").is_some() => {
                     if json.get("method").and_then(|method| method.text()).is_some_and(|method| method == "log") {
                         self.notes.borrow_mut().logs.push(text);
                     }
                 }
-                Kind::Object if json.get("result").is_some() || json.get("error").is_some() => {
+                JsonKind::Object if json.get("result").is_some() || json.get("error").is_some() => {
                     return Ok(Some(Some(Reply { line: text })));
                 }
                 _ => self.noise(cut(text.as_bytes())),

@@ -12,7 +12,7 @@
 //! # #[cfg(unix)]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use rigline_host::check::{Bench, Case, Need, Outcome, Verdict, run};
+//! use rigline_host::check::{Bench, Case, Need, CaseOutcome, Verdict, run};
 //! use rigline_host::Options;
 //!
 //! async fn says_hello(bench: &mut Bench) -> Verdict {
@@ -24,7 +24,7 @@
 //!
 //! let bench = Bench::new(&"exec:echo hello".parse()?, &Options::default())?;
 //! let report = run(CASES, bench, |_| {}).await?;
-//! assert_eq!(report.results[0].outcome, Outcome::Pass);
+//! assert_eq!(report.results[0].outcome, CaseOutcome::Pass);
 //! # Ok(())
 //! # }
 //! # #[cfg(not(unix))]
@@ -54,8 +54,8 @@ pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
 #[doc(hidden)]
 pub use recorded::ensure_transcripts;
+pub(crate) use recorded::{MayBeUnreachable, fail, is_success, json, start};
 pub use recorded::{Plan, Recorded, Sample};
-pub(crate) use recorded::{Unreached, fail, is_success, json, start};
 #[doc(hidden)]
 pub use suite::Settings;
 pub(crate) use suite::{Suite, calls, names, own_names, run_on, run_on_bench};
@@ -171,7 +171,7 @@ pub enum CaseFailure {
 /// The outcome of a conformance case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// The case passed.
     Pass,
     /// The case failed.
@@ -180,7 +180,7 @@ pub enum Outcome {
     Skip,
 }
 
-impl Outcome {
+impl CaseOutcome {
     /// Returns `pass`, `fail` or `skip`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -202,7 +202,7 @@ pub struct CaseResult {
     /// Whether the real host needs the fact, or only a standard.
     pub need: Need,
     /// The outcome of the case.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
     /// The reason why the case failed or was skipped, or a remark. Empty if there is neither.
     pub text: String,
     /// The first 40 lines that were sent and received, each cut at 400 bytes.
@@ -230,13 +230,13 @@ pub struct Report {
 
 impl Report {
     /// Returns the number of cases with this outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: CaseOutcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
     /// Returns the number of failed cases that have this need.
     pub fn failed(&self, need: Need) -> usize {
-        self.results.iter().filter(|result| result.outcome == Outcome::Fail && result.need == need).count()
+        self.results.iter().filter(|result| result.outcome == CaseOutcome::Fail && result.need == need).count()
     }
 
     /// Returns the report as a JSON object.
@@ -277,10 +277,10 @@ impl Report {
             .collect();
         json!({
             "target": self.target,
-            "passed": self.count(Outcome::Pass),
-            "failed": self.count(Outcome::Fail),
+            "passed": self.count(CaseOutcome::Pass),
+            "failed": self.count(CaseOutcome::Fail),
             "failed_by_standard": self.failed(Need::Standard),
-            "skipped": self.count(Outcome::Skip),
+            "skipped": self.count(CaseOutcome::Skip),
             "cases": cases,
         })
     }
@@ -303,9 +303,9 @@ pub async fn run<'c, F: Fixture + 'c>(
             Err(stop) => Err(stop),
         };
         let (outcome, text) = match verdict {
-            Ok(remark) => (Outcome::Pass, remark.unwrap_or_default()),
-            Err(CaseFailure::Fail(why)) => (Outcome::Fail, why),
-            Err(CaseFailure::Skip(why)) => (Outcome::Skip, why),
+            Ok(remark) => (CaseOutcome::Pass, remark.unwrap_or_default()),
+            Err(CaseFailure::Fail(why)) => (CaseOutcome::Fail, why),
+            Err(CaseFailure::Skip(why)) => (CaseOutcome::Skip, why),
         };
         let result = CaseResult {
             name: case.name,

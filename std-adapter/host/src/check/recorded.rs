@@ -54,7 +54,7 @@ enum Reach {
 }
 
 /// Whether an error means that nothing was there to answer.
-pub(crate) trait Unreached: fmt::Display {
+pub(crate) trait MayBeUnreachable: fmt::Display {
     fn is_unreached(&self) -> bool;
 }
 
@@ -167,7 +167,7 @@ impl<H> Recorded<H> {
         Self { host, plan, target: target.into(), case: "", exchanges: Vec::new(), reach }
     }
 
-    pub(crate) fn note<E: Unreached>(
+    pub(crate) fn note<E: MayBeUnreachable>(
         &mut self,
         op: &str,
         sent: &str,

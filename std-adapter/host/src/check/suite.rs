@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Bench, Case, CaseResult, Plan, Report, run};
-use crate::by_schema::{brief, nearest_or_longer, spelled};
 use crate::client::{ClientError, OptionValues};
+use crate::coerce::{brief, nearest_or_longer};
 use crate::host::Options;
+use crate::host::spelled;
 use crate::target::Target;
 
 /// The conformance cases of a protocol, as the registry of protocols lists them.

@@ -11,7 +11,7 @@ use crate::client::{
     Beside, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Described, Description,
     OptionValues, Pending,
 };
-use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
+use crate::host::{Agent, CallContext, CallResult, CallVerdict, Host, HostError, Manifest, Shutdown};
 use crate::target::Target;
 
 /// The time that a program has to end when its call is cancelled.
@@ -174,17 +174,17 @@ fn answer(result: CallResult) -> CallOutcome {
     let failure = result.failure().map(|text| {
         // The code is a member of its own.
         let message = match &result.outcome {
-            Outcome::Refused(refused) if !refused.message.is_empty() => refused.message.clone(),
+            CallVerdict::Refused(refused) if !refused.message.is_empty() => refused.message.clone(),
             _ => text,
         };
         let Beside { kind, own_code: custom_code } =
             Beside::read(Json::parse(result.raw.as_bytes()).ok().and_then(|raw| raw.get("data")));
         let (kind, code) = match &result.outcome {
-            Outcome::Refused(refused) => {
+            CallVerdict::Refused(refused) => {
                 let by_code = refused.code.and_then(gevals::failure_kind);
                 (kind.or(by_code).unwrap_or(FailureKind::Unreachable), refused.code.map(Value::from))
             }
-            Outcome::Invalid(_) => (FailureKind::NoAnswer, None),
+            CallVerdict::Invalid(_) => (FailureKind::NoAnswer, None),
             _ => (FailureKind::Failed, None),
         };
         CallFailure { kind, code, custom_code, message }

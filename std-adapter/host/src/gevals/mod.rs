@@ -6,8 +6,8 @@ mod client;
 pub(crate) mod passing;
 
 use crate::client::{Form, Part, ProtocolOption};
+use crate::decode::JSON_RPC;
 use crate::protocol::Protocol;
-use crate::traffic::JSON_RPC;
 pub(crate) use client::{client_of, connect_error};
 
 fn configuration(config: &str) -> String {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::error::{Exit, HostError};
 use crate::process::{self, Lifeline, NotStarted};
 use crate::target::Exec;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// How long after its leader's end the rest of a group lives, unless it is declared over earlier. Its last lines
 /// are read in that time.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use rigline::client::{self, Client, Request};
+use rigline::client::{self, ClientSession, Request};
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
@@ -30,10 +30,10 @@ use super::error::{Details, Exit, HostError, also_open};
 use super::event::{Event, EventKind};
 use super::manifest::Manifest;
 use super::reading::Reading;
-use super::result::Answer;
+use super::result::OwnedReply;
 use super::transport::{Control, RawConnection, TransportTraits, Writer};
 use super::{Options, random};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The time that a child has to end after it closed its output or input. After that, the closing is
 /// itself reported as a fault.
@@ -71,7 +71,7 @@ struct Shared {
 }
 
 struct State {
-    client: Client,
+    client: ClientSession,
     waiting: Vec<Waiting>,
     /// When [`watch_deadlines`] looks next.
     next_due: Option<Instant>,
@@ -119,7 +119,7 @@ impl ResponseSender {
 /// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Completion {
-    Answer(Answer),
+    Answer(OwnedReply),
     /// The reply was longer than the limit. The number is its length in bytes.
     TooLong(u64),
     /// The request was not answered within its time limit.
@@ -150,7 +150,7 @@ impl Connection {
     pub(crate) fn open(wire: RawConnection, name: &str, options: &Arc<Options>) -> Self {
         // Another session on a wire that outlives sessions may still be answered.
         let base = if wire.traits.shared { random() } else { 0 };
-        let client = Client::new(base);
+        let client = ClientSession::new(base);
         let state = State {
             client: if options.strict { client.strict() } else { client },
             waiting: Vec::new(),
@@ -301,12 +301,12 @@ impl Connection {
             }
             let next = self.traits.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
             let result = match timeout_at(next, completions.recv()).await {
-                Ok(Some(Completion::Answer(Answer::Result(text)))) => Ok(text),
-                Ok(Some(Completion::Answer(Answer::Error(error, _)))) => {
+                Ok(Some(Completion::Answer(OwnedReply::Result(text)))) => Ok(text),
+                Ok(Some(Completion::Answer(OwnedReply::Error(error, _)))) => {
                     Err(HostError::Refused { extension: self.name(), error })
                 }
                 // Damage on a wire that is just being opened: the next try may get through.
-                Ok(Some(Completion::Answer(Answer::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => {
+                Ok(Some(Completion::Answer(OwnedReply::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => {
                     continue;
                 }
                 Ok(Some(completion)) => Err(self.completion_error(completion, after)),
@@ -458,7 +458,7 @@ impl Connection {
     pub(crate) fn completion_error(&self, completion: Completion, after: Duration) -> HostError {
         let extension = self.name();
         match completion {
-            Completion::Answer(Answer::Bad(why, line)) => {
+            Completion::Answer(OwnedReply::Bad(why, line)) => {
                 let mut details = self.details(None);
                 if !line.is_empty() {
                     details.skipped.push(line);

@@ -9,14 +9,14 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use rigline::json::Json;
-use rigline::link::{Collected, Collector, Frame, Kind, encode, encoded_size};
+use rigline::link::{Collected, Collector, Frame, FrameKind, encode, encoded_size};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::transport::{Connect, Connecting, Reader, TransportTraits, Writer};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
@@ -152,7 +152,7 @@ impl Link {
                     line.clear();
                     if ended && self.waits.as_ref().is_some_and(|waits| waits.line.is_some()) {
                         // Its caller does not wait any more.
-                        let _ = timeout(LEAST_PAUSE * 10, self.send(Kind::Cancel, self.sequence, b"")).await;
+                        let _ = timeout(LEAST_PAUSE * 10, self.send(FrameKind::Cancel, self.sequence, b"")).await;
                         break;
                     }
                 }
@@ -176,22 +176,22 @@ impl Link {
         };
         let hello_is_out = self.waits.as_ref().is_some_and(|waits| waits.line.is_none());
         match kind {
-            Kind::Hello if hello_is_out && sequence == self.session => self.waits = None,
+            FrameKind::Hello if hello_is_out && sequence == self.session => self.waits = None,
             // Until then everything is an earlier session's.
             _ if hello_is_out => {}
-            Kind::Reply if sequence == self.sequence && self.waits.is_some() => {
+            FrameKind::Reply if sequence == self.sequence && self.waits.is_some() => {
                 self.waits = None;
                 if !payload.is_empty() {
                     self.up(payload).await?;
                 }
             }
-            Kind::Log => self.up(payload).await?,
-            Kind::Damaged => self.hurry().await?,
-            Kind::Unknown if sequence == self.sequence && self.waits.is_some() => {
+            FrameKind::Log => self.up(payload).await?,
+            FrameKind::Damaged => self.hurry().await?,
+            FrameKind::Unknown if sequence == self.sequence && self.waits.is_some() => {
                 self.fail(-32000, "the device was reset; whether the request ran is not known").await?;
                 self.hello().await?;
             }
-            Kind::TooLong if self.waits.is_some() => {
+            FrameKind::TooLong if self.waits.is_some() => {
                 self.fail(-32603, &format!("request too large: the device accepts {sequence} bytes")).await?;
                 // It never had it.
                 self.sequence = self.sequence.wrapping_sub(1);
@@ -206,13 +206,13 @@ impl Link {
         let random = RandomState::new().hash_one(SystemTime::now());
         self.session = u32::try_from(random >> 32).unwrap_or_default().max(1);
         self.sequence = 0;
-        let frame = frame(Kind::Hello, self.session, b"");
+        let frame = frame(FrameKind::Hello, self.session, b"");
         self.begin(None, frame).await
     }
 
     async fn request(&mut self, line: Vec<u8>) -> Result<(), Over> {
         self.sequence = self.sequence.wrapping_add(1);
-        let frame = frame(Kind::Request, self.sequence, &line);
+        let frame = frame(FrameKind::Request, self.sequence, &line);
         self.begin(Some(line), frame).await
     }
 
@@ -259,7 +259,7 @@ impl Link {
         self.out.write_all(&line).await.map_err(|_| Over)
     }
 
-    async fn send(&mut self, kind: Kind, sequence: u32, payload: &[u8]) -> Result<(), Over> {
+    async fn send(&mut self, kind: FrameKind, sequence: u32, payload: &[u8]) -> Result<(), Over> {
         self.write(&frame(kind, sequence, payload)).await
     }
 
@@ -269,7 +269,7 @@ impl Link {
     }
 }
 
-fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut memory = vec![0; encoded_size(payload.len())];
     let length = encode(&Frame { kind, sequence, payload }, &mut memory).unwrap_or_default();
     memory.truncate(length);

@@ -12,7 +12,7 @@ use super::error::HostError;
 use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use rigline_std::RequirePath;
 use rigline_std::TokioClock;
-use rigline_std::server::Server;
+use rigline_std::server::StreamServer;
 
 /// The longest request and reply, in bytes without the newline.
 const LINE: usize = 8 << 20;
@@ -86,7 +86,7 @@ impl Connect for InProcess {
 
 async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
     let (reader, writer) = split(stream);
-    let server = Server::new(extension).transport(Transport::Stream).request_limit(LINE).reply_limit(LINE);
+    let server = StreamServer::new(extension).transport(Transport::Stream).request_limit(LINE).reply_limit(LINE);
     // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
     let _ = server.log_buffer(LOGS).clock(clock).serve_tokio(reader, writer).await;
 }

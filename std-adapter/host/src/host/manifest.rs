@@ -1,7 +1,7 @@
 //! The manifest of an extension, as a host reads it.
 
 use rigline::client::{Plain, member};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 
 use crate::terminal;
@@ -95,7 +95,7 @@ impl Manifest {
     /// Reads a manifest from the result of `initialize`, which must be an object.
     pub fn read(text: &str) -> Result<Self, String> {
         let json = Json::parse(text.as_bytes()).map_err(|error| error.to_string())?;
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             return Err(format!("the manifest is not an object: {}", super::shown(text.as_bytes())));
         }
         let mut faults = Vec::new();
@@ -103,7 +103,7 @@ impl Manifest {
             let value = member(json, name);
             match value {
                 None if required => faults.push(format!("{name} is missing")),
-                Some(value) if value.kind() != Kind::String => faults.push(format!("{name} is not a string")),
+                Some(value) if value.kind() != JsonKind::String => faults.push(format!("{name} is not a string")),
                 _ => {}
             }
             value.map(|value| Plain(value).to_string()).unwrap_or_default()
@@ -113,13 +113,13 @@ impl Manifest {
         let protocol_version = string(&mut faults, "protocolVersion", true);
         let description = string(&mut faults, "description", false);
         let requires = member(json, "requires").unwrap_or(Json::NULL);
-        if !matches!(requires.kind(), Kind::Array | Kind::Null) {
+        if !matches!(requires.kind(), JsonKind::Array | JsonKind::Null) {
             faults.push("requires is not a list".into());
         }
         let requires: Vec<String> = requires
             .elements()
             .filter_map(|requirement| match requirement.kind() {
-                Kind::String => Some(Plain(requirement).to_string()),
+                JsonKind::String => Some(Plain(requirement).to_string()),
                 _ => Some(Plain(member(requirement, "command")?).to_string()),
             })
             .filter(|command| !command.is_empty())
@@ -127,7 +127,7 @@ impl Manifest {
         let listed = member(json, "operations");
         match listed.map(|listed| listed.kind()) {
             None => faults.push("operations is missing".into()),
-            Some(Kind::Object) => {}
+            Some(JsonKind::Object) => {}
             Some(_) => faults.push("operations is not an object".into()),
         }
         let operations = listed
@@ -135,7 +135,7 @@ impl Manifest {
             .members()
             .map(|(name, operation)| {
                 let name = name.to_string();
-                if operation.kind() != Kind::Object {
+                if operation.kind() != JsonKind::Object {
                     faults.push(format!("operations.{name} is not an object"));
                 }
                 let description = member(operation, "description").map(|text| Plain(text).to_string());

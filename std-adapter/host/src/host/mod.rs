@@ -67,11 +67,11 @@ mod manifest;
 mod port_info;
 pub mod ports;
 mod reading;
+mod recorded;
 mod replay;
 mod result;
 mod rig_lock;
 mod serial;
-mod tap;
 mod transport;
 pub mod wire;
 
@@ -97,18 +97,18 @@ pub use event::{Event, EventKind, Log};
 pub use json_object::JsonObject;
 pub use manifest::{Manifest, Operation, spelled};
 pub use port_info::Holder;
-pub use result::{CallResult, Outcome};
+pub use result::{CallResult, CallVerdict};
 pub use rig_lock::names as rig_names;
 
-pub use crate::record::Direction;
+pub(crate) use crate::record::transcript::Direction;
 
 use crate::http_client::Credentials;
 use crate::record::Recorder;
 use crate::target::Target;
 pub(crate) use connection::{Completion, Connection, End, RawLine, RequestError};
 use ports::Roots;
-pub(crate) use result::Answer;
-use rigline_std::sync::lock;
+pub(crate) use result::OwnedReply;
+use rigline_std::mutex::lock;
 use wire::Connect;
 
 /// Texts of an extension's that are shown are cut at this many bytes.
@@ -412,8 +412,8 @@ impl Host {
             _ => Ok(result),
         };
         match answered {
-            Ok(Completion::Answer(Answer::Called(result))) => in_time(*result),
-            Ok(Completion::Answer(Answer::Error(error, raw))) => in_time(CallResult::of_error(error, raw)),
+            Ok(Completion::Answer(OwnedReply::Called(result))) => in_time(*result),
+            Ok(Completion::Answer(OwnedReply::Error(error, raw))) => in_time(CallResult::of_error(error, raw)),
             Ok(completion) => Err(connection.completion_error(completion, after)),
             Err(trouble) => {
                 let mut error = connection.error(trouble, operation, after);
@@ -458,8 +458,8 @@ impl Host {
         let connection = self.current();
         let request = Request::Other { method, params };
         match connection.request(&request, deadline(Instant::now(), timeout)).await {
-            Ok(Completion::Answer(Answer::Result(text))) => Ok(Ok(text)),
-            Ok(Completion::Answer(Answer::Error(error, _))) => Ok(Err(error)),
+            Ok(Completion::Answer(OwnedReply::Result(text))) => Ok(Ok(text)),
+            Ok(Completion::Answer(OwnedReply::Error(error, _))) => Ok(Err(error)),
             Ok(completion) => Err(connection.completion_error(completion, timeout)),
             Err(error) => Err(connection.error(error, method, timeout)),
         }
@@ -536,9 +536,9 @@ impl Host {
         let mut deadline = deadline(Instant::now(), after);
         let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
         match connection.request(&Request::Shutdown, deadline).await {
-            Ok(Completion::Answer(Answer::Result(_))) => report.acknowledged = true,
-            Ok(Completion::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
-            Ok(Completion::Answer(Answer::Bad(why, _))) => report.error = Some(why),
+            Ok(Completion::Answer(OwnedReply::Result(_))) => report.acknowledged = true,
+            Ok(Completion::Answer(OwnedReply::Error(error, _))) => report.error = Some(error.to_string()),
+            Ok(Completion::Answer(OwnedReply::Bad(why, _))) => report.error = Some(why),
             Ok(completion) => report.error = Some(connection.completion_error(completion, after).to_string()),
             // It went at once.
             Err(RequestError::End(End::Exited(_)) | RequestError::Late | RequestError::InputClosed(_)) => {}

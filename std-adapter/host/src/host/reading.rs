@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The reading of a connection's output, as a future without its own task.
 ///

@@ -9,7 +9,7 @@ use super::error::HostError;
 use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::record::{Action, Player, Recording};
 use crate::target::{Replay, Target};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The most bytes on the way in each direction.
 const IN_FLIGHT: usize = 64 * 1024;

@@ -20,7 +20,7 @@ const TIMED_OUT: i32 = -32001;
 #[non_exhaustive]
 pub struct CallResult {
     /// The way in which the call ended.
-    pub outcome: Outcome,
+    pub outcome: CallVerdict,
     /// The message of the operation. `None` if it sent none.
     pub message: Option<String>,
     /// The outputs as pairs of name and value, in their order. A value that is not a string is its
@@ -35,7 +35,7 @@ pub struct CallResult {
 /// The way in which a call ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum CallVerdict {
     /// The operation succeeded.
     Success,
     /// The operation ran and failed: `success` is false. The text is the message, or another text
@@ -50,16 +50,16 @@ pub enum Outcome {
 impl CallResult {
     /// Returns whether the operation succeeded.
     pub fn is_success(&self) -> bool {
-        self.outcome == Outcome::Success
+        self.outcome == CallVerdict::Success
     }
 
     /// Returns the reason why the operation did not succeed. Returns `None` if it succeeded.
     pub fn failure(&self) -> Option<String> {
         match &self.outcome {
-            Outcome::Success => None,
-            Outcome::Failed(text) => Some(text.clone()),
-            Outcome::Refused(error) => Some(error.to_string()),
-            Outcome::Invalid(why) => Some(match &self.message {
+            CallVerdict::Success => None,
+            CallVerdict::Failed(text) => Some(text.clone()),
+            CallVerdict::Refused(error) => Some(error.to_string()),
+            CallVerdict::Invalid(why) => Some(match &self.message {
                 Some(message) => format!("invalid result: {why} (its message: {message})"),
                 None => format!("invalid result: {why}"),
             }),
@@ -68,7 +68,7 @@ impl CallResult {
 
     /// Whether the extension itself says that the call's time was over (-32001).
     pub(super) fn is_timeout(&self) -> bool {
-        matches!(&self.outcome, Outcome::Refused(error) if error.code == Some(TIMED_OUT))
+        matches!(&self.outcome, CallVerdict::Refused(error) if error.code == Some(TIMED_OUT))
     }
 
     /// Returns the value of the output with this name.
@@ -90,11 +90,11 @@ impl CallResult {
         let message = result.message().map(owned);
         let error = result.error().map(owned);
         let outcome = match result.success() {
-            Ok(true) => Outcome::Success,
-            Ok(false) => Outcome::Failed(
+            Ok(true) => CallVerdict::Success,
+            Ok(false) => CallVerdict::Failed(
                 error.or_else(|| message.clone()).unwrap_or_else(|| "the operation failed without a reason".to_owned()),
             ),
-            Err(why) => Outcome::Invalid(match error {
+            Err(why) => CallVerdict::Invalid(match error {
                 Some(error) => format!("{why} (its error: {error})"),
                 None => why.to_owned(),
             }),
@@ -106,7 +106,7 @@ impl CallResult {
     }
 
     pub(super) fn of_error(error: RpcFailure, raw: String) -> Self {
-        Self { outcome: Outcome::Refused(error), message: None, outputs: Vec::new(), faults: Vec::new(), raw }
+        Self { outcome: CallVerdict::Refused(error), message: None, outputs: Vec::new(), faults: Vec::new(), raw }
     }
 }
 
@@ -147,7 +147,7 @@ fn owned(plain: Plain<'_>) -> String {
 
 /// A reply's body, owned.
 #[derive(Debug, Clone)]
-pub(crate) enum Answer {
+pub(crate) enum OwnedReply {
     /// The result of a call. It is parsed at once, while its line is known to be valid.
     Called(Box<CallResult>),
     Result(String),
@@ -157,7 +157,7 @@ pub(crate) enum Answer {
     Bad(String, String),
 }
 
-impl Answer {
+impl OwnedReply {
     /// `is_call`: to `execute` with this host's own request.
     pub(super) fn of(body: Body<'_>, is_call: bool) -> Self {
         match body {

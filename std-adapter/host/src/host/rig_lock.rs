@@ -20,7 +20,7 @@ use super::error::HostError;
 use super::port_info::PortInfo;
 use super::ports::Roots;
 use crate::target::{Port, Target};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The longest name of a file.
 const NAME_LIMIT: usize = 120;

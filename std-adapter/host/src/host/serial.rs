@@ -13,7 +13,7 @@ use super::ports::Roots;
 use super::rig_lock::{self, InUse};
 use super::transport::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use crate::target::{Port, Serial, Target};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 pub(super) struct SerialDialer {
     serial: Serial,

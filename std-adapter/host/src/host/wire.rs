@@ -12,16 +12,16 @@ use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
 use super::ports::Roots;
+use super::recorded::RecordingDialer;
 use super::replay::ReplayDialer;
 use super::rig_lock::{self, InUse};
 use super::serial::SerialDialer;
-use super::tap::TapDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
+use rigline_std::mutex::lock;
 use rigline_std::net::{self, Token};
-use rigline_std::sync::lock;
 
 /// Returns the dialer of a target.
 ///
@@ -88,7 +88,7 @@ pub fn set_rig_dialer(dialer: RigDialer) {
 /// Adds a recorder to a dialer if the options have one. [`dialer`] does this itself.
 pub fn recorded(inner: Box<dyn Connect>, options: &Options) -> Box<dyn Connect> {
     match &options.recorder {
-        Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
+        Some(recorder) => Box::new(RecordingDialer { inner, recorder: Arc::clone(recorder) }),
         None => inner,
     }
 }

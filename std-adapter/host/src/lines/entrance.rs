@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::{NOT_ALLOWED, STALLED, error_line};
-use rigline_std::net::{self, Access, Arrival, Door, Place, Stream};
+use rigline_std::net::{self, Access, Arrival, ConnectionPermit, Door, Stream};
 use rigline_std::stderr::complain;
 
 /// The entrance of a server of lines. It admits clients, and tells the others why they are refused.
@@ -21,7 +21,7 @@ impl Entrance {
     }
 
     /// Gives a client a place. Returns `None` if the client was refused; it has then been told why.
-    pub fn admit(&mut self, stream: &Stream) -> Option<Place> {
+    pub fn admit(&mut self, stream: &Stream) -> Option<ConnectionPermit> {
         let (text, told) = match self.door.arrive(stream, false) {
             Arrival::Admitted(place) => {
                 self.is_reported = false;

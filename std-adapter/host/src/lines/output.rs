@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::STALLED;
 use rigline_std::log::logs_in;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The number of waiting bytes from which on log lines for a client are dropped. The dropped lines
 /// are counted.

@@ -22,7 +22,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use rigline::exchange::Session;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::{Transport, whole};
@@ -32,9 +32,9 @@ use tokio::task::JoinSet;
 
 use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
 use rigline_std::log;
+use rigline_std::mutex::lock;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
-use rigline_std::queue::{Asker, Client, Early, Incoming, Line, Queue, Received, Replies};
-use rigline_std::sync::lock;
+use rigline_std::queue::{Asker, Early, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 /// The most requests of a connection that wait or run, and the most lines that wait for those.
 const MAX_WAITING: usize = 64;
@@ -89,7 +89,7 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
         }
         None => {
             let input = Input::of_socket(queue.limits().0, access.token.clone()).with_telnet();
-            serve_with(queue, Client::of_lines(stream), &mut reader, input, out, Transport::Stream).await
+            serve_with(queue, QueueClient::of_lines(stream), &mut reader, input, out, Transport::Stream).await
         }
     };
     if end == End::Refused {
@@ -104,7 +104,7 @@ async fn serve_stream(queue: &Arc<Queue>, stream: Stream, access: &Access) {
 /// HTTP is refused.
 pub async fn serve<R, W>(
     queue: &Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     mut reader: R,
     writer: W,
     transport: Transport,
@@ -132,7 +132,7 @@ where
 
 async fn serve_with<R: AsyncRead + Unpin>(
     queue: &Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     reader: &mut R,
     input: Input,
     out: Output,
@@ -142,7 +142,7 @@ async fn serve_with<R: AsyncRead + Unpin>(
     let mut connection = Connection {
         out: out.clone(),
         client: client.clone(),
-        seat: Seat { queue: Arc::clone(queue), client, session },
+        seat: ConnectionSession { queue: Arc::clone(queue), client, session },
         transport,
         waiting: VecDeque::new(),
         open: Vec::new(),
@@ -169,13 +169,13 @@ pub enum End {
 }
 
 /// A connection's session, which is lost if it is open when this is dropped.
-struct Seat {
+struct ConnectionSession {
     queue: Arc<Queue>,
-    client: Client,
+    client: QueueClient,
     session: Session,
 }
 
-impl Seat {
+impl ConnectionSession {
     fn set(&mut self, session: Session) {
         match (self.session.is_open(), session.is_open()) {
             (false, true) => self.queue.session_opened(),
@@ -186,7 +186,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSession {
     fn drop(&mut self) {
         if self.session.is_open() {
             self.queue.session_closed(true);
@@ -200,13 +200,13 @@ struct Connection {
     open: Vec<Open>,
     apart: Option<Apart>,
     out: Output,
-    client: Client,
+    client: QueueClient,
     transport: Transport,
     /// Lines that were not received yet.
     waiting: VecDeque<Vec<u8>>,
     /// The queue has no room for the next one.
     is_full: bool,
-    seat: Seat,
+    seat: ConnectionSession,
 }
 
 /// A request that waits or runs.
@@ -517,7 +517,7 @@ async fn reached(queue: Arc<Queue>, mut session: Session, line: Vec<u8>, out: Ou
 async fn batch(
     queue: Arc<Queue>,
     mut session: Session,
-    client: Client,
+    client: QueueClient,
     line: Vec<u8>,
     out: Output,
     cancels: Arc<Cancels>,
@@ -530,7 +530,7 @@ async fn batch(
     for member in members {
         let json = Json::parse(&member).unwrap_or(Json::NULL);
         let id = json.get("id").map_or_else(String::new, |id| id.as_str().to_owned());
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             let refusal = error_line(rpc::INVALID_REQUEST, "a member of a batch must be an object");
             replies.push(refusal.trim_ascii_end());
             continue;

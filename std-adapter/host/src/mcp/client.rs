@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::client::Request;
-use rigline::json::{Json, Kind, RawJson};
+use rigline::json::{Json, JsonKind, RawJson};
 use rigline::protocol::mcp;
 use rigline::rpc;
 use rigline::{FailureKind, Level, Phase};
@@ -205,8 +205,8 @@ impl McpClient {
         };
         *pending = None;
         match completion {
-            Completion::Answer(host::Answer::Result(result)) => Ok(Ok(result)),
-            Completion::Answer(host::Answer::Error(_, error)) => Ok(Err(error)),
+            Completion::Answer(host::OwnedReply::Result(result)) => Ok(Ok(result)),
+            Completion::Answer(host::OwnedReply::Error(_, error)) => Ok(Err(error)),
             completion => Err(connection.completion_error(completion, limit).into()),
         }
     }
@@ -396,7 +396,7 @@ impl Client for McpClient {
             );
             let sent = Instant::now();
             let outcome = match self.ask("tools/call", &params, limit).await? {
-                Ok(result) if view(&result).kind() != Kind::Object => {
+                Ok(result) if view(&result).kind() != JsonKind::Object => {
                     return Err(no_answer(format!("the result of tools/call is not an object: {}", cut(&result))));
                 }
                 Ok(result) => answer(&result),

@@ -31,7 +31,7 @@ const LONGEST: u64 = 8 << 20;
 /// An MCP client: a program whose agents use MCP servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Client {
+pub enum McpProgram {
     /// Claude Code, with the file `.mcp.json` in the project.
     ClaudeCode,
     /// Claude Desktop, with its file among the user's settings.
@@ -50,7 +50,7 @@ pub enum Client {
 
 /// The way in which a client reaches an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Server {
+pub enum ServerEntry {
     /// The client starts a program, and speaks over its standard streams.
     Program {
         /// The path of the program.
@@ -184,7 +184,7 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-impl Client {
+impl McpProgram {
     /// All known clients.
     pub const ALL: [Self; 7] =
         [Self::ClaudeCode, Self::ClaudeDesktop, Self::Cursor, Self::VsCode, Self::Codex, Self::Gemini, Self::Windsurf];
@@ -236,17 +236,17 @@ impl Client {
     }
 
     /// The members of a server's entry.
-    fn entry(self, server: &Server) -> Result<Map<String, Value>, String> {
+    fn entry(self, server: &ServerEntry) -> Result<Map<String, Value>, String> {
         let members = |value: Value| match value {
             Value::Object(members) => members,
             _ => Map::new(),
         };
         let (url, headers) = match server {
-            Server::Program { command, args } if self == Self::VsCode => {
+            ServerEntry::Program { command, args } if self == Self::VsCode => {
                 return Ok(members(json!({ "type": "stdio", "command": command, "args": args })));
             }
-            Server::Program { command, args } => return Ok(members(json!({ "command": command, "args": args }))),
-            Server::Url { url, headers } => (url, headers),
+            ServerEntry::Program { command, args } => return Ok(members(json!({ "command": command, "args": args }))),
+            ServerEntry::Url { url, headers } => (url, headers),
         };
         let mut entry = members(match self {
             Self::ClaudeDesktop => {
@@ -288,12 +288,12 @@ impl Client {
     }
 
     /// The members of an entry for the other kind of server, which must not stay.
-    const fn others(server: &Server) -> &'static [&'static str] {
+    const fn others(server: &ServerEntry) -> &'static [&'static str] {
         match server {
-            Server::Program { .. } => {
+            ServerEntry::Program { .. } => {
                 &["url", "httpUrl", "serverUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var"]
             }
-            Server::Url { .. } => &["command", "args"],
+            ServerEntry::Url { .. } => &["command", "args"],
         }
     }
 
@@ -302,7 +302,7 @@ impl Client {
     ///
     /// # Errors
     /// The client's file cannot have such a server.
-    pub fn snippet(self, name: &str, server: &Server) -> Result<String, String> {
+    pub fn snippet(self, name: &str, server: &ServerEntry) -> Result<String, String> {
         let entry = self.entry(server)?;
         if self == Self::Codex {
             return Ok(toml::table(name, &entry, "\n"));
@@ -317,7 +317,7 @@ impl Client {
     /// # Errors
     /// The file cannot be read or written, is a link, or cannot be edited without a loss. Another
     /// target has the given name.
-    pub fn write(self, path: &Path, name: Name<'_>, server: &Server) -> Result<Edit, EditError> {
+    pub fn write(self, path: &Path, name: Name<'_>, server: &ServerEntry) -> Result<Edit, EditError> {
         let content = |text: &str| EditError::Content(format!("{}: {text}", path.display()));
         let failed =
             |error: io::Error| EditError::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
@@ -352,7 +352,7 @@ impl Client {
         };
         // What is written out may be a secret.
         let is_secret =
-            matches!(server, Server::Url { headers, .. } if headers.iter().any(|header| !header.has_variable()));
+            matches!(server, ServerEntry::Url { headers, .. } if headers.iter().any(|header| !header.has_variable()));
         let written = match edit {
             Edit::Created if is_secret => files::write_private(path, new.as_bytes()),
             _ => files::write(path, new.as_bytes()),
@@ -431,12 +431,12 @@ fn free_name(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn program() -> Server {
-        Server::Program { command: "rigline".into(), args: vec!["mcp".into(), "exec:a \"b\"".into()] }
+    fn program() -> ServerEntry {
+        ServerEntry::Program { command: "rigline".into(), args: vec!["mcp".into(), "exec:a \"b\"".into()] }
     }
 
-    fn url(url: &str, headers: &[&str]) -> Server {
-        Server::Url { url: url.into(), headers: headers.iter().map(|header| header.parse().unwrap()).collect() }
+    fn url(url: &str, headers: &[&str]) -> ServerEntry {
+        ServerEntry::Url { url: url.into(), headers: headers.iter().map(|header| header.parse().unwrap()).collect() }
     }
 
     /// Whether a text was made from another by an insertion, or by a comma and an insertion.
@@ -476,7 +476,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
-        for client in Client::ALL.into_iter().filter(|client| *client != Client::Codex) {
+        for client in McpProgram::ALL.into_iter().filter(|client| *client != McpProgram::Codex) {
             for old in with(client.member()) {
                 std::fs::write(&path, &old).unwrap();
                 client.write(&path, Name::Given("the \"rig\""), &program()).unwrap();
@@ -514,11 +514,11 @@ mod tests {
             "text = \"\"\"\n[mcp_servers.rig]\n\"\"\"\n",
         ] {
             std::fs::write(&path, old).unwrap();
-            Client::Codex.write(&path, Name::Given("the rig"), &program()).unwrap();
+            McpProgram::Codex.write(&path, Name::Given("the rig"), &program()).unwrap();
             let new = std::fs::read_to_string(&path).unwrap();
             assert!(new.starts_with(old), "{new}");
             assert!(!new.replace("\r\n", "").contains('\n') || !old.contains("\r\n"), "{new:?}");
-            assert_eq!(Client::Codex.write(&path, Name::Given("the rig"), &program()).unwrap(), Edit::Unchanged);
+            assert_eq!(McpProgram::Codex.write(&path, Name::Given("the rig"), &program()).unwrap(), Edit::Unchanged);
         }
     }
 
@@ -528,21 +528,21 @@ mod tests {
         let path = folder.path().join("file");
         let server = |more: &[&str]| {
             let args = ["mcp", "serial:one"].iter().chain(more).map(|word| (*word).to_owned()).collect();
-            Server::Program { command: "rigline".into(), args }
+            ServerEntry::Program { command: "rigline".into(), args }
         };
         for (client, old, new) in [
             (
-                Client::Cursor,
+                McpProgram::Cursor,
                 "{\n  \"mcpServers\": {\n    \"rig\": { // bench 3\n      \"command\": \"rigline\", \"args\": [\"mcp\", \"serial:one\"],\n      \"env\": {\"A\": \"1\"}\n    }\n  }\n}\n",
                 "{\n  \"mcpServers\": {\n    \"rig\": { // bench 3\n      \"command\": \"rigline\", \"args\": [\"mcp\", \"serial:one\", \"--read-only\"],\n      \"env\": {\"A\": \"1\"}\n    }\n  }\n}\n",
             ),
             (
-                Client::VsCode,
+                McpProgram::VsCode,
                 "{\"servers\":{\"rig\":{\"command\":\"rigline\",\"args\":[\"mcp\",\"serial:one\"],\"dev\":{}}}}",
                 "{\"servers\":{\"rig\":{\"command\":\"rigline\",\"args\":[\"mcp\", \"serial:one\", \"--read-only\"],\"dev\":{}, \"type\": \"stdio\"}}}",
             ),
             (
-                Client::Codex,
+                McpProgram::Codex,
                 "[mcp_servers.rig] # bench 3\r\nargs = [ 'mcp', 'serial:one' ]\r\nstartup_timeout_sec = 60 # slow\r\n[mcp_servers.rig.env]\r\nA = '1'\r\n",
                 "[mcp_servers.rig] # bench 3\r\nargs = [\"mcp\", \"serial:one\", \"--read-only\"]\r\nstartup_timeout_sec = 60 # slow\r\ncommand = \"rigline\"\r\n[mcp_servers.rig.env]\r\nA = '1'\r\n",
             ),
@@ -555,8 +555,9 @@ mod tests {
         let text =
             "{\"mcpServers\": {\"rig\": {\"url\": \"http://h/mcp\", \"headers\": {\"a\": \"b\"}, \"disabled\": true}}}";
         std::fs::write(&path, text).unwrap();
-        let server = Server::Program { command: "rigline".into(), args: vec!["mcp".into(), "http://h/mcp".into()] };
-        Client::Cursor.write(&path, Name::Derived("rig"), &server).unwrap();
+        let server =
+            ServerEntry::Program { command: "rigline".into(), args: vec!["mcp".into(), "http://h/mcp".into()] };
+        McpProgram::Cursor.write(&path, Name::Derived("rig"), &server).unwrap();
         let new = json::value(&std::fs::read_to_string(&path).unwrap()).unwrap().unwrap();
         let wanted = json!({ "disabled": true, "command": "rigline", "args": ["mcp", "http://h/mcp"] });
         assert_eq!(new["mcpServers"]["rig"], wanted);
@@ -565,19 +566,19 @@ mod tests {
     #[test]
     fn headers_are_written_as_each_client_reads_them() {
         let mut server = url("http://h/mcp", &["X-Rig: bench-3", "X-Key: ${KEY}"]);
-        if let Server::Url { headers, .. } = &mut server {
+        if let ServerEntry::Url { headers, .. } = &mut server {
             headers.push(Header::bearer("TOKEN").unwrap());
         }
         let braces = json!({ "X-Rig": "bench-3", "X-Key": "${KEY}", "Authorization": "Bearer ${TOKEN}" });
         let env = json!({ "X-Rig": "bench-3", "X-Key": "${env:KEY}", "Authorization": "Bearer ${env:TOKEN}" });
         for (client, entry) in [
-            (Client::ClaudeCode, json!({ "type": "http", "url": "http://h/mcp", "headers": braces })),
-            (Client::Gemini, json!({ "httpUrl": "http://h/mcp", "headers": braces })),
-            (Client::VsCode, json!({ "type": "http", "url": "http://h/mcp", "headers": env })),
-            (Client::Cursor, json!({ "url": "http://h/mcp", "headers": env })),
-            (Client::Windsurf, json!({ "serverUrl": "http://h/mcp", "headers": env })),
+            (McpProgram::ClaudeCode, json!({ "type": "http", "url": "http://h/mcp", "headers": braces })),
+            (McpProgram::Gemini, json!({ "httpUrl": "http://h/mcp", "headers": braces })),
+            (McpProgram::VsCode, json!({ "type": "http", "url": "http://h/mcp", "headers": env })),
+            (McpProgram::Cursor, json!({ "url": "http://h/mcp", "headers": env })),
+            (McpProgram::Windsurf, json!({ "serverUrl": "http://h/mcp", "headers": env })),
             (
-                Client::Codex,
+                McpProgram::Codex,
                 json!({
                     "url": "http://h/mcp",
                     "bearer_token_env_var": "TOKEN",
@@ -590,8 +591,8 @@ mod tests {
             let servers = client.servers(&text);
             assert_eq!(servers, [("rig".to_owned(), entry)], "{text}");
         }
-        assert!(Client::ClaudeDesktop.snippet("rig", &server).unwrap_err().contains("Claude Desktop"));
-        let error = Client::Codex.snippet("rig", &url("http://h/mcp", &["X-Key: a${KEY}"])).unwrap_err();
+        assert!(McpProgram::ClaudeDesktop.snippet("rig", &server).unwrap_err().contains("Claude Desktop"));
+        let error = McpProgram::Codex.snippet("rig", &url("http://h/mcp", &["X-Key: a${KEY}"])).unwrap_err();
         assert!(error.contains("X-Key") && error.contains("Codex"), "{error}");
         for bad in ["X-Key", "X Key: a", "X-Key: a\nb", "Host: h", "content-length: 3", "mcp-session-id: x", ": a"] {
             assert!(bad.parse::<Header>().is_err(), "{bad}");
@@ -608,7 +609,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (headers, is_private) in [(&["X-Key: s3cret"][..], true), (&["X-Key: ${KEY}"], false)] {
             let path = folder.path().join(format!("{is_private}"));
-            Client::Cursor.write(&path, Name::Given("rig"), &url("http://h/mcp", headers)).unwrap();
+            McpProgram::Cursor.write(&path, Name::Given("rig"), &url("http://h/mcp", headers)).unwrap();
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
             let usual = folder.path().join("usual");
             std::fs::write(&usual, "").unwrap();
@@ -621,7 +622,7 @@ mod tests {
     #[test]
     fn what_else_is_in_a_file_stays() {
         let folder = tempfile::tempdir().unwrap();
-        for client in Client::ALL.into_iter().filter(|client| client.takes_urls()) {
+        for client in McpProgram::ALL.into_iter().filter(|client| client.takes_urls()) {
             let path = client.file(&folder.path().join("project"), &folder.path().join("home"));
             assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Created, "{path:?}");
             assert_eq!(client.write(&path, Name::Given("rig"), &program()).unwrap(), Edit::Unchanged);
@@ -638,9 +639,9 @@ mod tests {
     fn an_entry_of_the_same_target_is_replaced_and_one_of_another_is_not() {
         let server = |target: &str, more: &[&str]| {
             let args = ["mcp", target].iter().chain(more).map(|word| (*word).to_owned()).collect();
-            Server::Program { command: "rigline".into(), args }
+            ServerEntry::Program { command: "rigline".into(), args }
         };
-        for client in Client::ALL {
+        for client in McpProgram::ALL {
             let folder = tempfile::tempdir().unwrap();
             let path = client.file(&folder.path().join("project"), &folder.path().join("home"));
             let names = || {
@@ -675,7 +676,7 @@ mod tests {
         let path = folder.path().join("mcp.json");
         let theirs = "\u{feff}{\"z\":1,\"mcpServers\":{\"b\":{\"command\":\"x\"},\"rig\":{\"command\":\"old\",\"args\":[\"mcp\",\"exec:a \\\"b\\\"\"]}},\"a\":[null]}";
         std::fs::write(&path, theirs).unwrap();
-        Client::Cursor.write(&path, Name::Derived("rigline"), &program()).unwrap();
+        McpProgram::Cursor.write(&path, Name::Derived("rigline"), &program()).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let places: Vec<usize> =
             ["\"z\"", "\"b\"", "\"rig\"", "\"a\""].iter().map(|name| text.find(name).unwrap()).collect();
@@ -686,7 +687,7 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-            Client::Cursor.write(&path, Name::Given("third"), &program()).unwrap();
+            McpProgram::Cursor.write(&path, Name::Given("third"), &program()).unwrap();
             for path in [path.clone(), path.with_extension("json.bak2")] {
                 let mode = std::fs::metadata(&path).unwrap().permissions().mode();
                 assert_eq!(mode & 0o777, 0o600, "{}", path.display());
@@ -694,7 +695,7 @@ mod tests {
             std::fs::remove_file(path.with_extension("json.bak2")).unwrap();
         }
         // A second backup does not replace the first.
-        Client::Cursor.write(&path, Name::Given("second"), &program()).unwrap();
+        McpProgram::Cursor.write(&path, Name::Given("second"), &program()).unwrap();
         assert!(path.with_extension("json.bak2").exists());
     }
 
@@ -703,13 +704,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for (client, text) in [
-            (Client::VsCode, "{ mine: 1 }"),
-            (Client::VsCode, "{ \"a\": 1 \"b\": 2 }"),
-            (Client::VsCode, "[]"),
-            (Client::VsCode, "{\"servers\":[]}"),
-            (Client::Codex, "[broken"),
-            (Client::Codex, "[mcp_servers.rig]\ncommand = \"other\"\n"),
-            (Client::Codex, "mcp_servers = 3\n"),
+            (McpProgram::VsCode, "{ mine: 1 }"),
+            (McpProgram::VsCode, "{ \"a\": 1 \"b\": 2 }"),
+            (McpProgram::VsCode, "[]"),
+            (McpProgram::VsCode, "{\"servers\":[]}"),
+            (McpProgram::Codex, "[broken"),
+            (McpProgram::Codex, "[mcp_servers.rig]\ncommand = \"other\"\n"),
+            (McpProgram::Codex, "mcp_servers = 3\n"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = client.write(&path, Name::Given("rig"), &program()).unwrap_err().to_string();
@@ -718,7 +719,7 @@ mod tests {
         }
         let comments = "# mine\nmodel = \"x\"";
         std::fs::write(&path, comments).unwrap();
-        Client::Codex.write(&path, Name::Given("rig"), &program()).unwrap();
+        McpProgram::Codex.write(&path, Name::Given("rig"), &program()).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().starts_with(comments));
     }
 
@@ -729,7 +730,7 @@ mod tests {
         let (theirs, link) = (folder.path().join("theirs"), folder.path().join("link"));
         std::fs::write(&theirs, "{}").unwrap();
         std::os::unix::fs::symlink(&theirs, &link).unwrap();
-        assert!(Client::Cursor.write(&link, Name::Given("rig"), &program()).is_err());
+        assert!(McpProgram::Cursor.write(&link, Name::Given("rig"), &program()).is_err());
         assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "{}");
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }

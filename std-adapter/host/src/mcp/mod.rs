@@ -16,7 +16,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     has_manifest: true,
     carries: &[Part::Types, Part::Blocks, Part::Logs, Part::Cancel],
     client: Some(client::connect),
-    reading: Some(&crate::traffic::JSON_RPC),
+    reading: Some(&crate::decode::JSON_RPC),
     http: Some(&rigline_std::mcp::ROUTES),
     check: Some(&check::SUITE),
     ..Protocol::new("mcp", "MCP")

@@ -15,7 +15,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::{HeaderMap, Method, StatusCode};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::mcp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use crate::host::HostError;
 use crate::host::wire::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::http_client::{self, Credentials, HttpError};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The session's header.
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -59,7 +59,7 @@ impl Connect for HttpDialer {
             let reached = http_client::reach(&self.url).await;
             reached.map_err(|error| HostError::Open { what: self.url.clone(), source: io::Error::other(error) })?;
             let (ours, theirs) = duplex(IN_FLIGHT);
-            let server = Server {
+            let server = RemoteServer {
                 url: self.url.clone(),
                 credentials: self.credentials.clone(),
                 limit: self.limit,
@@ -72,16 +72,16 @@ impl Connect for HttpDialer {
     }
 }
 
-struct Server {
+struct RemoteServer {
     url: String,
     credentials: Credentials,
     limit: usize,
-    session: Mutex<Session>,
+    session: Mutex<RemoteSession>,
 }
 
 /// The agreement of `initialize`.
 #[derive(Default)]
-struct Session {
+struct RemoteSession {
     name: Option<String>,
     version: Option<String>,
     /// The server does not know it any more.
@@ -91,7 +91,7 @@ struct Session {
 /// How many messages of a server's wait to be passed on. Its streams are not read meanwhile.
 const MESSAGES: usize = 16;
 
-async fn pass(server: Arc<Server>, stream: DuplexStream) {
+async fn pass(server: Arc<RemoteServer>, stream: DuplexStream) {
     let (reader, mut writer) = split(stream);
     let (send, mut received) = mpsc::channel::<Vec<u8>>(MESSAGES);
     let mut lines = BufReader::new(reader).split(b'\n');
@@ -177,8 +177,8 @@ impl Requests {
     }
 }
 
-impl Server {
-    fn session(&self) -> MutexGuard<'_, Session> {
+impl RemoteServer {
+    fn session(&self) -> MutexGuard<'_, RemoteSession> {
         lock(&self.session)
     }
 
@@ -238,7 +238,7 @@ fn encoded(value: &str) -> String {
 }
 
 /// Posts a line, and brings what comes back.
-async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::Sender<Vec<u8>>) {
+async fn post(server: Arc<RemoteServer>, line: Vec<u8>, send: mpsc::Sender<Vec<u8>>) {
     let json = Json::parse(&line).unwrap_or(Json::NULL);
     // An answer to a request of the server's gets none.
     let id = json.get("method").and_then(|_| json.get("id")).map(|id| id.as_str().to_owned());
@@ -248,7 +248,7 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::Sender<Vec<u8>>) {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (mut url, mut redirects) = (server.url.clone(), 0);
     let (answered, body) = loop {
-        let mut body = Answer::new(server.limit);
+        let mut body = ResponseBody::new(server.limit);
         let answered = async {
             let mut response = http_client::response(&url, Method::POST, &headers, line.clone()).await?;
             let is_stream = is_stream(&response.head.headers);
@@ -279,7 +279,7 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::Sender<Vec<u8>>) {
         Ok(head) => {
             if is_initialize && head.status.is_success() {
                 let name = head.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
-                *server.session() = Session { name, version: body.version(), is_lost: false };
+                *server.session() = RemoteSession { name, version: body.version(), is_lost: false };
             }
             let is_lost = head.status == StatusCode::NOT_FOUND && headers.iter().any(|(name, _)| *name == SESSION);
             server.session().is_lost |= is_lost && !body.is_error_of(id.as_deref());
@@ -304,7 +304,7 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
 }
 
 /// A body as it comes: one message, or events.
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     limit: usize,
     bytes: Vec<u8>,
     /// How many of the bytes are known to have no end of a line.
@@ -320,7 +320,7 @@ pub(super) struct Answer {
     is_after_cr: bool,
 }
 
-impl Answer {
+impl ResponseBody {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -421,7 +421,7 @@ impl Answer {
         let bytes = without_bom(&self.bytes).to_vec();
         self.bytes = bytes;
         let is_message = Json::parse(&self.bytes).is_ok_and(|json| {
-            json.kind() == Kind::Array || json.get("result").is_some() || json.get("error").is_some()
+            json.kind() == JsonKind::Array || json.get("result").is_some() || json.get("error").is_some()
         });
         if is_message {
             let mut line = self.bytes;
@@ -461,13 +461,13 @@ mod tests {
         let text =
             b"event: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n: beat\n\nid: 7\ndata:\n\ndata:{\"b\":2}\n\ndata: {";
         for size in 1..text.len() {
-            let (mut answer, mut messages) = (Answer::new(1000), Vec::new());
+            let (mut answer, mut messages) = (ResponseBody::new(1000), Vec::new());
             for part in text.chunks(size) {
                 answer.take(true, part, |message| messages.push(String::from_utf8(message.to_vec()).unwrap()));
             }
             assert_eq!(messages, ["{\"a\": 1}", "{\"b\":2}"], "{size}");
         }
-        let mut answer = Answer::new(10);
+        let mut answer = ResponseBody::new(10);
         answer.take(false, &[b' '; 11], |_| {});
         assert!(answer.end(StatusCode::OK, false, Some("1")).unwrap_err().contains("10"));
     }
@@ -478,7 +478,7 @@ mod tests {
     fn no_part_of_an_event_that_is_too_long_is_a_message() {
         let text = format!("data: {}data: {{\"id\":1}}\n\n", "x".repeat(40));
         for cut in 1..text.len() {
-            let (mut answer, mut count) = (Answer::new(30), 0);
+            let (mut answer, mut count) = (ResponseBody::new(30), 0);
             answer.take(true, &text.as_bytes()[..cut], |_| count += 1);
             answer.take(true, &text.as_bytes()[cut..], |_| count += 1);
             assert_eq!(count, 0, "{cut}");

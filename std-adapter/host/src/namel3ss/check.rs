@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, Unreached, Verdict, cases, fail, is_success,
-    json, names, run, start,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Settings, Suite, Verdict, cases, fail,
+    is_success, json, names, run, start,
 };
 use crate::client::ClientError;
 
@@ -51,7 +51,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
 
 type On<'a> = &'a mut Recorded<Host>;
 
-impl Unreached for RunError {
+impl MayBeUnreachable for RunError {
     fn is_unreached(&self) -> bool {
         matches!(
             self,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rigline::FailureKind;
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use rigline::protocol::namel3ss;
 use serde_json::{Value, json};
 

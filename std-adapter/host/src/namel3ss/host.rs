@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use rigline::Guarantee;
 use rigline::json::Json;
-use rigline::manifest::Guarantee;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
@@ -77,7 +77,7 @@ pub struct ToolCall {
 /// The result of a call that the tool has answered.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct ToolResult {
+pub struct ToolOutcome {
     /// The result as JSON text, or the error that the tool reported.
     pub result: Result<String, ToolError>,
     /// The trace record of the call.
@@ -144,7 +144,7 @@ impl Host {
 
     /// Runs a tool. The trace record is always returned. An `Err` is an error that the tool has not
     /// reported itself.
-    pub async fn call(&self, call: &ToolCall) -> (Result<ToolResult, RunError>, Trace) {
+    pub async fn call(&self, call: &ToolCall) -> (Result<ToolOutcome, RunError>, Trace) {
         let start = Instant::now();
         let mut trace = Trace {
             record: "tool_call",
@@ -163,7 +163,7 @@ impl Host {
         };
         trace.status = if fault.is_some() { "error" } else { "ok" };
         (trace.error_type, trace.error_message) = fault.unzip();
-        let result = result.map(|(result, stderr)| ToolResult { result, trace: trace.clone(), stderr });
+        let result = result.map(|(result, stderr)| ToolOutcome { result, trace: trace.clone(), stderr });
         (result, trace)
     }
 
@@ -242,7 +242,7 @@ impl Host {
         };
         let payload = if call.payload.trim().is_empty() { "{}" } else { call.payload.as_str() };
         match Json::parse(payload.as_bytes()) {
-            Ok(json) if json.kind() == rigline::json::Kind::Object => {}
+            Ok(json) if json.kind() == rigline::json::JsonKind::Object => {}
             _ => return Err(RunError::Binding("the payload must be a JSON object".into())),
         }
         if resolved.binding.kind == "node" || resolved.runner == Runner::Node {
@@ -436,10 +436,10 @@ struct Run<'a> {
     guarantees: Guarantees,
 }
 
-type Answer = Result<(Result<String, ToolError>, String), RunError>;
+type RunReply = Result<(Result<String, ToolError>, String), RunError>;
 
 impl Run<'_> {
-    async fn local(&self, trace: &mut Trace) -> Answer {
+    async fn local(&self, trace: &mut Trace) -> RunReply {
         let app_root = &self.host.project.app_root;
         let (env, python) = self.interpreter();
         let sandbox = self.resolved.binding.sandbox == Some(true);
@@ -483,7 +483,7 @@ impl Run<'_> {
         self.judge(program.run(self.request("tool", members)).await?, trace)
     }
 
-    async fn container(&self, trace: &mut Trace) -> Answer {
+    async fn container(&self, trace: &mut Trace) -> RunReply {
         let binding = self.resolved.binding;
         let Some(image) = &binding.image else {
             return Err(RunError::Binding(format!("the tool {:?} has no image", self.resolved.tool)));
@@ -618,7 +618,7 @@ impl Run<'_> {
         text.into_bytes()
     }
 
-    fn judge(&self, output: Output, trace: &mut Trace) -> Answer {
+    fn judge(&self, output: Output, trace: &mut Trace) -> RunReply {
         let Output { stdout, stderr, status } = output;
         // "Exit codes": a crash is neither a reply nor a success; with a reply, the code does not
         // matter.

@@ -8,17 +8,17 @@ use crate::protocol::Protocol;
 mod bindings;
 pub mod check;
 mod client;
+mod decode;
 mod host;
 mod project;
 mod redirects;
 mod reply;
 mod runners;
 mod trace;
-mod traffic;
 
-pub use crate::http_client::HttpError;
+pub(crate) use crate::http_client::HttpError;
 pub use bindings::{Binding, Bindings, BindingsError, Pack, Runner};
-pub use host::{Host, ToolCall, ToolError, ToolResult};
+pub use host::{Host, ToolCall, ToolError, ToolOutcome};
 pub use project::{Project, Resolved, Settings, Source};
 pub use reply::{CapabilityCheck, Reply, ReplyError};
 pub use runners::RunError;
@@ -30,7 +30,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     is_single_document: true,
     carries: &[Part::TimeLimit, Part::Types, Part::FailureKinds, Part::OwnCodes, Part::Cancel],
     client: Some(client::connect),
-    reading: Some(&traffic::READING),
+    reading: Some(&decode::READING),
     http: Some(&rigline_std::namel3ss::ROUTES),
     check: Some(&check::SUITE),
     options: &[

@@ -1,6 +1,9 @@
 //! Replies of tools, read in the way in which namel3ss reads them.
 
-use rigline::json::{Json, Kind, SyntaxErrorKind, check::SyntaxError};
+use rigline::json::{
+    Json, JsonKind,
+    check::{SyntaxError, SyntaxErrorKind},
+};
 use rigline::protocol::KIND_NAME;
 use serde::Serialize;
 
@@ -82,7 +85,7 @@ impl Reply {
         }
         let json = Json::parse(text).map_err(|error| not_json(text, error))?;
         let Some(ok) = json.get("ok") else { return Err(ReplyError::Unexpected) };
-        let capability_checks = json.get("capability_checks").filter(|checks| checks.kind() == Kind::Array);
+        let capability_checks = json.get("capability_checks").filter(|checks| checks.kind() == JsonKind::Array);
         let capability_checks = capability_checks.map(|checks| checks.elements().filter_map(check).collect());
         let result = if is_true(ok) {
             let result = json.get("result").or_else(|| json.get("output")).unwrap_or(Json::NULL);
@@ -97,12 +100,12 @@ impl Reply {
 /// Whether a value is true in Python.
 pub(super) fn is_true(json: Json<'_>) -> bool {
     match json.kind() {
-        Kind::Null => false,
-        Kind::Bool => json.bool() == Some(true),
-        Kind::String => json.text().is_some_and(|text| !text.is_empty()),
-        Kind::Array => json.elements().next().is_some(),
-        Kind::Object => json.members().next().is_some(),
-        Kind::Number => {
+        JsonKind::Null => false,
+        JsonKind::Bool => json.bool() == Some(true),
+        JsonKind::String => json.text().is_some_and(|text| !text.is_empty()),
+        JsonKind::Array => json.elements().next().is_some(),
+        JsonKind::Object => json.members().next().is_some(),
+        JsonKind::Number => {
             let mantissa = json.as_str().split(['e', 'E']).next().unwrap_or_default();
             mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
         }
@@ -121,7 +124,7 @@ fn error(reply: Json<'_>) -> super::ToolError {
         inner.or_else(|| reply.get(flat)).filter(|value| is_true(*value)).map(plain)
     };
     // The real host crashes at an error that is a text; it says what it says all the same.
-    let text = error.filter(|error| error.kind() != Kind::Object).map(plain);
+    let text = error.filter(|error| error.kind() != JsonKind::Object).map(plain);
     super::ToolError {
         error_type: member("type", "error_type").unwrap_or_else(|| "ToolError".into()),
         message: member("message", "error_message").or(text).unwrap_or_else(|| "Tool error".into()),

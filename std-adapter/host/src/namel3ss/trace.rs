@@ -1,6 +1,6 @@
 //! Trace records of tool calls, with the members of "Trace fields" in namel3ss's documentation.
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -141,24 +141,24 @@ impl Trace {
 fn summary(text: &str) -> Value {
     let value = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
     match value.kind() {
-        Kind::Object => {
+        JsonKind::Object => {
             let names: std::collections::BTreeSet<String> = value.members().map(|(name, _)| name.to_string()).collect();
             json!({ "type": "object", "keys": names.iter().take(10).collect::<Vec<_>>(), "count": names.len() })
         }
-        Kind::Array => json!({ "type": "list", "count": value.elements().count() }),
-        Kind::String => {
+        JsonKind::Array => json!({ "type": "list", "count": value.elements().count() }),
+        JsonKind::String => {
             let text = value.text().map(|text| text.to_string()).unwrap_or_default();
             let count = text.chars().count();
             let dots = if count > 80 { "..." } else { "" };
             json!({ "type": "text", "chars": count, "preview": text.chars().take(80).collect::<String>() + dots })
         }
-        Kind::Number => {
+        JsonKind::Number => {
             let kind = if value.as_str().contains(['.', 'e', 'E']) { "float" } else { "int" };
             let number: Value = serde_json::from_str(value.as_str()).unwrap_or_default();
             json!({ "type": kind, "value": number })
         }
-        Kind::Bool => json!({ "type": "bool", "value": value.bool() }),
-        Kind::Null => json!({ "type": "NoneType", "value": null }),
+        JsonKind::Bool => json!({ "type": "bool", "value": value.bool() }),
+        JsonKind::Null => json!({ "type": "NoneType", "value": null }),
     }
 }
 

@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 use std::time::SystemTime;
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 const WATCH: &str = r#"
 trap '' HUP INT TERM QUIT

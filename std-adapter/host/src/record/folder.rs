@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use crate::{files, terminal};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 /// The name of the file that describes the recording.
 pub const RUN: &str = "run.json";

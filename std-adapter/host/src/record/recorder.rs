@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
 use rigline::Level;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::{Value, json};
 
 use super::clock::Offset;
@@ -17,8 +17,8 @@ use super::folder::{Folder, FolderError, SESSION, UART};
 use super::transcript::{self, Direction, Entry, What};
 use crate::files;
 use rigline_std::clock::unix_millis;
+use rigline_std::mutex::lock;
 use rigline_std::stderr;
-use rigline_std::sync::lock;
 
 /// The number of requests without a reply that are remembered for a connection.
 const PENDING: usize = 64;
@@ -326,7 +326,7 @@ fn sent(state: &mut State, connection: u32, line: &[u8], ms: f64) {
     let Ok(json) = Json::parse(line) else { return };
     let id = json.get("id").map(|id| id.as_str().to_owned());
     // A notification is not answered.
-    if json.kind() != Kind::Object || (json.get("method").is_some() && id.is_none()) {
+    if json.kind() != JsonKind::Object || (json.get("method").is_some() && id.is_none()) {
         return;
     }
     let pending = state.pending.entry(connection).or_default();

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rigline::GoDuration;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::{Value, json};
 
 use super::folder::SESSION;
@@ -259,11 +259,11 @@ impl Recording {
     }
 
     /// A request's wish.
-    fn asked(&self, request: Json<'_>) -> Asked {
+    fn asked(&self, request: Json<'_>) -> RecordedRequest {
         let method = request.get("method").and_then(|method| method.text()).map(|method| method.to_string());
         let params = request.get("params").unwrap_or(Json::NULL);
         match method.as_deref() {
-            Some("initialize" | "shutdown") => Asked::plain(method.unwrap_or_default()),
+            Some("initialize" | "shutdown") => RecordedRequest::plain(method.unwrap_or_default()),
             Some("execute") => {
                 let operation = params.get("operation").and_then(|name| name.text()).map(|name| name.to_string());
                 let operation = operation.unwrap_or_default();
@@ -273,10 +273,17 @@ impl Recording {
                 for (name, default) in self.operations.get(&operation).into_iter().flatten() {
                     members.entry(name.clone()).or_insert_with(|| default.clone());
                 }
-                let args =
-                    if given.is_null() || given.kind() == Kind::Object { object(members) } else { canonical(given) };
+                let args = if given.is_null() || given.kind() == JsonKind::Object {
+                    object(members)
+                } else {
+                    canonical(given)
+                };
                 let shown = if given.is_null() { String::new() } else { given.as_str().to_owned() };
-                Asked { key: format!("execute {} {args}", Value::from(operation.as_str())), operation, args: shown }
+                RecordedRequest {
+                    key: format!("execute {} {args}", Value::from(operation.as_str())),
+                    operation,
+                    args: shown,
+                }
             }
             _ => {
                 // Another protocol, or another method.
@@ -292,14 +299,14 @@ impl Recording {
                 let named = NAMES.into_iter().find_map(|name| request.get(name)?.text());
                 let operation = named.map(|name| name.to_string()).unwrap_or_default();
                 let key = object(members);
-                Asked { args: key.clone(), key, operation }
+                RecordedRequest { args: key.clone(), key, operation }
             }
         }
     }
 
     /// Why a request is not answered by the recording.
-    fn unknown(&self, asked: &Asked) -> String {
-        let Asked { operation, args, .. } = asked;
+    fn unknown(&self, asked: &RecordedRequest) -> String {
+        let RecordedRequest { operation, args, .. } = asked;
         let call = [operation.as_str(), args].join(" ");
         let of_it: Vec<&Exchange> = self.exchanges.iter().filter(|it| it.operation == *operation).collect();
         let names = |list: Vec<String>| {
@@ -333,7 +340,7 @@ const PASSING: [&str; 9] =
 
 /// The parameters of a request without MCP's `_meta`, which is about the request and no part of it: a token, a time limit.
 fn without_meta(params: Json<'_>) -> String {
-    if params.kind() != Kind::Object {
+    if params.kind() != JsonKind::Object {
         return canonical(params);
     }
     let others = params.members().map(|(name, value)| (name.to_string(), value)).filter(|(name, _)| name != "_meta");
@@ -341,13 +348,13 @@ fn without_meta(params: Json<'_>) -> String {
 }
 
 /// A request's wish.
-struct Asked {
+struct RecordedRequest {
     key: String,
     operation: String,
     args: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     fn plain(method: String) -> Self {
         Self { key: method.clone(), operation: method, args: String::new() }
     }
@@ -402,7 +409,7 @@ impl Player {
             Ok(json) => json,
             Err(error) => return vec![line(fault("null", -32700, &error.to_string()))],
         };
-        if json.kind() != Kind::Array {
+        if json.kind() != JsonKind::Array {
             return self.one(recording, json);
         }
         // The replies of a batch are one line.
@@ -432,7 +439,7 @@ impl Player {
 
     fn one(&mut self, recording: &Recording, request: Json<'_>) -> Vec<Action> {
         let id = request.get("id").map(|id| id.as_str());
-        if request.kind() != Kind::Object {
+        if request.kind() != JsonKind::Object {
             return vec![line(fault("null", -32600, "a request is an object"))];
         }
         if !wants_answer(request) {
@@ -494,13 +501,13 @@ fn line(mut bytes: Vec<u8>) -> Action {
 }
 
 fn is_reply(line: &[u8]) -> bool {
-    Json::parse(line.trim_ascii()).is_ok_and(|json| json.kind() == Kind::Object && json.get("method").is_none())
+    Json::parse(line.trim_ascii()).is_ok_and(|json| json.kind() == JsonKind::Object && json.get("method").is_none())
 }
 
 /// The members of a batch, or the one text that this is.
 fn members(text: &[u8]) -> Vec<Vec<u8>> {
     match Json::parse(text) {
-        Ok(json) if json.kind() == Kind::Array => json.elements().map(|it| it.as_bytes().to_vec()).collect(),
+        Ok(json) if json.kind() == JsonKind::Array => json.elements().map(|it| it.as_bytes().to_vec()).collect(),
         Ok(json) => vec![json.as_bytes().to_vec()],
         Err(_) => vec![text.to_vec()],
     }
@@ -509,12 +516,13 @@ fn members(text: &[u8]) -> Vec<Vec<u8>> {
 /// Whether a text is a request that is answered: no notification, and no answer to the extension's own requests.
 fn wants_answer(json: Json<'_>) -> bool {
     let has = |name: &str| json.get(name).is_some();
-    json.kind() == Kind::Object && if has("method") { has("id") } else { !has("result") && !has("error") && !has("ok") }
+    json.kind() == JsonKind::Object
+        && if has("method") { has("id") } else { !has("result") && !has("error") && !has("ok") }
 }
 
 /// Which of the open requests a line answers.
 fn answered(json: Json<'_>, open: &VecDeque<(usize, Option<String>)>) -> Option<usize> {
-    if json.kind() != Kind::Object || json.get("method").is_some() {
+    if json.kind() != JsonKind::Object || json.get("method").is_some() {
         return None;
     }
     match json.get("id").map(|id| id.as_str()) {
@@ -545,7 +553,7 @@ fn learn(operations: &mut HashMap<String, BTreeMap<String, String>>, request: &s
 }
 
 /// The answer to a request that the recording does not have.
-fn refusal(recording: &Recording, request: Json<'_>, asked: &Asked) -> Vec<u8> {
+fn refusal(recording: &Recording, request: Json<'_>, asked: &RecordedRequest) -> Vec<u8> {
     let is_call = asked.key.starts_with("execute ");
     let is_method = request.get("method").is_some();
     let has_operation = recording.operations.contains_key(&asked.operation);
@@ -593,10 +601,10 @@ fn with_id(reply: &[u8], id: Option<&str>) -> Vec<u8> {
 /// A value in the one spelling that equal values share.
 fn canonical(json: Json<'_>) -> String {
     match json.kind() {
-        Kind::Object => object(json.members().map(|(name, value)| (name.to_string(), canonical(value))).collect()),
-        Kind::Array => format!("[{}]", json.elements().map(canonical).collect::<Vec<_>>().join(",")),
-        Kind::String => Value::from(json.text().map(|text| text.to_string()).unwrap_or_default()).to_string(),
-        Kind::Number => match number::decimal(json.as_str()) {
+        JsonKind::Object => object(json.members().map(|(name, value)| (name.to_string(), canonical(value))).collect()),
+        JsonKind::Array => format!("[{}]", json.elements().map(canonical).collect::<Vec<_>>().join(",")),
+        JsonKind::String => Value::from(json.text().map(|text| text.to_string()).unwrap_or_default()).to_string(),
+        JsonKind::Number => match number::decimal(json.as_str()) {
             Some(number) => {
                 let (digits, scale) = number.as_bigint_and_exponent();
                 format!("{digits}e{}", -scale)

@@ -8,11 +8,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 
 use libtest_mimic::{Failed, Trial};
-use rigline::manifest::Guarantee;
+use rigline::Guarantee;
 use rigline::{Call, Context, Event, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Params};
 use rigline_host::amplifier::{Descriptor, EventRecord, ModuleError, Plan, RESERVED_CODES, SCHEMA};
 use rigline_host::namel3ss::Reply;
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{HttpServer, Options};
 use serde_json::{Value, json};
 
 /// The greeter as a program: a tool of namel3ss, or on lines.
@@ -79,7 +79,7 @@ fn run(mode: &str, input: &str) -> String {
 
 /// Posts some bodies to a server of the greeter; returns its answers.
 fn post(options: Options, requests: &[(&str, &str)]) -> Vec<(u16, String)> {
-    let server = Server::bind("127.0.0.1:0", options).unwrap();
+    let server = HttpServer::bind("127.0.0.1:0", options).unwrap();
     let address = server.address().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = thread::spawn(move || {

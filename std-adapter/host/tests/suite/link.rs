@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::link::{Collected, Collector, Frame, Kind, encode, encoded_size};
+use rigline::link::{Collected, Collector, Frame, FrameKind, encode, encoded_size};
 use rigline_host::{CallContext, Host, HostError, Options};
 use serde_json::{Value, json};
 
 /// A frame that came: kind, sequence, payload.
-type Taken = (Kind, u32, Vec<u8>);
+type Taken = (FrameKind, u32, Vec<u8>);
 
 struct Device {
     stream: TcpStream,
@@ -21,7 +21,7 @@ struct Device {
 }
 
 impl Device {
-    fn send(&mut self, kind: Kind, sequence: u32, payload: &[u8]) {
+    fn send(&mut self, kind: FrameKind, sequence: u32, payload: &[u8]) {
         self.stream.write_all(&frame(kind, sequence, payload)).unwrap();
     }
 
@@ -36,11 +36,11 @@ impl Device {
         };
         self.runs.lock().unwrap().push(request["method"].as_str().unwrap().to_owned());
         let reply = json!({"jsonrpc":"2.0","id":request["id"],"result":result}).to_string();
-        self.send(Kind::Reply, sequence, reply.as_bytes());
+        self.send(FrameKind::Reply, sequence, reply.as_bytes());
     }
 }
 
-fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut memory = vec![0; encoded_size(payload.len())];
     let length = encode(&Frame { kind, sequence, payload }, &mut memory).unwrap();
     memory[..length].to_vec()
@@ -64,9 +64,9 @@ fn device(behave: impl Fn(&mut Device, usize, &Taken) -> bool + Send + 'static) 
             while reader.read(&mut byte).is_ok_and(|read| read == 1) {
                 let Some(Collected::Frame(frame)) = collector.push(byte[0]) else { continue };
                 let taken = (frame.kind, frame.sequence, frame.payload.to_vec());
-                if taken.0 == Kind::Hello {
+                if taken.0 == FrameKind::Hello {
                     device.session = taken.1;
-                    device.send(Kind::Hello, taken.1, b"");
+                    device.send(FrameKind::Hello, taken.1, b"");
                 } else {
                     place += 1;
                     if !behave(&mut device, place, &taken) {
@@ -94,7 +94,7 @@ async fn call(target: &str) -> Result<String, HostError> {
 async fn a_session() {
     let (target, runs) = device(|device, _, (_, sequence, line)| {
         device.send(
-            Kind::Log,
+            FrameKind::Log,
             *sequence,
             br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#,
         );
@@ -108,15 +108,15 @@ async fn a_session() {
 #[tokio::test]
 async fn what_is_lost_or_damaged_is_sent_again_with_its_number() {
     let lose: fn(&mut Device) = |_| {};
-    let say_damaged: fn(&mut Device) = |device| device.send(Kind::Damaged, 0, b"");
+    let say_damaged: fn(&mut Device) = |device| device.send(FrameKind::Damaged, 0, b"");
     let damage: fn(&mut Device) = |device| {
-        let mut broken = frame(Kind::Reply, 2, b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        let mut broken = frame(FrameKind::Reply, 2, b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
         broken[9] ^= 1;
         thread::sleep(Duration::from_millis(30));
         device.stream.write_all(&broken).unwrap();
     };
     let old: fn(&mut Device) =
-        |device| device.send(Kind::Reply, 1, b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":false}}");
+        |device| device.send(FrameKind::Reply, 1, b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":false}}");
     for (fault, within) in [(lose, 3000), (say_damaged, 2000), (damage, 900), (old, 3000)] {
         let sequences = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&sequences);
@@ -139,7 +139,7 @@ async fn what_is_lost_or_damaged_is_sent_again_with_its_number() {
 async fn a_device_that_was_reset_is_a_clear_error_and_gets_a_new_session() {
     let (target, _) = device(|device, place, (_, sequence, _)| {
         if place == 2 {
-            device.send(Kind::Unknown, *sequence, b"");
+            device.send(FrameKind::Unknown, *sequence, b"");
         }
         place == 2
     });
@@ -151,7 +151,7 @@ async fn a_device_that_was_reset_is_a_clear_error_and_gets_a_new_session() {
 async fn a_request_that_does_not_fit_is_a_clear_error() {
     let (target, runs) = device(|device, place, _| {
         if place == 2 {
-            device.send(Kind::TooLong, 100, b"");
+            device.send(FrameKind::TooLong, 100, b"");
         }
         place == 2
     });
@@ -164,7 +164,7 @@ async fn a_call_that_is_given_up_with_its_host_is_cancelled() {
     let cancelled = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&cancelled);
     let (target, _) = device(move |_, place, (kind, sequence, _)| {
-        if *kind == Kind::Cancel {
+        if *kind == FrameKind::Cancel {
             *seen.lock().unwrap() = Some(*sequence);
         }
         place >= 2
@@ -196,7 +196,7 @@ fn frames_where_lines_are_expected_are_recognised() {
         let error = runtime.block_on(async { Host::connect(&target.parse().unwrap(), options).await.unwrap_err() });
         error.to_string()
     };
-    let hello = [vec![0], frame(Kind::Hello, 7, b"")].concat();
+    let hello = [vec![0], frame(FrameKind::Hello, 7, b"")].concat();
     assert!(hint_of(hello).contains("add the option ?link=cobs"), "a frame");
     assert!(hint_of(b"\xFF\x13\x00\x80\x00".to_vec()).contains("?baud="), "noise");
     assert!(hint_of(b"content-length: 20\r\n\r\n".to_vec()).contains("Content-Length headers"), "headers");

@@ -7,13 +7,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rigline::manifest::Effects;
+use rigline::Effects;
 use rigline::serve::Transport;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-use rigline_host::tcp::Server;
+use rigline_host::tcp::TcpServer;
 use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
 use rigline_std::net::Token;
-use rigline_std::queue::{Client, Queue, Settings};
+use rigline_std::queue::{Queue, QueueClient, Settings};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -48,7 +48,7 @@ fn start(token: Option<&str>) -> (SocketAddr, Arc<AtomicUsize>, impl FnOnce()) {
     let (stop, stopped) = oneshot::channel::<()>();
     let token = token.map(|token| Token::new(token).unwrap());
     let thread = thread::spawn(move || {
-        let mut server = Server::bind(&"localhost:0".parse().unwrap()).unwrap();
+        let mut server = TcpServer::bind(&"localhost:0".parse().unwrap()).unwrap();
         if let Some(token) = token {
             server = server.token(token);
         }
@@ -125,7 +125,7 @@ async fn buffered_writers_are_flushed() {
         ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (8 << 20, 8 << 20))
     };
     let (queue, _ended) = Queue::start_with(settings, relay).unwrap();
-    let (queue, client) = (Arc::new(queue), Client::of_process());
+    let (queue, client) = (Arc::new(queue), QueueClient::of_process());
     let (ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
     let serving = async {
@@ -201,7 +201,7 @@ impl Holding {
         let held = Held { made_safe: made_safe.clone(), configured: configured.clone(), let_go: let_go.clone() };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            let server = Server::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+            let server = TcpServer::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
             tell.send(server.addresses().unwrap()[0]).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(server.run_until(held, std::future::pending()))

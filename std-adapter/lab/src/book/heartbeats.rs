@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 use super::{Refusal, SILENCE, seconds, time_of_day};
 use crate::clock::BootTime;

@@ -168,7 +168,7 @@ fn a_rig_has_one_holder_and_the_next_gets_it_when_it_is_safe() {
 fn the_same_request_gets_the_same_lease() {
     let (mut lab, _) = lab();
     let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
-    assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(Asked::Granted(Box::new(lease.clone()))));
+    assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(LeaseReply::Granted(Box::new(lease.clone()))));
     assert_eq!(lab.confirm(2, "a", 1000, 2), Ok(lease));
     let other = Ask { holder: Holder { uid: 1001, ..holder() }, ..want("a", "rig:pico1") };
     assert_eq!(lab.ask(3, other, 1).unwrap_err().code, 3);
@@ -740,12 +740,12 @@ fn an_agent_that_dies_at_any_write_leaves_one_holder_or_none_and_the_same_reques
                 (_, None) => {
                     lab.tick(10 + RETURN);
                     let first = match lab.ask(2, want("a", "rig:pico1"), 10 + RETURN).unwrap() {
-                        Asked::Granted(lease) => *lease,
-                        Asked::Waits => lab.confirm(2, "a", 1000, 10 + RETURN).unwrap(),
+                        LeaseReply::Granted(lease) => *lease,
+                        LeaseReply::Waits => lab.confirm(2, "a", 1000, 10 + RETURN).unwrap(),
                     };
                     assert_eq!(
                         lab.ask(2, want("a", "rig:pico1"), 10 + RETURN),
-                        Ok(Asked::Granted(Box::new(first))),
+                        Ok(LeaseReply::Granted(Box::new(first))),
                         "{what}"
                     );
                     assert_eq!(paper.kept().leases.len(), 1, "{what}");

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::rpc;
 use tokio::sync::mpsc;
 
-use super::{Asked, error};
+use super::{CheckedRequest, error};
 use crate::between::{Between, Passing, Peer, Wire};
 use crate::http::Service;
-use crate::queue::{Asker, Client, Incoming, Line, Received};
+use crate::queue::{Asker, Incoming, Line, QueueClient, Received};
 
 /// The number of the next peer.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -47,7 +47,7 @@ pub(super) struct Course {
 
 /// An [`Asker`] that lasts.
 struct Whose {
-    client: Client,
+    client: QueueClient,
     session: Option<String>,
     cancels: bool,
     wants_logs: bool,
@@ -96,8 +96,8 @@ impl Course {
     /// Of a request, which begins the session `begun`.
     pub(super) fn of_request(
         service: &Arc<Service>,
-        request: &Asked<'_>,
-        client: &Client,
+        request: &CheckedRequest<'_>,
+        client: &QueueClient,
         begun: Option<&str>,
         takes_events: bool,
     ) -> Self {
@@ -110,7 +110,7 @@ impl Course {
     }
 
     /// Of what has no reply of its own.
-    pub(super) fn of_session(service: &Arc<Service>, client: &Client, session: Option<&str>) -> Self {
+    pub(super) fn of_session(service: &Arc<Service>, client: &QueueClient, session: Option<&str>) -> Self {
         let gate = Gate::new(service, session.map(Arc::from), false, false);
         let session = session.map(str::to_owned);
         let asker = Whose { client: client.clone(), session, cancels: false, wants_logs: false, identity: None };
@@ -257,5 +257,5 @@ impl Gate {
 /// Whether nothing follows a message.
 fn is_reply(message: &[u8]) -> bool {
     let message = Json::parse(message).unwrap_or(Json::NULL);
-    message.kind() == Kind::Object && message.get("id").is_some() && message.get("method").is_none()
+    message.kind() == JsonKind::Object && message.get("id").is_some() && message.get("method").is_none()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rigline::client::{Body, Client, Incoming, Request, write_refusal};
+use rigline::client::{Body, ClientSession, Incoming, Request, write_refusal};
 use rigline::json::RawJson;
 use rigline::json::check::check;
 use rigline::json::write::Writer;
@@ -37,15 +37,15 @@ pub enum What {
 
 /// A session.
 #[derive(Debug)]
-pub struct Session {
-    client: Client,
+pub struct WasmSession {
+    client: ClientSession,
     records: Vec<u32>,
 }
 
-impl Session {
+impl WasmSession {
     /// A session whose ids begin behind `base`.
     pub fn new(base: u32) -> Self {
-        Self { client: Client::new(base), records: Vec::new() }
+        Self { client: ClientSession::new(base), records: Vec::new() }
     }
 
     /// The results of the last line, [`FIELDS`] words each.
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn replies_find_their_requests() {
-        let mut session = Session::new(0);
+        let mut session = WasmSession::new(0);
         let mut line = String::new();
         let id = session.request(b"execute{\"a\":\n1}", 7, &mut line).unwrap();
         assert_eq!((id, &*line), (1, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"execute\",\"params\":{\"a\":1}}\n"));

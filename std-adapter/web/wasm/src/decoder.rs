@@ -2,9 +2,9 @@
 
 use rigline::frame::{Frame, HeapFramer, LineEnds, TooLong};
 use rigline::json::check::DEPTH;
-use rigline::json::{Json, Kind as JsonKind, SyntaxErrorKind};
+use rigline::json::{Json, JsonKind, check::SyntaxErrorKind};
 
-use crate::message::{Kind, Reader, Reading, Span};
+use crate::message::{LineKind, Reader, Reading, Span};
 
 /// The longest line, in bytes, where nothing else is said: 16 MiB, as hosts have it.
 pub const LIMIT: usize = 16 << 20;
@@ -13,7 +13,7 @@ pub const LIMIT: usize = 16 << 20;
 ///
 /// | word | what |
 /// |---|---|
-/// | 0 | bits 0 to 7 the [`Kind`]; 8 to 15 the protocol; 16: recorded as received; 17: recorded as sent; 18: the line stands in what was [spilled](Decoder::spilled) |
+/// | 0 | bits 0 to 7 the [`LineKind`]; 8 to 15 the protocol; 16: recorded as received; 17: recorded as sent; 18: the line stands in what was [spilled](Decoder::spilled) |
 /// | 1 | the line's number, from 1 |
 /// | 2, 3 | where the text begins in the bytes that were fed, or in what was spilled; its length |
 /// | 4, 5 | the method, from the text's beginning: a JSON string, or nothing |
@@ -161,7 +161,7 @@ impl Decoder {
             None => {}
             Some(Frame::TooLong(TooLong { dropped, .. })) => {
                 let mut record = Record::of(line, dropped);
-                record.0[0] = Kind::Fault as u32 | SPILLED;
+                record.0[0] = LineKind::Fault as u32 | SPILLED;
                 record.fault(FaultKind::TooLong, dropped);
                 record.0[2] = small(spilled.len());
                 records.extend(record.0);
@@ -225,7 +225,7 @@ impl Record {
                 }
             }
             Err(error) => {
-                self.0[0] = Kind::Fault as u32;
+                self.0[0] = LineKind::Fault as u32;
                 self.fault(FaultKind::of(error.kind), error.offset);
             }
         }
@@ -409,14 +409,14 @@ mod tests {
         decoder.feed(b"{\"rigline\":\"transcript\",\"version\":1,\"target\":\"sim\"}\n{\"ms\":12,\"sent\":\"{\\\"op\\\":\\\"health\\\"}\"}\n{\"ms\":13,\"got_hex\":\"ff41\"}\n{\"ms\":1}\n");
         let records: Vec<&[u32]> = decoder.records().chunks(FIELDS).collect();
         let flags = |record: &[u32]| (record[0] & 0xFF, record[0] & (SENT | RECEIVED), record[15]);
-        assert_eq!(flags(records[0]), (Kind::Json as u32, 0, 0));
-        assert_eq!(flags(records[1]), (Kind::Request as u32, SENT, 12));
-        assert_eq!(flags(records[2]), (Kind::Fault as u32, RECEIVED, 13));
-        assert_eq!(flags(records[3]), (Kind::Json as u32, 0, 0));
+        assert_eq!(flags(records[0]), (LineKind::Json as u32, 0, 0));
+        assert_eq!(flags(records[1]), (LineKind::Request as u32, SENT, 12));
+        assert_eq!(flags(records[2]), (LineKind::Fault as u32, RECEIVED, 13));
+        assert_eq!(flags(records[3]), (LineKind::Json as u32, 0, 0));
         assert_eq!(decoder.spilled(), b"{\"op\":\"health\"}\xFFA");
         for hex in ["+1+2", "f", "fff", "-1", "0x", "\u{e4}"] {
             decoder.feed(format!("{{\"ms\":1,\"got_hex\":\"{hex}\"}}\n").as_bytes());
-            assert_eq!(flags(decoder.records()), (Kind::Json as u32, 0, 0), "{hex}");
+            assert_eq!(flags(decoder.records()), (LineKind::Json as u32, 0, 0), "{hex}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rigline::frame::LineEnds;
 use rigline::json::check::check;
 
-use crate::client::Session;
+use crate::client::WasmSession;
 use crate::decoder::{self, Decoder, FaultKind};
 
 /// The state of an instance.
@@ -15,7 +15,7 @@ struct Instance {
     /// The bytes that JavaScript has written.
     buffer: Vec<u8>,
     decoder: Decoder,
-    session: Session,
+    session: WasmSession,
     /// A text for JavaScript.
     text: String,
 }
@@ -28,7 +28,7 @@ impl Instance {
         Self {
             buffer: Vec::new(),
             decoder: Decoder::new(decoder::LIMIT, LineEnds::Lf),
-            session: Session::new(0),
+            session: WasmSession::new(0),
             text: String::new(),
         }
     }
@@ -123,7 +123,7 @@ pub extern "C" fn text() -> *const u8 {
 /// Begins a client's session, whose ids begin behind `base`.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn client(base: u32) {
-    Held::with(|instance| instance.session = Session::new(base));
+    Held::with(|instance| instance.session = WasmSession::new(base));
 }
 
 /// Makes [`text`] the line of a request: in the buffer stand its method, of `method` bytes, and its parameters behind it. Gives its id; 0

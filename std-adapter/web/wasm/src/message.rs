@@ -1,12 +1,12 @@
 //! The kind of a line: its protocol, and the members that matter to a reader of transcripts.
 
-use rigline::json::check::{Member, Members, Span as Found, scan};
-use rigline::json::{Json, Kind as JsonKind, SyntaxError};
+use rigline::json::check::{Member, Members, Span as FoundSpan, scan};
+use rigline::json::{Json, JsonKind, check::SyntaxError};
 
 /// The kinds of lines. The numbers are part of the interface to JavaScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
-pub enum Kind {
+pub enum LineKind {
     /// The message is a request.
     Request = 0,
     /// The message tells something, and wants no answer.
@@ -60,7 +60,7 @@ pub struct Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// The kind.
-    pub kind: Kind,
+    pub kind: LineKind,
     /// The protocol.
     pub protocol: Protocol,
     /// A string: the method, `op`, the tool's member, or the event's name.
@@ -138,7 +138,7 @@ static MESSAGE: Members = Members::of(&[
 /// A line that was checked, and where its members are.
 struct Line<'t> {
     text: &'t [u8],
-    slots: [Found; slot::COUNT],
+    slots: [FoundSpan; slot::COUNT],
 }
 
 impl<'t> Line<'t> {
@@ -190,13 +190,13 @@ impl Reader {
     /// # Errors
     /// It is not JSON.
     pub fn read(&mut self, text: &[u8]) -> Result<Reading, SyntaxError> {
-        let mut line = Line { text, slots: [Found::default(); slot::COUNT] };
+        let mut line = Line { text, slots: [FoundSpan::default(); slot::COUNT] };
         scan(text, &MESSAGE, &mut line.slots)?;
         let mut reading = Reading { id: line.span(slot::ID), ..Reading::default() };
         if text.trim_ascii_start().first() == Some(&b'[') {
             let json = Json::parse(text)?;
             if json.elements().any(|element| element.get("jsonrpc").is_some()) {
-                (reading.kind, reading.protocol) = (Kind::Batch, self.last.0);
+                (reading.kind, reading.protocol) = (LineKind::Batch, self.last.0);
             }
             return Ok(reading);
         }
@@ -205,7 +205,7 @@ impl Reader {
         } else if line.has(slot::OP) && !line.has(slot::OK) {
             let invoked = if line.is(slot::OP, "invoke") { line.string_in(slot::ARGS, "op") } else { Span::default() };
             let is_own = ["health", "describe", "event"].iter().any(|own| line.is(slot::OP, own));
-            (reading.kind, reading.protocol) = (Kind::Request, Protocol::Amplifier);
+            (reading.kind, reading.protocol) = (LineKind::Request, Protocol::Amplifier);
             reading.method = line.string(slot::OP);
             reading.operation = match invoked.length {
                 _ if is_own => Span::default(),
@@ -213,11 +213,11 @@ impl Reader {
                 _ => invoked,
             };
         } else if !line.has(slot::OK) && (line.has(slot::TOOL) || line.has(slot::PROTOCOL_VERSION)) {
-            (reading.kind, reading.protocol) = (Kind::Request, Protocol::Namel3ss);
+            (reading.kind, reading.protocol) = (LineKind::Request, Protocol::Namel3ss);
             reading.method = line.string(slot::TOOL);
             reading.operation = reading.method;
         } else if line.has(slot::OK) {
-            reading.kind = if line.raw(slot::OK) == b"true" { Kind::Reply } else { Kind::Error };
+            reading.kind = if line.raw(slot::OK) == b"true" { LineKind::Reply } else { LineKind::Error };
             let error = if line.has(slot::ERROR) { line.json(slot::ERROR) } else { Json::NULL };
             reading.protocol = if line.has(slot::PROTOCOL_VERSION) || error.get("type").is_some() {
                 Protocol::Namel3ss
@@ -227,14 +227,14 @@ impl Reader {
                 self.last.1
             };
         } else if line.has(slot::TS) && line.has(slot::EVENT) && line.has(slot::COMPONENT) {
-            (reading.kind, reading.protocol) = (Kind::Event, Protocol::Amplifier);
+            (reading.kind, reading.protocol) = (LineKind::Event, Protocol::Amplifier);
             reading.method = line.string(slot::EVENT);
         } else if line.is(slot::STATUS, "ok") || line.raw(slot::CAPABILITIES).first() == Some(&b'[') {
-            (reading.kind, reading.protocol) = (Kind::Reply, Protocol::Amplifier);
+            (reading.kind, reading.protocol) = (LineKind::Reply, Protocol::Amplifier);
         } else if line.has(slot::ID) && (line.has(slot::RESULT) || line.has(slot::ERROR)) {
             self.read_json_rpc(&line, &mut reading);
         }
-        if matches!(reading.protocol, Protocol::Amplifier | Protocol::Namel3ss) && reading.kind != Kind::Event {
+        if matches!(reading.protocol, Protocol::Amplifier | Protocol::Namel3ss) && reading.kind != LineKind::Event {
             self.last.1 = reading.protocol;
         }
         Ok(reading)
@@ -245,13 +245,13 @@ impl Reader {
         if !line.has(slot::METHOD) {
             let is_error = line.has(slot::ERROR) && line.raw(slot::ERROR) != b"null";
             let has_failed = line.raw(slot::SUCCESS) == b"false";
-            reading.kind = if is_error || has_failed { Kind::Error } else { Kind::Reply };
+            reading.kind = if is_error || has_failed { LineKind::Error } else { LineKind::Reply };
             let asked = self.asked.iter().find(|(known, protocol)| Some(*known) == id && *protocol != Protocol::None);
             reading.protocol = asked.map_or(self.last.0, |(_, protocol)| *protocol);
             return;
         }
         let [b'"', name @ .., b'"'] = line.raw(slot::METHOD) else {
-            (reading.kind, reading.protocol) = (Kind::Request, self.last.0);
+            (reading.kind, reading.protocol) = (LineKind::Request, self.last.0);
             return;
         };
         let decoded;
@@ -271,9 +271,9 @@ impl Reader {
         };
         let is_log = matches!(name, b"log" | b"eval.log" | b"notifications/message");
         reading.kind = match id {
-            Some(_) => Kind::Request,
-            None if is_log => Kind::Log,
-            None => Kind::Notification,
+            Some(_) => LineKind::Request,
+            None if is_log => LineKind::Log,
+            None => LineKind::Notification,
         };
         self.last.0 = reading.protocol;
         if let (Some(id), Some(place)) = (id, self.asked.get_mut(self.next)) {
@@ -333,9 +333,9 @@ mod tests {
 
     #[test]
     fn each_protocols_lines_are_told_apart() {
-        use Kind::{Batch, Error, Event, Json as Plain, Log, Notification, Reply, Request};
+        use LineKind::{Batch, Error, Event, Json as Plain, Log, Notification, Reply, Request};
         use Protocol::{Amplifier, Gevals, Mcp, Namel3ss, None as Nobody, Waza};
-        let table: &[(&str, Kind, Protocol, &str, &str, &str)] = &[
+        let table: &[(&str, LineKind, Protocol, &str, &str, &str)] = &[
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","args":{}}}"#,
                 Request,

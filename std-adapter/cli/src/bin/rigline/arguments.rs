@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rigline::json::{Json, Kind};
-use rigline_host::by_schema::{ArgumentFault, Draft, Place, Schema, brief, fit};
+use rigline::json::{Json, JsonKind};
+use rigline_host::coerce::{ArgumentFault, Draft, Schema, SchemaView, brief, fit};
 
 use crate::connect::Failure;
 use crate::out::{complain, word};
@@ -37,7 +37,7 @@ impl Given<'_> {
     /// The arguments as JSON text on one line. Arguments that break the schema are an error. If the schema cannot be
     /// evaluated here, nothing is refused, since the extension checks its arguments itself.
     pub(crate) fn arguments(&self, schema: &Schema) -> Result<String, Failure> {
-        let root = Place::of(schema.json());
+        let root = SchemaView::of(schema.json());
         let mut tree = Node::Object(self.object()?);
         let mut paths: Vec<Vec<String>> = Vec::new();
         for text in self.values {
@@ -75,7 +75,7 @@ impl Given<'_> {
     fn object(&self) -> Result<Vec<(String, Node)>, Failure> {
         let Some(text) = self.args else { return Ok(Vec::new()) };
         match Json::parse(text.as_bytes()) {
-            Ok(json) if json.kind() == Kind::Object => match Node::of(json).map_err(|name| self.twice(&name))? {
+            Ok(json) if json.kind() == JsonKind::Object => match Node::of(json).map_err(|name| self.twice(&name))? {
                 Node::Object(members) => Ok(members),
                 _ => Ok(Vec::new()),
             },
@@ -85,7 +85,7 @@ impl Given<'_> {
     }
 
     /// A text that is no NAME=VALUE, with what may have been meant.
-    fn not_a_pair(&self, root: &Place<'_>, text: &str) -> Failure {
+    fn not_a_pair(&self, root: &SchemaView<'_>, text: &str) -> Failure {
         let (known, text) = (root.names(), word(text));
         let pair = |(name, value): (&str, &str)| {
             let value = value.trim_start();
@@ -141,7 +141,7 @@ impl Given<'_> {
 
 /// The path that a name means. A dotted name is a path through objects and lists, unless the schema has an argument of
 /// exactly this name.
-fn path(root: &Place<'_>, name: &str) -> Vec<String> {
+fn path(root: &SchemaView<'_>, name: &str) -> Vec<String> {
     let whole = || vec![name.to_owned()];
     let names = root.names();
     if names.iter().any(|known| known == name) {
@@ -150,13 +150,13 @@ fn path(root: &Place<'_>, name: &str) -> Vec<String> {
     if !name.contains('.') || name.split('.').any(str::is_empty) {
         return whole();
     }
-    let is_container = |place: Place<'_>| {
+    let is_container = |place: SchemaView<'_>| {
         let types = place.types();
         types.is_empty() || types.iter().any(|name| name == "object" || name == "array")
     };
     // A name may have dots in it: the longest known one counts.
     let parts: Vec<&str> = name.split('.').collect();
-    let known = |place: &Place<'_>, parts: &[&str]| {
+    let known = |place: &SchemaView<'_>, parts: &[&str]| {
         let names = place.names();
         let joined = (1..=parts.len()).rev().map(|count| (count, parts.get(..count).unwrap_or_default().join(".")));
         joined.into_iter().find(|(_, joined)| names.contains(joined))
@@ -179,7 +179,7 @@ fn path(root: &Place<'_>, name: &str) -> Vec<String> {
 fn written(text: &str) -> Draft {
     let mut draft = Draft::written(text);
     if let (Draft::Scalar(readings), Ok(json)) = (&mut draft, Json::parse(text.trim().as_bytes()))
-        && json.kind() == Kind::String
+        && json.kind() == JsonKind::String
     {
         readings.push(json.as_str().to_owned());
     }
@@ -190,7 +190,7 @@ impl Node {
     /// The error is the name of a member that an object has twice.
     fn of(json: Json<'_>) -> Result<Self, String> {
         Ok(match json.kind() {
-            Kind::Object => {
+            JsonKind::Object => {
                 let mut known = HashSet::new();
                 let mut members: Vec<(String, Self)> = Vec::new();
                 for (name, value) in json.members() {
@@ -202,7 +202,7 @@ impl Node {
                 }
                 Self::Object(members)
             }
-            Kind::Array => {
+            JsonKind::Array => {
                 let elements: Result<Vec<Self>, String> = json.elements().map(Self::of).collect();
                 Self::Array(elements?.into_iter().enumerate().collect())
             }
@@ -211,7 +211,7 @@ impl Node {
     }
 
     /// Puts a draft where the path leads, and makes the objects and lists on the way.
-    fn put(&mut self, place: &Place<'_>, path: &[String], text: Draft) -> Result<(), String> {
+    fn put(&mut self, place: &SchemaView<'_>, path: &[String], text: Draft) -> Result<(), String> {
         let Some((name, rest)) = path.split_first() else {
             *self = Self::Leaf(text);
             return Ok(());
@@ -240,15 +240,15 @@ impl Node {
             Self::Leaf(_) => return Err("cannot be set: it already has a value".to_owned()),
         };
         match next {
-            Some(next) => next.put(inner.as_ref().unwrap_or(&Place::of_text("true")), rest, text),
+            Some(next) => next.put(inner.as_ref().unwrap_or(&SchemaView::of_text("true")), rest, text),
             None => Ok(()),
         }
     }
 
     /// A container for the values below it.
-    fn empty(place: Option<&Place<'_>>, rest: &[String]) -> Self {
+    fn empty(place: Option<&SchemaView<'_>>, rest: &[String]) -> Self {
         let Some(name) = rest.first() else { return Self::Leaf(Draft::json("null")) };
-        let types = place.map(Place::types).unwrap_or_default();
+        let types = place.map(SchemaView::types).unwrap_or_default();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let has = |wanted: &str| types.iter().any(|name| name == wanted);
         if has("array") && (is_number || !has("object")) || types.is_empty() && is_number {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use rigline::FailureKind;
-use rigline::json::{Json, Kind};
-use rigline_host::by_schema::{Schema, operation_named};
+use rigline::json::{Json, JsonKind};
 use rigline_host::choose::Chosen;
 use rigline_host::client::{self, CallFailure, CallOutcome, CallRequest, Command, Described, Description};
+use rigline_host::coerce::{Schema, operation_named};
 use rigline_host::protocol::Protocol;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
@@ -273,8 +273,8 @@ impl Evidence {
             self.values += &format!("{{\"operation\":{operation},\"output\":{output},\"value\":{value}}}\n");
         };
         match outputs.kind() {
-            Kind::Object => outputs.members().for_each(|(name, value)| add(&name.to_string(), value)),
-            Kind::Null => {}
+            JsonKind::Object => outputs.members().for_each(|(name, value)| add(&name.to_string(), value)),
+            JsonKind::Null => {}
             _ => add("result", outputs),
         }
     }
@@ -335,7 +335,7 @@ fn as_text(answer: &CallOutcome) -> String {
     let json = Json::parse(outputs.as_bytes()).unwrap_or(Json::NULL);
     let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
     let mut text = answer.message.as_ref().map(|message| format!("{message}\n")).unwrap_or_default();
-    if json.kind() != Kind::Object {
+    if json.kind() != JsonKind::Object {
         return if json.is_null() { text } else { plain(json) + "\n" };
     }
     let mut table = Table::new(&[]);

@@ -3,11 +3,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rigline_eval::report::junit::{self, Case, Status, Suite};
-use rigline_host::Direction;
-use rigline_host::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
+use rigline_host::check::{self, CaseOutcome, CaseResult, Need, Plan, Report, Sample};
 use rigline_host::check::{Settings, ensure_transcripts};
 use rigline_host::client::Command;
 use rigline_host::protocol::Protocol;
+use rigline_host::record::transcript::Direction;
 use rigline_host::target::Target;
 use rigline_host::terminal;
 use serde_json::{Map, Value};
@@ -133,13 +133,13 @@ impl Arguments {
 
     fn tell(&self, result: &CaseResult) {
         // The one reason for all of them was printed already.
-        let is_hopeless = result.outcome == Outcome::Skip && result.text.starts_with(check::NO_SESSION);
+        let is_hopeless = result.outcome == CaseOutcome::Skip && result.text.starts_with(check::NO_SESSION);
         let is_left_out =
-            self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
+            self.connection.quiet && result.outcome != CaseOutcome::Fail || is_hopeless && !self.connection.verbose;
         if !(self.is_quiet() || is_left_out) {
             let style = match result.outcome {
-                Outcome::Pass => Style::Good,
-                Outcome::Fail => Style::Bad,
+                CaseOutcome::Pass => Style::Good,
+                CaseOutcome::Fail => Style::Bad,
                 _ => Style::Dim,
             };
             let text = as_text(result, self.connection.verbose);
@@ -159,7 +159,7 @@ impl Arguments {
         if self.json {
             connect::print_json(&format!("{:#}\n", report.to_json()));
         } else if !self.is_quiet() {
-            let failed = report.count(Outcome::Fail);
+            let failed = report.count(CaseOutcome::Fail);
             let by_standard = match report.failed(Need::Standard) {
                 0 => String::new(),
                 count if count == failed => " (which no real host needs)".to_owned(),
@@ -168,8 +168,8 @@ impl Arguments {
             connect::print(&format!(
                 "{}: {} passed, {failed} failed{by_standard}, {} skipped\n",
                 report.target,
-                report.count(Outcome::Pass),
-                report.count(Outcome::Skip)
+                report.count(CaseOutcome::Pass),
+                report.count(CaseOutcome::Skip)
             ));
         }
         // One that cannot be written does not take the other.
@@ -190,7 +190,7 @@ impl Arguments {
         if let Some(why) = &report.unreached {
             return Err(Failure::no_answer(why));
         }
-        let counts = if self.strict { report.count(Outcome::Fail) } else { report.failed(Need::Host) };
+        let counts = if self.strict { report.count(CaseOutcome::Fail) } else { report.failed(Need::Host) };
         Ok(if counts == 0 { connect::SUCCESS } else { connect::FAILED })
     }
 
@@ -233,14 +233,14 @@ fn as_text(result: &CaseResult, verbose: bool) -> String {
     if !result.text.is_empty() {
         let _ = write!(text, ": {}", result.text);
     }
-    if result.outcome == Outcome::Fail {
+    if result.outcome == CaseOutcome::Fail {
         text.push_str(match result.need {
             Need::Host => " [needed by the real host]",
             Need::Standard => " [needed by a standard; not by the real host]",
         });
     }
     text.push('\n');
-    if result.outcome == Outcome::Fail || verbose {
+    if result.outcome == CaseOutcome::Fail || verbose {
         let _ = writeln!(text, "      {}", result.section);
         for (direction, line) in &result.exchange {
             let _ = writeln!(text, "      {} {line}", arrow(*direction));
@@ -267,11 +267,11 @@ fn junit(report: &Report, is_strict: bool) -> String {
             let exchange: Vec<String> =
                 result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
             let status = match (result.outcome, result.need) {
-                (Outcome::Fail, Need::Standard) if !is_strict => {
+                (CaseOutcome::Fail, Need::Standard) if !is_strict => {
                     Status::Skipped(format!("failed, and no real host needs it: {}", result.text))
                 }
-                (Outcome::Fail, _) => Status::Failure(kind(result), result.text.clone()),
-                (Outcome::Skip, _) => Status::Skipped(result.text.clone()),
+                (CaseOutcome::Fail, _) => Status::Failure(kind(result), result.text.clone()),
+                (CaseOutcome::Skip, _) => Status::Skipped(result.text.clone()),
                 _ => Status::Passed,
             };
             Case {

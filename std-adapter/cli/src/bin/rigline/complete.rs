@@ -17,7 +17,7 @@ use rigline_host::{Manifest, Options};
 
 use crate::connect::{self, Failure};
 use crate::out;
-use rigline_host::by_schema::Place;
+use rigline_host::coerce::SchemaView;
 
 /// The variable that a shell sets to ask for completions.
 const VARIABLE: &str = "RIGLINE_COMPLETE";
@@ -194,7 +194,7 @@ pub(crate) fn arguments() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &std::ffi::OsStr| {
         let Some((manifest, operation)) = manifest() else { return Vec::new() };
         let Some(operation) = operation.and_then(|name| manifest.operation(&name).cloned()) else { return Vec::new() };
-        let root = Place::of_text(&operation.params_text);
+        let root = SchemaView::of_text(&operation.params_text);
         let current = current.to_string_lossy();
         let mut found = Vec::new();
         for name in root.names() {

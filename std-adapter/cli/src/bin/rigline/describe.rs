@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
-use rigline::json::{Json, Kind};
-use rigline_host::by_schema::{Draft, Place, Schema, operation_named, settle};
+use rigline::json::{Json, JsonKind};
 use rigline_host::choose::Chosen;
 use rigline_host::client::{Command, Description, Page};
+use rigline_host::coerce::{Draft, Schema, SchemaView, operation_named, settle};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::{HostError, Manifest, Operation};
 use serde_json::{Value, json};
@@ -187,13 +187,13 @@ fn describe(operation: &Operation, outputs: Option<Json<'_>>) -> String {
     }
     text.push('\n');
     let mut table = Table::new(&["argument", "type", "default", "description"]);
-    rows(&Place::of_text(&operation.params_text), "", &mut table, 0);
+    rows(&SchemaView::of_text(&operation.params_text), "", &mut table, 0);
     if !table.is_empty() {
         text.push_str(&table.to_string());
     }
     if let Some(outputs) = outputs {
         let mut table = Table::new(&["output", "type", "", "description"]);
-        rows(&Place::of(outputs), "", &mut table, 0);
+        rows(&SchemaView::of(outputs), "", &mut table, 0);
         if !table.is_empty() {
             text.push_str(&table.to_string());
         }
@@ -204,7 +204,7 @@ fn describe(operation: &Operation, outputs: Option<Json<'_>>) -> String {
 /// The schema of an operation's outputs, where the extension reports it.
 fn outputs(operation: &Operation) -> Option<Json<'_>> {
     let outputs = Json::parse(operation.outputs_text.as_deref()?.as_bytes()).ok()?;
-    (outputs.kind() == Kind::Object).then_some(outputs)
+    (outputs.kind() == JsonKind::Object).then_some(outputs)
 }
 
 /// How deep objects are shown. A schema may refer to itself.
@@ -214,7 +214,7 @@ const ROWS: usize = 200;
 
 /// A row for each member. The members of an object, and of a list's elements, follow it with the names that `call`
 /// accepts.
-fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
+fn rows(place: &SchemaView<'_>, prefix: &str, table: &mut Table, depth: usize) {
     let required = place.required_names();
     for (name, member) in place.members() {
         if table.len() >= ROWS {
@@ -239,11 +239,11 @@ fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
 /// A command line that calls it, with what it requires.
 fn example(target: &Target, operation: &Operation) -> String {
     let mut words = vec!["rigline".to_owned(), "call".to_owned(), target.to_string(), operation.name.clone()];
-    examples(&Place::of_text(&operation.params_text), "", &mut words, 0);
+    examples(&SchemaView::of_text(&operation.params_text), "", &mut words, 0);
     out::command_line(&words)
 }
 
-fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
+fn examples(place: &SchemaView<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
     let required = place.required_names();
     for (name, member) in place.members().into_iter().filter(|(name, _)| required.contains(name)) {
         let path = format!("{prefix}{name}");
@@ -256,7 +256,7 @@ fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usi
 }
 
 /// A value that the schema probably accepts.
-fn value(place: &Place<'_>) -> String {
+fn value(place: &SchemaView<'_>) -> String {
     let given =
         place.keyword("examples").and_then(|examples| examples.elements().next()).or_else(|| place.keyword("example"));
     let given = given.or_else(|| place.keyword("default")).or_else(|| place.values().first().copied());
@@ -277,7 +277,7 @@ fn value(place: &Place<'_>) -> String {
 }
 
 /// A number within the bounds of a place: 1, or a bound.
-fn number(place: &Place<'_>) -> String {
+fn number(place: &SchemaView<'_>) -> String {
     let bound = |name| place.keyword(name).map(|bound| bound.as_str());
     let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
     let keywords: Vec<String> = bounds.iter().filter_map(|name| Some(format!("\"{name}\":{}", bound(name)?))).collect();

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rigline_eval::list::list;
-use rigline_eval::run::Outcome;
+use rigline_eval::run::RunOutcome;
 use rigline_eval::runs::StartError;
 use rigline_eval::{Fault, Spec, owner_of, session};
-use rigline_host::by_schema::Schema;
+use rigline_host::coerce::Schema;
 use rigline_host::target::Target;
 
 use crate::connect::{self, Failure};
@@ -54,7 +54,7 @@ impl Arguments {
 /// One run that was done, or could not be.
 struct Done {
     path: PathBuf,
-    run: Result<(String, Arc<Spec>, Arc<Outcome>), StartError>,
+    run: Result<(String, Arc<Spec>, Arc<RunOutcome>), StartError>,
     watched: Arc<Watched>,
 }
 

@@ -219,9 +219,9 @@ mod linux {
     use rigline_host::{HostError, process};
     use rigline_lab::agent::{self, Options, System};
     use rigline_lab::book::{Refusal, seconds, time_of_day};
-    use rigline_lab::client::{Connection, Place};
+    use rigline_lab::client::{AgentLocation, Connection};
     use rigline_lab::folders::Folders;
-    use rigline_lab::shards::{Asked, LONGEST, Shards};
+    use rigline_lab::shards::{LONGEST, RigRequest, Shards};
     use rigline_lab::{dial, lock, scan, users};
     use serde_json::{Value, json};
 
@@ -233,10 +233,10 @@ mod linux {
     const CHECKED: Duration = Duration::from_secs(15);
 
     /// The agent's folders.
-    pub(crate) fn place() -> Result<Place, Failure> {
+    pub(crate) fn place() -> Result<AgentLocation, Failure> {
         let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
         let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
-        Ok(Place { folders, program })
+        Ok(AgentLocation { folders, program })
     }
 
     static CHOOSES: AtomicBool = AtomicBool::new(false);
@@ -297,7 +297,7 @@ mod linux {
                     connect::complain(format_args!("place {place} in the queue: {why}"));
                 }
             };
-            let asked = Asked { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
+            let asked = RigRequest { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
             Shards::take(&place()?, &asked, tell).await.map(Some).map(Self).map_err(failure)
         }
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rigline_host::decode::Decoder;
 use rigline_host::protocols;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_host::traffic::Decoder;
-use rigline_host::{Child, Direction, EventKind, Exit, wire};
+use rigline_host::{Child, EventKind, Exit, record::transcript::Direction, wire};
 use rigline_std::stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 

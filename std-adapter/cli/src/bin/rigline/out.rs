@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline_host::terminal;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
@@ -60,7 +60,7 @@ fn indent(json: Json<'_>, depth: usize, text: &mut String) {
         text.push_str(&"  ".repeat(depth));
     };
     match json.kind() {
-        Kind::Object if json.members().next().is_some() => {
+        JsonKind::Object if json.members().next().is_some() => {
             for (place, (name, value)) in json.members().enumerate() {
                 text.push(if place == 0 { '{' } else { ',' });
                 line(text, depth + 1);
@@ -70,7 +70,7 @@ fn indent(json: Json<'_>, depth: usize, text: &mut String) {
             line(text, depth);
             text.push('}');
         }
-        Kind::Array if json.elements().next().is_some() => {
+        JsonKind::Array if json.elements().next().is_some() => {
             for (place, value) in json.elements().enumerate() {
                 text.push(if place == 0 { '[' } else { ',' });
                 line(text, depth + 1);
@@ -79,8 +79,8 @@ fn indent(json: Json<'_>, depth: usize, text: &mut String) {
             line(text, depth);
             text.push(']');
         }
-        Kind::Object => text.push_str("{}"),
-        Kind::Array => text.push_str("[]"),
+        JsonKind::Object => text.push_str("{}"),
+        JsonKind::Array => text.push_str("[]"),
         _ => text.push_str(json.as_str()),
     }
 }

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ValueHint;
-use rigline::manifest::identifier;
-use rigline::{Extension, Manifest};
+use rigline::{Extension, Manifest, Operation};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use rigline_std::{Selected, Selection};
 use serde::Deserialize;
 
@@ -270,7 +269,7 @@ fn ensure_out_of_reach(path: &Path) -> Result<(), String> {
 /// Whether two names mean one operation. A tool is called by the name of its operation, or by its
 /// [identifier](rigline::Operation::identifier).
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    identifier(one).eq(identifier(other))
+    Operation::identifier_of(one).eq(Operation::identifier_of(other))
 }
 
 impl Policy {

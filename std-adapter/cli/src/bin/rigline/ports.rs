@@ -45,7 +45,7 @@ impl Arguments {
     }
 }
 
-type Found = (PortInfo, Vec<Holder>, Option<Result<String, String>>);
+type FoundPort = (PortInfo, Vec<Holder>, Option<Result<String, String>>);
 
 async fn probe(port: &PortInfo) -> Result<String, String> {
     let mut options = Options::default();
@@ -58,7 +58,7 @@ async fn probe(port: &PortInfo) -> Result<String, String> {
     Ok(answer)
 }
 
-fn as_json(found: &[Found]) -> String {
+fn as_json(found: &[FoundPort]) -> String {
     let ports: Vec<Value> = found
         .iter()
         .map(|(port, holders, answer)| {
@@ -74,7 +74,7 @@ fn as_json(found: &[Found]) -> String {
     format!("{:#}\n", Value::from(ports))
 }
 
-fn as_text(found: &[Found], probed: bool) -> String {
+fn as_text(found: &[FoundPort], probed: bool) -> String {
     if found.is_empty() {
         return "No serial ports.\n".to_owned();
     }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use rigline::json::{Json, Kind};
-use rigline_host::Direction;
-use rigline_host::by_schema;
+use rigline::json::{Json, JsonKind};
 use rigline_host::check::{Bench, CaseFailure, Peer};
+use rigline_host::coerce;
 use rigline_host::record::Recording;
+use rigline_host::record::transcript::Direction;
 use rigline_host::record::transcript::{self, Entry, Transcript, What};
 use rigline_host::target::Target;
 use tokio::time::{Instant, timeout_at};
@@ -205,7 +205,7 @@ fn differences(expected: &str, got: &str, ignored: &[String]) -> Vec<String> {
 
 fn compare(path: &str, old: Json<'_>, new: Json<'_>, ignored: &[String], found: &mut Vec<String>) {
     match (old.kind(), new.kind()) {
-        (Kind::Object, Kind::Object) => {
+        (JsonKind::Object, JsonKind::Object) => {
             let (old, new) = (members(old), members(new));
             let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
             for name in names.filter(|name| !ignored.contains(name)) {
@@ -217,12 +217,12 @@ fn compare(path: &str, old: Json<'_>, new: Json<'_>, ignored: &[String], found: 
                 }
             }
         }
-        (Kind::Array, Kind::Array) if old.elements().count() == new.elements().count() => {
+        (JsonKind::Array, JsonKind::Array) if old.elements().count() == new.elements().count() => {
             for (place, (old, new)) in old.elements().zip(new.elements()).enumerate() {
                 compare(&format!("{path}.{place}"), old, new, ignored, found);
             }
         }
-        _ if by_schema::same(old.as_str(), new.as_str()) => {}
+        _ if coerce::same(old.as_str(), new.as_str()) => {}
         _ => found.push(format!("{path}: {} became {}", old.as_str(), new.as_str())),
     }
 }

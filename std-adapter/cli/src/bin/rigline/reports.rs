@@ -10,7 +10,7 @@ use rigline_eval::report::{self, Host, Logs, Results, Unusable};
 use rigline_eval::run::Event;
 use rigline_host::files;
 use rigline_std::clock::unix_millis;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use uuid::Uuid;
 
 use crate::files::is_stdout;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use clap::Args;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::between::Between;
-use rigline_std::http::{Options, Routes, Server, ServerInfo};
+use rigline_std::http::{HttpServer, Options, Routes, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
 
@@ -79,7 +79,7 @@ impl HttpArguments {
         address: &ListenAddress,
         protocol: Option<&Protocol>,
         between: Option<Arc<dyn Between>>,
-    ) -> Result<Server, Failure> {
+    ) -> Result<HttpServer, Failure> {
         let all = served(protocol)?;
         let mut options = all.iter().skip(1).fold(Options::new(all[0]), |options, routes| options.and(routes));
         if all.iter().any(|routes| routes.has_free_path()) {
@@ -108,7 +108,7 @@ impl HttpArguments {
             std::io::ErrorKind::InvalidInput => Failure::usage(error),
             _ => Failure::no_answer(format!("{address}: {error}")),
         };
-        Server::bind_all(address, options).map_err(failed)
+        HttpServer::bind_all(address, options).map_err(failed)
     }
 }
 
@@ -129,7 +129,7 @@ fn served(protocol: Option<&Protocol>) -> Result<Vec<&'static Routes>, Failure> 
 }
 
 /// Prints the address of a server on standard output.
-pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: Option<&Protocol>) -> Result<(), Failure> {
+pub(crate) fn announce(server: &HttpServer, http: &HttpArguments, protocol: Option<&Protocol>) -> Result<(), Failure> {
     let addresses = server.addresses().map_err(Failure::no_answer)?;
     let path = match served(protocol)?[..] {
         [routes] if routes.has_free_path() => http.path.as_str(),

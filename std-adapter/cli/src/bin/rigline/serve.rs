@@ -10,7 +10,7 @@ use rigline_host::protocols;
 use rigline_host::relay::{Relay, Remote};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::net::ListenAddress;
 use rigline_std::{Selected, TokioClock};
@@ -186,7 +186,7 @@ impl Arguments {
         remote: Option<Remote>,
     ) -> Result<ExitCode, Failure> {
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
-        let mut server = tcp::Server::bind(tcp).map_err(failed)?.clients(self.clients);
+        let mut server = tcp::TcpServer::bind(tcp).map_err(failed)?.clients(self.clients);
         if self.http.any_user {
             server = server.any_user();
         }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use rigline_host::by_schema::nearest;
+use rigline_host::coerce::nearest;
 use rigline_host::protocols;
 use rigline_host::target::Target;
 

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline_cli::web::{Options, Server};
+use rigline_cli::web::{Options, WebServer};
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
@@ -11,7 +11,7 @@ use rigline_host::local::in_process;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_host::{JsonObject, wire};
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::net::{ListenAddress, Token};
 use tokio::task::LocalSet;
@@ -140,7 +140,7 @@ impl Arguments {
         }
         let address = &listen;
         let failed = |error: std::io::Error| Failure::no_answer(format!("cannot listen on {address}: {error}"));
-        let server = Server::bind(address, options).map_err(failed)?;
+        let server = WebServer::bind(address, options).map_err(failed)?;
         let what = self.target.as_ref().map_or_else(|| "what is plugged in".to_owned(), ToString::to_string);
         connect::print(&format!("serving {what} at {}\n", server.url().map_err(failed)?));
         if !address.is_loopback() {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{Listening, PATIENCE, RIGLINE, Server, refused};
+use crate::agents::support::{Listening, PATIENCE, RIGLINE, ServerProcess, refused};
 
 const READ_ONLY: [&str; 6] = ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"];
 
@@ -15,7 +15,7 @@ fn serve_offers_what_was_chosen_over_http_and_over_tcp() {
     for target in ["sim", &rig] {
         let serve = ["serve", target, "--http", "127.0.0.1:0", "--protocol", "mcp", "--read-only"];
         let server = Listening::start(&serve, "on ");
-        let mut agent = Server::start(&["mcp", &server.address]);
+        let mut agent = ServerProcess::start(&["mcp", &server.address]);
         let mut tools = agent.tools();
         // Of the command itself.
         tools.retain(|tool| tool != "last_failure");

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::agents::support::{Listening, RIGLINE, Server, refused, run};
+use crate::agents::support::{Listening, RIGLINE, ServerProcess, refused, run};
 
 /// Variables of the environment.
 type Env<'e> = &'e [(&'e str, &'e str)];
@@ -50,7 +50,7 @@ fn every_client_of_ours_sends_a_token_from_a_file_or_from_the_environment() {
         }
         let words = with(&["mcp", url]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut agent = Server::start_with(&words, env);
+        let mut agent = ServerProcess::start_with(&words, env);
         assert!(agent.tools().contains(&"measure".to_owned()), "{way:?}");
     }
     for (way, env, why) in [

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::agents::support::{RIGLINE, Server, says};
+use crate::agents::support::{RIGLINE, ServerProcess, says};
 
 #[test]
 fn an_idle_client_on_standard_input_leaves_nothing_on() {
     for target in ["sim", &format!("exec:{RIGLINE} rig")] {
-        let mut agent = Server::start(&["mcp", target, "--idle", "700ms"]);
+        let mut agent = ServerProcess::start(&["mcp", target, "--idle", "700ms"]);
         agent.initialize(json!({}));
         agent.ask("logging/setLevel", json!({"level": "warning"}));
         assert_ne!(agent.call("power", json!({"rail": "3V3", "on": true}))["isError"], true);
@@ -34,17 +34,17 @@ fn an_idle_client_on_standard_input_leaves_nothing_on() {
 
 #[test]
 fn nothing_is_switched_off_where_nothing_was_switched_on_or_the_owner_wants_it_to_stay() {
-    let mut agent = Server::start(&["mcp", "sim", "--idle", "200ms"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--idle", "200ms"]);
     agent.initialize(json!({}));
     agent.call("measure", json!({"channel": "3V3"}));
     thread::sleep(Duration::from_millis(900));
     let next = agent.ask_seeing("tools/call", json!({"name": "state", "arguments": {}}), |_, line| panic!("{line}"));
     assert!(next["result"]["structuredContent"].get("outputs_switched_off").is_none(), "{next}");
-    let mut agent = Server::start(&["mcp", "sim", "--keep-outputs"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--keep-outputs"]);
     agent.call("power", json!({"rail": "3V3", "on": true}));
     assert_eq!(agent.call("state", json!({}))["structuredContent"]["rails_on"], json!(["3V3"]));
     // Half a line does not become a whole one.
-    let mut agent = Server::start(&["mcp", "sim", "--idle", "200ms"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--idle", "200ms"]);
     use std::io::Write as _;
     agent.stdin.as_mut().unwrap().write_all(b"{\"jsonrpc\":\"2.0\",\"id\":\"half\",").unwrap();
     thread::sleep(Duration::from_millis(900));

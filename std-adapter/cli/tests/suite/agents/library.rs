@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{Agent, Listening, Server, says};
+use crate::agents::support::{Agent, Listening, ServerProcess, says};
 
 fn evals() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware-example/evals").display().to_string()
@@ -68,7 +68,7 @@ fn evals_are_prompts_and_their_reports_are_resources() {
     let words = ["sim", "--evals", &evals, "--runs"];
     let store = |name: &str| runs.path().join(name).display().to_string();
     let folder = store("stdio");
-    let mut agent = Server::start(&[&["mcp"], &words[..], &[&folder]].concat());
+    let mut agent = ServerProcess::start(&[&["mcp"], &words[..], &[&folder]].concat());
     let greeted = agent.initialize(json!({}));
     assert!(greeted["capabilities"]["prompts"].is_object() && greeted["capabilities"]["resources"].is_object());
     try_library(&mut |method, params| agent.ask(method, params), false);
@@ -87,7 +87,7 @@ fn evals_are_prompts_and_their_reports_are_resources() {
 
 #[test]
 fn a_server_without_evals_has_no_prompts() {
-    let mut agent = Server::start(&["mcp", "sim"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim"]);
     let greeted = agent.initialize(json!({}));
     assert!(greeted["capabilities"].get("prompts").is_none(), "{greeted}");
     assert_eq!(agent.ask("prompts/list", json!({}))["error"]["code"], -32601);

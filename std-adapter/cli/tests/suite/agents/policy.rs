@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{RIGLINE, Server, refused, run, says};
+use crate::agents::support::{RIGLINE, ServerProcess, refused, run, says};
 
 fn power(on: bool) -> Value {
     json!({"rail": "3V3", "on": on})
@@ -11,7 +11,7 @@ fn power(on: bool) -> Value {
 #[test]
 fn calls_beyond_a_limit_are_refused_and_others_go_on() {
     for target in ["sim", &format!("exec:{RIGLINE} rig")] {
-        let mut agent = Server::start(&["mcp", target, "--limit", "power=2/h", "--limit", "*=4/h"]);
+        let mut agent = ServerProcess::start(&["mcp", target, "--limit", "power=2/h", "--limit", "*=4/h"]);
         agent.initialize(json!({}));
         for _ in 0..2 {
             assert_ne!(agent.call("power", power(true))["isError"], true);
@@ -40,13 +40,13 @@ fn a_person_confirms_a_call_or_it_does_not_run() {
     let asked = json!({"name": "power", "arguments": power(true)});
     // A client without elicitation, or with one that has no forms.
     for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
-        let mut agent = Server::start(&words);
+        let mut agent = ServerProcess::start(&words);
         agent.initialize(capabilities);
         let refused = agent.call("power", power(true));
         assert!(refused["isError"] == true && says(&refused, "confirmation"), "{refused}");
         assert_ne!(agent.call("identify", json!({}))["isError"], true, "nothing else is asked for");
     }
-    let mut agent = Server::start(&words);
+    let mut agent = ServerProcess::start(&words);
     agent.initialize(json!({"elicitation": {}}));
     for (answer, runs, text) in [
         (json!({"result": {"action": "accept", "content": {}}}), true, "3V3 is on"),
@@ -94,7 +94,7 @@ fn a_person_confirms_a_call_or_it_does_not_run() {
 
 #[test]
 fn the_modern_era_is_asked_by_a_result_that_wants_input() {
-    let mut agent = Server::start(&["mcp", "sim", "--confirm", "power"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--confirm", "power"]);
     let meta = |capabilities: Value| json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": capabilities});
     let call = |capabilities: Value, on: bool, more: Value| {
         let mut params = json!({"name": "power", "arguments": power(on), "_meta": meta(capabilities)});
@@ -104,7 +104,7 @@ fn the_modern_era_is_asked_by_a_result_that_wants_input() {
     let reply = agent.ask("tools/call", call(json!({}), true, json!({})));
     assert!(says(&reply["result"], "confirmation") && reply["result"]["resultType"] == "complete", "{reply}");
     let can = || json!({"elicitation": {"form": {}}});
-    let ask = |agent: &mut Server| {
+    let ask = |agent: &mut ServerProcess| {
         let reply = agent.ask("tools/call", call(can(), true, json!({})));
         let result = &reply["result"];
         assert_eq!(result["resultType"], "input_required", "{reply}");
@@ -155,7 +155,7 @@ fn a_policy_file_is_kept_out_of_the_agents_reach() {
     }
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let mut agent = Server::start(&["mcp", "sim", "--policy", file.to_str().unwrap(), "--limit", "power=5/h"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--policy", file.to_str().unwrap(), "--limit", "power=5/h"]);
     assert_eq!(agent.tools(), ["identify", "power"]);
     assert_eq!(agent.call("power", power(true))["isError"], true, "the client cannot ask");
     assert_ne!(agent.call("identify", json!({}))["isError"], true);
@@ -169,7 +169,7 @@ fn a_record_has_every_call_and_can_be_replayed() {
     let record = record.to_str().unwrap();
     {
         let mut agent =
-            Server::start(&["mcp", "sim", "--record", record, "--limit", "power=1/h", "--confirm", "press"]);
+            ServerProcess::start(&["mcp", "sim", "--record", record, "--limit", "power=1/h", "--confirm", "press"]);
         agent.initialize(json!({}));
         agent.call("identify", json!({}));
         agent.call("measure", json!({"channel": "nope"}));
@@ -207,7 +207,7 @@ fn a_record_has_every_call_and_can_be_replayed() {
 
 #[test]
 fn the_reason_of_the_last_failure_is_a_tools_answer() {
-    let mut agent = Server::start(&["mcp", "sim"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim"]);
     assert!(agent.tools().contains(&"last_failure".to_owned()));
     assert_eq!(agent.call("last_failure", json!({}))["structuredContent"], json!({"failed": false}));
     agent.call("measure", json!({"channel": "nope"}));
@@ -217,6 +217,6 @@ fn the_reason_of_the_last_failure_is_a_tools_answer() {
     assert_eq!(told["structuredContent"]["arguments"], json!({"channel": "nope"}));
     assert_eq!(told["structuredContent"]["tool"], "measure");
     // It is no tool of the rig: what was chosen does not have it.
-    let mut agent = Server::start(&["mcp", "sim", "--allow", "measure"]);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--allow", "measure"]);
     assert_eq!(agent.tools(), ["measure"]);
 }

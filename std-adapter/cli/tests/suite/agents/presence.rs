@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{PATIENCE, RIGLINE, Server, says};
+use crate::agents::support::{PATIENCE, RIGLINE, ServerProcess, says};
 
 /// A board that is a program behind a pty, whose name is a link where the port is looked for.
 struct Board {
@@ -23,7 +23,7 @@ impl Board {
     }
 }
 
-fn description(agent: &mut Server, tool: &str) -> String {
+fn description(agent: &mut ServerProcess, tool: &str) -> String {
     let reply = agent.ask("tools/list", json!({}));
     let tools = reply["result"]["tools"].as_array().unwrap();
     let tool = tools.iter().find(|found| found["name"] == tool).unwrap_or_else(|| panic!("{reply}"));
@@ -31,7 +31,7 @@ fn description(agent: &mut Server, tool: &str) -> String {
 }
 
 /// Waits until the client is told that its tools are others.
-fn wait_for_change(agent: &mut Server) {
+fn wait_for_change(agent: &mut ServerProcess) {
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < PATIENCE);
@@ -50,7 +50,7 @@ fn a_board_comes_goes_and_comes_back_with_other_tools() {
     let state = folder.path().join("state");
     let env = [("XDG_STATE_HOME", state.to_str().unwrap())];
     // It was never there: the server starts all the same.
-    let mut agent = Server::start_with(&["mcp", &target], &env);
+    let mut agent = ServerProcess::start_with(&["mcp", &target], &env);
     let greeted = agent.initialize(json!({}));
     assert_eq!(greeted["capabilities"]["tools"]["listChanged"], true, "{greeted}");
     assert!(agent.tools().contains(&"find_board".to_owned()));
@@ -82,7 +82,7 @@ fn a_board_comes_goes_and_comes_back_with_other_tools() {
 
     // A server that starts without the board lists what it last had.
     board.pull(&port);
-    let mut agent = Server::start_with(&["mcp", &target], &env);
+    let mut agent = ServerProcess::start_with(&["mcp", &target], &env);
     assert!(agent.tools().contains(&"blink".to_owned()));
     assert!(description(&mut agent, "blink").starts_with("Absent"));
     let missing = agent.call("blink", json!({}));
@@ -141,7 +141,7 @@ fn a_server_that_does_not_listen_yet_is_waited_for() {
     drop(listener);
     let state = tempfile::tempdir().unwrap();
     let env = [("XDG_STATE_HOME", state.path().to_str().unwrap())];
-    let mut agent = Server::start_with(&["mcp", &format!("tcp:{address}")], &env);
+    let mut agent = ServerProcess::start_with(&["mcp", &format!("tcp:{address}")], &env);
     agent.initialize(json!({}));
     assert_eq!(agent.tools().first().map(String::as_str), Some("find_board"));
     let server = crate::agents::support::Listening::start(&["serve", "sim", "--tcp", &address.to_string()], "on tcp:");
@@ -160,7 +160,7 @@ fn a_subscription_of_the_modern_era_is_told_of_other_tools() {
     drop(listener);
     let state = tempfile::tempdir().unwrap();
     let env = [("XDG_STATE_HOME", state.path().to_str().unwrap())];
-    let mut agent = Server::start_with(&["mcp", &format!("tcp:{address}")], &env);
+    let mut agent = ServerProcess::start_with(&["mcp", &format!("tcp:{address}")], &env);
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
     let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
     agent.send(&json!({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}));

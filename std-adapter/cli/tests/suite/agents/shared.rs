@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{Agent, Listening, RIGLINE, Server};
+use crate::agents::support::{Agent, Listening, RIGLINE, ServerProcess};
 
 const FOREVER: &str = r#"{"channel": "AUX", "min": 9, "max": 10, "within_ms": 4000}"#;
 
@@ -85,14 +85,14 @@ fn a_call_that_only_reads_is_given_up_without_the_end_of_a_gevals_session() {
     let script = folder.path().join("old.py");
     fs::write(&script, GEVALS).unwrap();
     let target = Listening::of("python3", &[script.to_str().unwrap()], "on ");
-    let mut agent = Server::start(&["mcp", &target.address]);
+    let mut agent = ServerProcess::start(&["mcp", &target.address]);
     agent.initialize(json!({}));
-    let sessions = |agent: &mut Server| {
+    let sessions = |agent: &mut ServerProcess| {
         let text = agent.call("sessions", json!({}))["structuredContent"]["sessions"].clone();
         text.as_str().unwrap_or_else(|| panic!("{text}")).parse::<u32>().unwrap()
     };
     let first = sessions(&mut agent);
-    let give_up = |agent: &mut Server, id: u64, tool: &str| {
+    let give_up = |agent: &mut ServerProcess, id: u64, tool: &str| {
         let params = json!({"name": tool, "arguments": {}});
         agent.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
         std::thread::sleep(Duration::from_millis(300));

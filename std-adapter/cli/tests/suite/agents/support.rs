@@ -29,14 +29,14 @@ pub(crate) fn refused(words: &[&str], env: &[(&str, &str)]) -> (Option<i32>, Str
 }
 
 /// An MCP server on standard input and output. Dropping it kills the process.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) stdout: BufReader<ChildStdout>,
     next: u64,
 }
 
-impl Server {
+impl ServerProcess {
     pub(crate) fn start(words: &[&str]) -> Self {
         Self::start_with(words, &[])
     }
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

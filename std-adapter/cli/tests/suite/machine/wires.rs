@@ -265,14 +265,14 @@ fn redirects_of_an_mcp_server() {
 }
 
 /// A server that ends when it is dropped.
-struct Server {
+struct ServerProcess {
     child: Child,
     port: u16,
     /// Kept, so that what it prints later finds a reader.
     _output: BufReader<ChildStdout>,
 }
 
-impl Server {
+impl ServerProcess {
     fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new("sh");
         child.args(["-c", "exec \"$0\" \"$@\" 2>&1", RIGLINE]).args(arguments);
@@ -297,7 +297,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -328,7 +328,7 @@ fn connections_notice_that_the_peers_machine_is_gone() {
         &["jsonrpc", "--tcp", "127.0.0.1:0", "--no-token", "--root", path, "--runs", path],
         &["web", "sim", "--listen", "127.0.0.1:0"],
     ] {
-        let server = Server::start(arguments);
+        let server = ServerProcess::start(arguments);
         let client = server.connect();
         let port = client.local_addr().unwrap().port();
         wait_until(&format!("{arguments:?} watches"), || is_watched(server.port, port));
@@ -347,7 +347,8 @@ fn connections_notice_that_the_peers_machine_is_gone() {
 fn a_client_beyond_the_limit_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let server = Server::start(&["jsonrpc", "--tcp", "127.0.0.1:0", "--no-token", "--root", path, "--runs", path]);
+    let server =
+        ServerProcess::start(&["jsonrpc", "--tcp", "127.0.0.1:0", "--no-token", "--root", path, "--runs", path]);
     const ASK: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eval.list\"}\n";
     let ask = |stream: &TcpStream| {
         let mut line = String::new();
@@ -377,7 +378,7 @@ fn no_mcp_call_is_begun_for_a_client_that_is_gone() {
     );
     let manifest = super::EXTENSION.replace("\"go\":", "\"slow\":{\"params\":{}},\"go\":");
     let target = format!("exec:{}", script(folder.path(), "extension", &format!("{manifest}{steps}\n")).display());
-    let server = Server::start(&["serve", &target, "--http", "127.0.0.1:0", "--protocol", "mcp"]);
+    let server = ServerProcess::start(&["serve", &target, "--http", "127.0.0.1:0", "--protocol", "mcp"]);
     let post = |tool: &str| {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}}}}}"#
@@ -623,7 +624,7 @@ async fn a_program_that_was_asked_to_end_has_time_for_the_safe_state() {
 #[test]
 fn a_second_signal_ends_a_server_at_once() {
     use rustix::process::{Pid, Signal, kill_process};
-    let mut server = Server::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    let mut server = ServerProcess::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
     let mut client = server.connect();
     let body = r#"{"op":"wait-for","args":{"channel":"AUX","min":9,"max":10,"within_ms":25000}}"#;
     let head = format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());

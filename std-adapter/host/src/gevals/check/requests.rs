@@ -1,6 +1,6 @@
 //! Requests: ids, methods, batches, and what is not a request.
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 
 use super::common::{NO_METHOD, NO_OPERATION, execute, expect_next, unknown};
@@ -32,7 +32,7 @@ fn same(a: &str, b: &str) -> bool {
     let text =
         |id: &str| Json::parse(id.as_bytes()).ok().and_then(|id| id.text().map(|text| text.to_cow().into_owned()));
     let number = |id: &str| match Json::parse(id.as_bytes()).ok()?.kind() {
-        Kind::Number => id.parse::<f64>().ok().filter(|number| number.abs() < 9e15),
+        JsonKind::Number => id.parse::<f64>().ok().filter(|number| number.abs() < 9e15),
         _ => None,
     };
     a == b

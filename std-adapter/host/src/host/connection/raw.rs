@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -47,7 +47,7 @@ pub(crate) enum RawLine {
 
 impl Raw {
     fn lock(&self) -> std::sync::MutexGuard<'_, RawState> {
-        rigline_std::sync::lock(&self.state)
+        rigline_std::mutex::lock(&self.state)
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -169,7 +169,7 @@ impl Connection {
             return;
         }
         let why = match Json::parse(line) {
-            Ok(json) if json.kind() == Kind::Object => "not a reply that is waited for".to_owned(),
+            Ok(json) if json.kind() == JsonKind::Object => "not a reply that is waited for".to_owned(),
             Ok(_) => "JSON, but not an object".to_owned(),
             Err(error) => format!("not JSON: {error}"),
         };

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use rigline::client::{self, Incoming, PeerRequest, Received};
 use rigline::frame::Frame;
-use rigline::json::{Json, Kind, write};
+use rigline::json::{Json, JsonKind, write};
 
 use super::{Completion, Shared, State, Waiting};
 use crate::host::error::RpcFailure;
 use crate::host::event::{EventKind, Log};
 use crate::host::manifest::value;
-use crate::host::result::Answer;
+use crate::host::result::OwnedReply;
 use crate::host::{Direction, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.
@@ -178,13 +178,13 @@ impl State {
         match received.incoming {
             Incoming::Reply(reply) => {
                 let is_call = self.waiting.iter().any(|waiting| waiting.id == reply.id && waiting.is_call);
-                self.finish(reply.id, Completion::Answer(Answer::of(reply.body, is_call)));
+                self.finish(reply.id, Completion::Answer(OwnedReply::of(reply.body, is_call)));
             }
             Incoming::Malformed(broken) => {
                 let why = broken.to_string();
                 self.hint = Some(format!("a damaged message came: {why}"));
                 match broken.id {
-                    Some(id) => self.finish(id, Completion::Answer(Answer::Bad(why.clone(), shown(broken.text)))),
+                    Some(id) => self.finish(id, Completion::Answer(OwnedReply::Bad(why.clone(), shown(broken.text)))),
                     None if self.budget == 0 => {
                         self.more_skipped += 1;
                         return None;
@@ -204,7 +204,7 @@ impl State {
                 self.hint = Some(format!("an error came that names no request: {failure}"));
                 events.push(EventKind::ErrorWithoutId(failure.clone()));
                 if let Some(id) = only.filter(|_| !self.booting) {
-                    self.finish(id, Completion::Answer(Answer::Error(failure, error.json().as_str().to_owned())));
+                    self.finish(id, Completion::Answer(OwnedReply::Error(failure, error.json().as_str().to_owned())));
                 }
             }
             Incoming::Log(log) => {
@@ -228,7 +228,7 @@ impl State {
             Incoming::Request(request) => {
                 if self.answers_ping
                     && request.method == "ping"
-                    && matches!(request.id.kind(), Kind::String | Kind::Number)
+                    && matches!(request.id.kind(), JsonKind::String | JsonKind::Number)
                 {
                     return Some(
                         format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request.id).into_bytes(),

@@ -11,7 +11,7 @@ use super::{hello, modern};
 use crate::check::{Bench, CaseFailure, Verdict};
 use crate::host::Direction;
 use crate::http_client;
-use crate::mcp::stream::{Answer, SESSION, is_stream, modern_headers, standard};
+use crate::mcp::stream::{ResponseBody, SESSION, is_stream, modern_headers, standard};
 
 /// The longest body that is read, in bytes.
 const BODY_LIMIT: usize = 16 << 20;
@@ -79,7 +79,7 @@ async fn exchange(
     bench.note(Direction::Sent, &format!("{method}{said} {body}"));
     let headers: Vec<_> =
         headers.iter().map(|(name, value): &(String, String)| (name.as_str(), value.as_str())).collect();
-    let (mut answer, mut messages, mut text, mut head) = (Answer::new(BODY_LIMIT), Vec::new(), Vec::new(), None);
+    let (mut answer, mut messages, mut text, mut head) = (ResponseBody::new(BODY_LIMIT), Vec::new(), Vec::new(), None);
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let mut stop = Some(stop);
     let url = bench.target_url();

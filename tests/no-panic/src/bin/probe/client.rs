@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use rigline::client::{
-    Anomalies, Body, Client, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
+    Anomalies, Body, ClientSession, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
     write_refusal,
 };
 use rigline::json::write::Writer;
@@ -13,7 +13,7 @@ use rigline::{GoDuration, Phase};
 use crate::program::{bytes, keep, show, text};
 
 pub(crate) fn all() {
-    let mut client = Client::new(black_box(7));
+    let mut client = ClientSession::new(black_box(7));
     if black_box(true) {
         client = client.strict();
     }

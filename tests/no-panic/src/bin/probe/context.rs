@@ -4,11 +4,10 @@ use core::hint::black_box;
 use core::task::Waker;
 use core::time::Duration;
 
+use rigline::Event;
 use rigline::Sleep;
-use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
-use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
 use rigline::protocol::gevals::TaskContext;
 use rigline::service::JobRun;
@@ -16,12 +15,13 @@ use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
     Schema,
 };
+use rigline::{Guarantee, ModuleKind};
 
 use crate::program::{bytes, keep, show, text};
 
 pub(crate) static MANIFEST: Manifest = Manifest::new("probe", "1.0.0")
     .description("Does everything")
-    .kind(Kind::Tool)
+    .kind(ModuleKind::Tool)
     .guarantees(&[Guarantee::NoNetwork])
     .requires(&["true"])
     .operations(&[
@@ -49,7 +49,7 @@ pub(crate) fn all() {
         Err(error) => show(&error),
     }
     keep((
-        black_box(Kind::Tool).name(),
+        black_box(ModuleKind::Tool).name(),
         black_box(Guarantee::NoNetwork).name(),
         black_box(Guarantee::NoNetwork).capability(),
     ));

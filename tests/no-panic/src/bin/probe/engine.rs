@@ -6,11 +6,14 @@ use core::pin::pin;
 use core::task::{self, Poll, Waker};
 
 use rigline::Extension;
-use rigline::engine::{Background, Engine, Memory, Run, SessionPolicy, Step, Work};
 use rigline::frame::LineEnds;
 use rigline::protocol::GEVALS;
 use rigline::{Context, LogSink};
 use rigline::{Failure, Outcome};
+use rigline::{
+    engine::{Background, Engine, Memory, Run, Step},
+    exchange::{SessionPolicy, Work},
+};
 
 use crate::context::{MANIFEST, PROTOCOLS, Probe, Ticks, configure, handle};
 use crate::program::{bytes, keep, show};

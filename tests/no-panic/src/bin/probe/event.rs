@@ -1,7 +1,7 @@
 //! `rigline::event`.
 
-use rigline::event::{Event, EventError, Member};
 use rigline::json::Json;
+use rigline::{Event, EventError, EventMember};
 
 use crate::program::{bytes, keep, show};
 
@@ -22,7 +22,7 @@ pub(crate) fn all() {
 pub(crate) fn seen(event: Event<'_>) {
     keep((event.id(), event.ts(), event.event(), event.component(), event.json()));
     for text in [event.module(), event.status(), event.session_id(), event.request_id(), event.span_id()] {
-        keep(matches!(text, Member::Null));
+        keep(matches!(text, EventMember::Null));
         keep(text.value());
     }
     keep(event.duration_ms().value().map(|duration| duration.to_u64()));

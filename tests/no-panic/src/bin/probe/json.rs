@@ -3,9 +3,9 @@
 use core::hint::black_box;
 use core::str::FromStr;
 
+use rigline::json::RawJson;
 use rigline::json::check::{check, check_to_depth};
 use rigline::json::de::{self, DecodeError, Segment};
-use rigline::json::raw::RawJson;
 use rigline::json::write::{Message, Writer};
 use rigline::json::{Decimal, Digits, Json, Text, number, ser};
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ fn decoder() {
     }
     keep(de::from_empty::<Option<Choice<'_>>>());
     decode_error(DecodeError::rule(text(), text()));
-    decode_error(DecodeError::new(de::Kind::Expected(text())).within(Segment::Index(black_box(1))));
+    decode_error(DecodeError::new(de::DecodeErrorKind::Expected(text())).within(Segment::Index(black_box(1))));
     let mut text = bytes::<16>();
     match RawJson::from_checked(&mut text) {
         Ok(raw) => {

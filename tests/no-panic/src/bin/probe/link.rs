@@ -2,13 +2,13 @@
 
 use core::hint::black_box;
 
-use rigline::link::{Collected, Collector, Frame, Kind, Shared, decode, encode, encoded_size};
+use rigline::link::{Collected, Collector, Frame, FrameKind, Shared, decode, encode, encoded_size};
 
 use crate::program::{bytes, keep};
 
 pub(crate) fn all() {
     let payload = bytes::<300>();
-    let kind = black_box(Kind::Request);
+    let kind = black_box(FrameKind::Request);
     let mut memory = bytes::<320>();
     keep(encoded_size(black_box(7)));
     keep(encode(&Frame { kind, sequence: black_box(7), payload: &payload }, &mut memory));

@@ -4,7 +4,7 @@
 use core::hint::black_box;
 
 use rigline::frame::{Frame, Framer};
-use rigline::json::view::Text;
+use rigline::json::Text;
 use rigline::json::write::Writer;
 use rigline::json::{Json, RawJson};
 use rigline::protocol::waza::{

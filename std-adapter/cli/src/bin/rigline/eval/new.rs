@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rigline_host::by_schema::Schema;
+use rigline_host::coerce::Schema;
 use rigline_host::target::Target;
 use rigline_host::{files, terminal};
 use serde_json::Value;

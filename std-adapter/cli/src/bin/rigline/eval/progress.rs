@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rigline::protocol::waza::{self, Verdict};
 use rigline_eval::Spec;
 use rigline_eval::run::{Event, Progress};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 
 use super::time;
 use crate::out::{self, complain};

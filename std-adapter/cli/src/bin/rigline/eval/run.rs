@@ -9,7 +9,7 @@ use clap::Args;
 use rigline::protocol::waza::RunState;
 use rigline_eval::report::junit::junit;
 use rigline_eval::report::{self, Measured, Results, Unusable};
-use rigline_eval::run::{OnEvent, Outcome};
+use rigline_eval::run::{OnEvent, RunOutcome};
 use rigline_eval::runs::{Request, Runs, StartError};
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
@@ -18,8 +18,8 @@ use rigline_host::files;
 use rigline_host::record::Recorder;
 use rigline_host::terminal;
 use rigline_std::clock::unix_millis;
+use rigline_std::mutex::lock;
 use rigline_std::signals::Signals;
-use rigline_std::sync::lock;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -330,7 +330,7 @@ impl Run {
         rigs: &[String],
         watched: &Arc<Watched>,
         recorder: Option<&Recorder>,
-    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+    ) -> Result<(String, Arc<Spec>, Arc<RunOutcome>), StartError> {
         let mut request = self.request(wanted);
         request.shards = rigs.to_vec();
         let accepted = runs.accept(&request)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rigline_eval::{Fault, LoadError, Overrides, against, load};
+use rigline_eval::{Fault, LoadError, Overrides, check_against_target, load};
 use rigline_host::target::Target;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ impl Validate {
                 Ok((spec, mut faults)) => {
                     let mut warnings = spec.warnings.clone();
                     if let Some(operations) = &operations {
-                        let (more, may_be) = against(&spec, operations);
+                        let (more, may_be) = check_against_target(&spec, operations);
                         faults.extend(more);
                         warnings.extend(may_be);
                     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rigline_host::files;
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 
 /// The name of the file in the folder of a recording.

@@ -62,14 +62,14 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use rigline_host::mcp::config::Client;
+    use rigline_host::mcp::config::McpProgram;
 
     /// Each client that an entry can be written for is a host of `install`.
     #[test]
     fn every_client_of_mcp_is_a_host() {
         let root = crate::command();
         let install = root.find_subcommand("install").unwrap();
-        for client in Client::ALL {
+        for client in McpProgram::ALL {
             assert!(install.find_subcommand(client.name()).is_some(), "{}", client.name());
         }
     }

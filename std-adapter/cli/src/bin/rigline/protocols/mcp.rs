@@ -11,7 +11,7 @@ use rigline::Extension;
 use rigline_eval::Root;
 use rigline_eval::session::Hosts;
 use rigline_eval::tools::{Evals, Settings};
-use rigline_host::mcp::config::{Client, Edit, EditError, Header, Name, Server};
+use rigline_host::mcp::config::{Edit, EditError, Header, McpProgram, Name, ServerEntry};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
 use rigline_host::relay::{OnSeen, Relay, Seen};
@@ -19,11 +19,11 @@ use rigline_host::target::Target;
 use rigline_host::wire;
 #[cfg(target_os = "linux")]
 use rigline_lab::dial::LEASED;
-use rigline_rig::Rig;
+use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::between::Between;
-use rigline_std::http::{Server as HttpServer, ServerInfo};
+use rigline_std::http::{HttpServer, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::{IDLE, Stdio};
 use tokio::sync::watch;
@@ -368,7 +368,7 @@ impl Offer<'_> {
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
     /// The client
-    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(Client::ALL.map(Client::name)))]
+    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(McpProgram::ALL.map(McpProgram::name)))]
     client: String,
     #[command(flatten)]
     entry: EntryArguments,
@@ -419,7 +419,7 @@ pub(crate) struct EntryArguments {
 impl EntryArguments {
     /// For the client of this name.
     pub(crate) fn run(self, client: &str) -> Result<ExitCode, Failure> {
-        let Some(client) = Client::ALL.into_iter().find(|known| known.name() == client) else {
+        let Some(client) = McpProgram::ALL.into_iter().find(|known| known.name() == client) else {
             return Err(Failure::usage(format!("unknown client {client}")));
         };
         let server = self.server(client)?;
@@ -454,7 +454,7 @@ impl EntryArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn server(&self, client: Client) -> Result<Server, Failure> {
+    fn server(&self, client: McpProgram) -> Result<ServerEntry, Failure> {
         let mut own = Vec::new();
         if let Target::Http(url) = &self.target {
             if self.selected.evals.is_some() {
@@ -462,7 +462,7 @@ impl EntryArguments {
             }
             let is_plain = self.selected.choice.is_all() && self.policy.words()?.is_empty();
             if client.takes_urls() && self.credentials.token_file.is_none() && is_plain {
-                return Ok(Server::Url { url: url.clone(), headers: self.headers()? });
+                return Ok(ServerEntry::Url { url: url.clone(), headers: self.headers()? });
             }
             own = self.words()?;
         } else {
@@ -482,7 +482,7 @@ impl EntryArguments {
             args.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
         args.extend(own);
-        Ok(Server::Program { command: this()?, args })
+        Ok(ServerEntry::Program { command: this()?, args })
     }
 
     /// The headers that the client itself sends.

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rigline::ModuleKind;
 use rigline_host::Options;
-use rigline_host::amplifier::{Descriptor, ModuleKind, Transport};
+use rigline_host::amplifier::{Descriptor, Transport};
 use rigline_host::client::{ClientOptions, Described, Description};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rigline::Event;
-use rigline::event::Member;
+use rigline::EventMember;
 use rigline_host::amplifier::{Entry, LogReader, check_taxonomy};
 use rigline_host::terminal;
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ impl Arguments {
     }
 
     fn is_wanted(&self, event: &Event<'_>) -> bool {
-        let is = |member: Member<rigline::json::Text<'_>>, wanted: &Option<String>| {
+        let is = |member: EventMember<rigline::json::Text<'_>>, wanted: &Option<String>| {
             wanted.as_ref().is_none_or(|wanted| member.value().is_some_and(|value| value == wanted.as_str()))
         };
         let name = |wanted: &String| match wanted.strip_suffix('*') {

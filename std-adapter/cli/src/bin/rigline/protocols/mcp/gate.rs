@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use rigline::protocol::mcp::MODERN;
 use rigline_std::between::{Between, Passing, Peer, Renewal};
-use rigline_std::sync::lock;
+use rigline_std::mutex::lock;
 use serde_json::{Map, Value, json};
 
 use super::library::{Library, Missing};
@@ -75,7 +75,7 @@ struct State {
     /// Own tools that run, by the numbers of their peers and the ids of their calls as JSON, and what calls them off.
     running: HashMap<(u64, String), (Peer, CallOff)>,
     /// By session, or by what they say of themselves.
-    clients: HashMap<String, Client>,
+    clients: HashMap<String, ClientState>,
     /// How often a client was heard of.
     heard: u64,
     /// Requests that have no reply yet, by the numbers of their peers and their ids as JSON.
@@ -96,7 +96,7 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct ClientState {
     /// The description that a client of the legacy era has given of itself.
     about: Value,
     can_ask: bool,
@@ -153,7 +153,7 @@ struct Failure {
 
 impl State {
     /// The client of this name.
-    fn client(&mut self, owner: &str) -> &mut Client {
+    fn client(&mut self, owner: &str) -> &mut ClientState {
         self.heard += 1;
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(owner) {
             let silent = self.clients.iter().min_by_key(|(_, client)| client.heard).map(|(owner, _)| owner.clone());
@@ -650,27 +650,27 @@ impl Between for Gate {
 
     fn received(&self, from: &Peer, line: &[u8]) -> Passing {
         let Ok(json) = Json::parse(line) else { return Passing::On };
-        if json.kind() == Kind::Array && !self.parts.policy.is_empty() {
+        if json.kind() == JsonKind::Array && !self.parts.policy.is_empty() {
             // Of the first revision, and no client sends any: nothing passes by it.
             let text = "batches are not accepted where calls are limited, confirmed or recorded";
             refuse(from, &Value::Null, -32600, text, Value::Null);
             return Passing::Kept;
         }
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             return Passing::On;
         }
         let (has_method, id) = (json.get("method").is_some(), json.get("id"));
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return Passing::On };
         match (has_method, id.map(|id| id.kind())) {
-            (true, Some(Kind::String | Kind::Number)) => self.request(from, &message, line),
+            (true, Some(JsonKind::String | JsonKind::Number)) => self.request(from, &message, line),
             (true, None) => self.notification(from, &message),
-            (false, Some(Kind::String)) => self.word(from, &message),
+            (false, Some(JsonKind::String)) => self.word(from, &message),
             _ => Passing::On,
         }
     }
 
     fn sent(&self, to: &Peer, line: &[u8]) -> Passing {
-        let Some(json) = Json::parse(line.trim_ascii()).ok().filter(|json| json.kind() == Kind::Object) else {
+        let Some(json) = Json::parse(line.trim_ascii()).ok().filter(|json| json.kind() == JsonKind::Object) else {
             return Passing::On;
         };
         let Some(id) = json.get("id") else { return self.sent_notification(to, json, line) };

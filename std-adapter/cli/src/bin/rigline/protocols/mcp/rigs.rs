@@ -8,10 +8,10 @@ use rigline_host::Manifest;
 use rigline_host::client::Described;
 use rigline_host::relay::{OnSeen, Remote, Seen};
 use rigline_lab::book::Refusal;
-use rigline_lab::client::{self, Connection, Place};
+use rigline_lab::client::{self, AgentLocation, Connection};
 use rigline_lab::dial;
-use rigline_lab::shards::{Asked, Shards};
-use rigline_std::sync::lock;
+use rigline_lab::shards::{RigRequest, Shards};
+use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -40,7 +40,7 @@ pub(crate) fn nothing_chosen() -> Described {
 
 /// The lab's tools for one target, or for the rig that the agent chooses.
 pub(crate) struct Rigs {
-    place: Place,
+    place: AgentLocation,
     /// The target without `rig:`; none if the agent chooses.
     selector: Option<String>,
     relay: OnceLock<(Remote, OnSeen)>,
@@ -56,7 +56,7 @@ impl fmt::Debug for Rigs {
 
 impl Rigs {
     /// `selector` is the target without `rig:`, and there is none if the agent chooses.
-    pub(crate) fn new(place: Place, selector: Option<&str>) -> std::io::Result<Self> {
+    pub(crate) fn new(place: AgentLocation, selector: Option<&str>) -> std::io::Result<Self> {
         // An agent may forget the rig that a call has taken.
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
@@ -132,7 +132,7 @@ impl Rigs {
                 before.give_back().await;
             }
             let selector = self.selector.as_deref().or(wanted);
-            let asked = Asked {
+            let asked = RigRequest {
                 selector: selector.ok_or("rig: required; lab_list shows the rigs")?,
                 count: 1,
                 wait: Duration::from_secs(wait),

@@ -4,17 +4,18 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::foreign;
-use super::node::Node;
 use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
-use rigline_host::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer, spelled};
+use super::yaml::Node;
+use rigline_host::coerce::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer};
+use rigline_host::spelled;
 
 /// Checks the steps of an eval, and of its preflight, against the operations of a target and their
 /// schemas. Returns the errors and the warnings.
 ///
 /// The values of placeholders are not known before a run, so they are not checked. If `operations`
 /// is empty, nothing is found.
-pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
+pub fn check_against_target(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = of_tasks(spec, spec.health.as_slice(), operations);
     let (more, doubts) = of_tasks(spec, &spec.tasks, operations);
     faults.extend(more);
@@ -22,7 +23,7 @@ pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec
     (faults, warnings)
 }
 
-/// Checks some of the tasks of an eval as [`against`] does. A fault that several cases of one task
+/// Checks some of the tasks of an eval as [`check_against_target`] does. A fault that several cases of one task
 /// share is reported once.
 pub(super) fn of_tasks(spec: &Spec, tasks: &[Task], operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
@@ -71,7 +72,7 @@ pub(super) fn of_tasks(spec: &Spec, tasks: &[Task], operations: &[(String, Schem
             }
         }
     }
-    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
+    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.redactor.hide(&mut fault.text));
     (faults, warnings)
 }
 

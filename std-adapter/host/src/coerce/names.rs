@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-pub use crate::host::spelled;
+use crate::host::spelled;
 use crate::terminal;
 
 /// Returns the known name that was probably meant. It differs from `name` in case, in its

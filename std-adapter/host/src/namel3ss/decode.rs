@@ -1,8 +1,8 @@
 //! The lines of namel3ss, for `rigline monitor`.
 
-use rigline::json::Kind;
+use rigline::json::JsonKind;
 
-use crate::traffic::{Fault, Line, Reading, Requests, error};
+use crate::decode::{Fault, Line, Reading, Requests, error};
 
 pub(super) const READING: Reading =
     Reading { claims: |json| json.get("protocol_version").is_some(), describe, is_json_rpc: false };
@@ -16,7 +16,7 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         if json.get("protocol_version").is_none_or(|version| version.as_str() != "1") {
             fault.is("protocol_version: expected 1");
         }
-        if json.get("payload").is_none_or(|payload| payload.kind() != Kind::Object) {
+        if json.get("payload").is_none_or(|payload| payload.kind() != JsonKind::Object) {
             fault.is("payload: expected an object");
         }
         // The service runner's requests have another name for it.

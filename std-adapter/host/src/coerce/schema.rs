@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Zero as _};
 use jsonschema::{Keyword, ValidationError};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::{Map, Value};
 
 use super::instance::{Exact, ExactJson};
@@ -114,11 +114,11 @@ impl Schema {
 }
 
 fn breach(kind: &jsonschema::error::ValidationErrorKind) -> Breach {
-    use jsonschema::error::ValidationErrorKind as Kind;
+    use jsonschema::error::ValidationErrorKind as JsonKind;
     match kind {
-        Kind::UniqueItems => Breach::EqualElements,
-        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => Breach::UnknownMember,
-        Kind::Required { property } => Breach::Required(property.as_str().unwrap_or_default().to_owned()),
+        JsonKind::UniqueItems => Breach::EqualElements,
+        JsonKind::AdditionalProperties { .. } | JsonKind::UnevaluatedProperties { .. } => Breach::UnknownMember,
+        JsonKind::Required { property } => Breach::Required(property.as_str().unwrap_or_default().to_owned()),
         _ => Breach::Other,
     }
 }
@@ -202,43 +202,45 @@ fn build(schema: &Value) -> Result<jsonschema::Validator<ExactJson>, ValidationE
 /// does not, spelled out.
 fn prepared(json: Json<'_>) -> Value {
     match json.kind() {
-        Kind::Array => json.elements().map(prepared).collect(),
-        Kind::Object => {
+        JsonKind::Array => json.elements().map(prepared).collect(),
+        JsonKind::Object => {
             let is_true = |name: &str| json.get(name).and_then(|flag| flag.bool()) == Some(true);
             let is_nullable = is_true("nullable");
-            let is_number = |name: &str| json.get(name).is_some_and(|value| value.kind() == Kind::Number);
+            let is_number = |name: &str| json.get(name).is_some_and(|value| value.kind() == JsonKind::Number);
             let mut keywords = Map::new();
             for (name, member) in json.members() {
                 let name = name.to_string();
                 let exact = |name: &str| (format!("{PREFIX}{name}"), Value::from(member.as_str()));
                 let (name, value) = match (name.as_str(), member.kind()) {
                     // Draft 4 and OpenAPI 3.0: a flag beside the bound.
-                    ("exclusiveMinimum", Kind::Bool) if is_number("minimum") => continue,
-                    ("exclusiveMaximum", Kind::Bool) if is_number("maximum") => continue,
-                    ("minimum", Kind::Number) if is_true("exclusiveMinimum") => exact("exclusiveMinimum"),
-                    ("maximum", Kind::Number) if is_true("exclusiveMaximum") => exact("exclusiveMaximum"),
-                    ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum", Kind::Number) => exact(&name),
+                    ("exclusiveMinimum", JsonKind::Bool) if is_number("minimum") => continue,
+                    ("exclusiveMaximum", JsonKind::Bool) if is_number("maximum") => continue,
+                    ("minimum", JsonKind::Number) if is_true("exclusiveMinimum") => exact("exclusiveMinimum"),
+                    ("maximum", JsonKind::Number) if is_true("exclusiveMaximum") => exact("exclusiveMaximum"),
+                    ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum", JsonKind::Number) => exact(&name),
                     // One that is not above zero is for the validator to refuse.
-                    ("multipleOf", Kind::Number)
+                    ("multipleOf", JsonKind::Number)
                         if number::decimal(member.as_str()).is_some_and(|number| number > BigDecimal::zero()) =>
                     {
                         exact(&name)
                     }
                     ("const", _) if has_number(member) => exact(&name),
-                    ("enum", Kind::Array) if has_number(member) => {
+                    ("enum", JsonKind::Array) if has_number(member) => {
                         let mut values: Vec<&str> = member.elements().map(|value| value.as_str()).collect();
                         values.extend(is_nullable.then_some("null"));
                         (ENUM.to_owned(), Value::from(format!("[{}]", values.join(","))))
                     }
-                    ("enum", Kind::Array) => {
+                    ("enum", JsonKind::Array) => {
                         (name, member.elements().map(plain).chain(is_nullable.then_some(Value::Null)).collect())
                     }
-                    ("type", Kind::String) if is_nullable => (name, Value::Array(vec![plain(member), "null".into()])),
+                    ("type", JsonKind::String) if is_nullable => {
+                        (name, Value::Array(vec![plain(member), "null".into()]))
+                    }
                     ("const" | "default" | "example" | "examples", _) => (name, plain(member)),
                     (
                         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
                         | "dependencies",
-                        Kind::Object,
+                        JsonKind::Object,
                     ) => {
                         let schemas = member.members();
                         (name, schemas.map(|(name, schema)| (name.to_string(), prepared(schema))).collect())
@@ -255,9 +257,9 @@ fn prepared(json: Json<'_>) -> Value {
 
 fn has_number(json: Json<'_>) -> bool {
     match json.kind() {
-        Kind::Number => true,
-        Kind::Array => json.elements().any(has_number),
-        Kind::Object => json.members().any(|(_, member)| has_number(member)),
+        JsonKind::Number => true,
+        JsonKind::Array => json.elements().any(has_number),
+        JsonKind::Object => json.members().any(|(_, member)| has_number(member)),
         _ => false,
     }
 }

@@ -4,7 +4,8 @@ use super::ID_END;
 use crate::duration::GoDuration;
 use crate::json::raw::RawJson;
 use crate::json::write::Writer;
-use crate::protocol::gevals::{self, Phase};
+use crate::phase::Phase;
+use crate::protocol::gevals;
 
 /// A request to a gevals extension.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,9 @@
 //! The check of a call's arguments against the description of the operation. Command lines and
 //! steps of evals share it.
 
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 
-use super::{Breach, Draft, Mismatch, Place, Schema, nearest, nearest_or_longer, settle};
+use super::{Breach, Draft, Mismatch, Schema, SchemaView, nearest, nearest_or_longer, settle};
 use crate::terminal;
 
 /// The arguments of a call, and all their faults.
@@ -64,7 +64,7 @@ pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
         Fit { json: settled.json, faults: Vec::new(), undeclared: Vec::new(), unchecked: settled.checked.unchecked };
     let json = found.json.clone();
     let Ok(json) = Json::parse(json.as_bytes()) else { return found };
-    let root = Place::of(schema.json());
+    let root = SchemaView::of(schema.json());
     names(&root, json, is_checked, &mut found);
     let unknown: Vec<(Vec<String>, Option<String>)> =
         found.faults.iter().map(|fault| (fault.names.clone(), fault.near.clone())).collect();
@@ -95,18 +95,18 @@ pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
 }
 
 /// Finds the names that the schema does not have, in every object that it describes.
-fn names(root: &Place<'_>, json: Json<'_>, is_checked: bool, found: &mut Fit) {
+fn names(root: &SchemaView<'_>, json: Json<'_>, is_checked: bool, found: &mut Fit) {
     let mut waiting = vec![(Vec::new(), root.clone(), json)];
     while let Some((path, place, json)) = waiting.pop() {
         let below = |name: &str| path.iter().cloned().chain([name.to_owned()]).collect::<Vec<String>>();
         match json.kind() {
-            Kind::Array => {
+            JsonKind::Array => {
                 for (number, element) in json.elements().enumerate() {
                     let number = number.to_string();
                     waiting.extend(place.member(&number).map(|place| (below(&number), place, element)));
                 }
             }
-            Kind::Object => {
+            JsonKind::Object => {
                 let known = place.names();
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 for (name, member) in json.members() {
@@ -125,7 +125,7 @@ fn names(root: &Place<'_>, json: Json<'_>, is_checked: bool, found: &mut Fit) {
 }
 
 /// Names of a pattern, or of a kind that all others have, are known as well.
-fn is_matched(place: &Place<'_>, name: &str) -> bool {
+fn is_matched(place: &SchemaView<'_>, name: &str) -> bool {
     place.keyword("patternProperties").is_some() || place.member(name).is_some()
 }
 
@@ -135,7 +135,7 @@ fn unknown(
     names: Vec<String>,
     name: &str,
     known: &[&str],
-    place: &Place<'_>,
+    place: &SchemaView<'_>,
     is_given: impl Fn(&str) -> bool,
     is_checked: bool,
     found: &mut Fit,
@@ -168,7 +168,7 @@ fn unknown(
 }
 
 /// The fault, and the probable meaning; and whether it is a flag.
-fn why(text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> (String, bool) {
+fn why(text: &str, given: Option<Json<'_>>, place: Option<&SchemaView<'_>>) -> (String, bool) {
     let text = brief(text);
     let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return (text, false) };
     let given = given.to_string();
@@ -185,7 +185,7 @@ fn why(text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> (Strin
 
 fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
     path.iter().try_fold(json, |json, name| match json.kind() {
-        Kind::Array => json.elements().nth(name.parse().ok()?),
+        JsonKind::Array => json.elements().nth(name.parse().ok()?),
         _ => json.get(name),
     })
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use percent_encoding::percent_decode_str;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 
 use super::same;
 
@@ -16,7 +16,7 @@ use super::same;
 ///
 /// It reads the text of the schema, so that numbers have all their digits.
 #[derive(Debug, Clone)]
-pub struct Place<'s> {
+pub struct SchemaView<'s> {
     root: Json<'s>,
     parts: Vec<Json<'s>>,
 }
@@ -24,7 +24,7 @@ pub struct Place<'s> {
 /// The number of subschemas that are read for one place. Schemas may refer to themselves.
 const PARTS: usize = 200;
 
-impl<'s> Place<'s> {
+impl<'s> SchemaView<'s> {
     /// The place of the whole value.
     pub fn of(root: Json<'s>) -> Self {
         Self::at(root, [root])
@@ -63,7 +63,7 @@ impl<'s> Place<'s> {
             found.extend(self.parts.iter().filter_map(|part| element(*part, place)));
         }
         if found.is_empty() {
-            found.extend(self.each("additionalProperties").filter(|others| others.kind() == Kind::Object));
+            found.extend(self.each("additionalProperties").filter(|others| others.kind() == JsonKind::Object));
         }
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
@@ -133,7 +133,7 @@ impl<'s> Place<'s> {
         };
         for part in &self.parts {
             let named = part.get("type");
-            let one = named.filter(|named| named.kind() == Kind::String).into_iter();
+            let one = named.filter(|named| named.kind() == JsonKind::String).into_iter();
             for name in one.chain(named.into_iter().flat_map(|named| named.elements())) {
                 if let Some(name) = name.text() {
                     add(name.to_string().into());
@@ -257,7 +257,7 @@ fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
         let name = percent_decode_str(name).decode_utf8_lossy();
         let name = name.replace("~1", "/").replace("~0", "~");
         match json.kind() {
-            Kind::Array => json.elements().nth(name.parse().ok()?),
+            JsonKind::Array => json.elements().nth(name.parse().ok()?),
             _ => json.get(&name),
         }
     })
@@ -267,10 +267,10 @@ fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
 /// elements.
 fn element(schema: Json<'_>, place: usize) -> Option<Json<'_>> {
     let items = schema.get("items");
-    let alone = schema.get("prefixItems").or(items.filter(|items| items.kind() == Kind::Array));
+    let alone = schema.get("prefixItems").or(items.filter(|items| items.kind() == JsonKind::Array));
     alone
         .and_then(|alone| alone.elements().nth(place))
-        .or(items.filter(|items| items.kind() == Kind::Object))
+        .or(items.filter(|items| items.kind() == JsonKind::Object))
         .or_else(|| schema.get("additionalItems"))
 }
 
@@ -280,12 +280,12 @@ fn values_of(schema: Json<'_>) -> impl Iterator<Item = Json<'_>> {
 
 fn type_of(value: Json<'_>) -> &'static str {
     match value.kind() {
-        Kind::Null => "null",
-        Kind::Bool => "boolean",
-        Kind::Number => "number",
-        Kind::String => "string",
-        Kind::Array => "array",
-        Kind::Object => "object",
+        JsonKind::Null => "null",
+        JsonKind::Bool => "boolean",
+        JsonKind::Number => "number",
+        JsonKind::String => "string",
+        JsonKind::Array => "array",
+        JsonKind::Object => "object",
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
             (json!(true), "any"),
         ];
         for (schema, summary) in table {
-            assert_eq!(Place::of_text(&schema.to_string()).summary(), summary, "{schema}");
+            assert_eq!(SchemaView::of_text(&schema.to_string()).summary(), summary, "{schema}");
         }
     }
 
@@ -371,7 +371,7 @@ mod tests {
             (r#"{"type":"number","minimum":-1.7976931348623157e308,"maximum":1.7976931348623157e308}"#, "number"),
             (r#"{"enum":[18446744073709551617,1.10]}"#, "18446744073709551617 | 1.10"),
         ] {
-            assert_eq!(Place::of_text(schema).summary(), summary, "{schema}");
+            assert_eq!(SchemaView::of_text(schema).summary(), summary, "{schema}");
         }
     }
 }

@@ -7,10 +7,10 @@ use super::{Schema, contains};
 /// [`Params`](crate::Params) has one for each type of arguments, and `#[derive(Params)]` makes it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Node {
+pub enum SchemaNode {
     /// The schema of any value: `{}`.
     Any,
-    /// The text of a schema. [`Node::text`] makes this variant and checks the text.
+    /// The text of a schema. [`SchemaNode::text`] makes this variant and checks the text.
     Text(&'static str),
     /// The schema of a boolean.
     Bool,
@@ -51,7 +51,7 @@ pub enum Node {
     /// An array whose elements all have one schema.
     Array {
         /// The schema of each element.
-        items: &'static Node,
+        items: &'static SchemaNode,
         /// The smallest allowed number of elements.
         min_items: usize,
         /// The greatest allowed number of elements; [`usize::MAX`] if there is no bound.
@@ -63,7 +63,7 @@ pub enum Node {
         /// bound.
         max_key: usize,
         /// The schema of each value.
-        values: &'static Node,
+        values: &'static SchemaNode,
         /// The greatest allowed number of members; [`usize::MAX`] if there is no bound.
         max_members: usize,
     },
@@ -77,17 +77,17 @@ pub enum Node {
         closed: bool,
     },
     /// The schema of `null` or of a value of the inner schema.
-    Nullable(&'static Node),
+    Nullable(&'static SchemaNode),
     /// The inner schema with a description and rules for the value.
-    Said(&'static Node, Keywords),
+    Said(&'static SchemaNode, Keywords),
 }
 
-/// A member of a [`Node::Object`].
+/// A member of a [`SchemaNode::Object`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Field {
     pub(crate) name: &'static str,
-    pub(crate) node: &'static Node,
+    pub(crate) node: &'static SchemaNode,
     pub(crate) required: bool,
     pub(crate) keywords: Keywords,
 }
@@ -95,7 +95,7 @@ pub struct Field {
 impl Field {
     /// A required member with this name and schema, and with `keywords` as its description and
     /// rules.
-    pub const fn new(name: &'static str, node: &'static Node, keywords: Keywords) -> Self {
+    pub const fn new(name: &'static str, node: &'static SchemaNode, keywords: Keywords) -> Self {
         Self { name, node, required: true, keywords }
     }
 
@@ -268,7 +268,7 @@ impl Keywords {
     }
 }
 
-impl Node {
+impl SchemaNode {
     /// The schema of an object without declared members.
     pub const OBJECT: &'static Self = &Self::Object { description: "", fields: &[], closed: false };
 

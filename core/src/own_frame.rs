@@ -8,18 +8,18 @@ use core::task::{Context, Poll};
 ///
 /// A compiler that inlines all futures into the one that awaits them makes one frame with room for
 /// each of them. That frame is on the stack while any of them runs. On a board, await a future that
-/// is large or calls deeply as `apart(pin!(future)).await`. That does not copy the future either,
+/// is large or calls deeply as `own_frame(pin!(future)).await`. That does not copy the future either,
 /// as `future.await` may.
 ///
 /// The price is some flash. The compiler no longer sees that the future is not polled after its
 /// end, so the image contains the panic for that case.
-pub fn apart<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
-    Apart(future)
+pub fn own_frame<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
+    OwnFrame(future)
 }
 
-struct Apart<'f, F>(Pin<&'f mut F>);
+struct OwnFrame<'f, F>(Pin<&'f mut F>);
 
-impl<F: Future> Future for Apart<'_, F> {
+impl<F: Future> Future for OwnFrame<'_, F> {
     type Output = F::Output;
 
     // Where the stack is large, the calls would be all that it changes.

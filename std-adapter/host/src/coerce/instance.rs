@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json as Representation, JsonNumber, Node, NodeIdentity, Object};
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::{Number, Value};
 
 use crate::number;
@@ -27,12 +27,12 @@ pub(super) enum Exact {
 impl Exact {
     pub(super) fn of(json: Json<'_>) -> Self {
         match json.kind() {
-            Kind::Null => Self::Null,
-            Kind::Bool => Self::Bool(json.bool().unwrap_or_default()),
-            Kind::Number => Self::Number(json.as_str().to_owned()),
-            Kind::String => Self::Text(json.text().map(|text| text.to_string()).unwrap_or_default()),
-            Kind::Array => Self::List(json.elements().map(Self::of).collect()),
-            Kind::Object => {
+            JsonKind::Null => Self::Null,
+            JsonKind::Bool => Self::Bool(json.bool().unwrap_or_default()),
+            JsonKind::Number => Self::Number(json.as_str().to_owned()),
+            JsonKind::String => Self::Text(json.text().map(|text| text.to_string()).unwrap_or_default()),
+            JsonKind::Array => Self::List(json.elements().map(Self::of).collect()),
+            JsonKind::Object => {
                 Self::Map(json.members().map(|(name, member)| (name.to_string(), Self::of(member))).collect())
             }
         }

@@ -1,7 +1,7 @@
 //! The host's side of a gevals session, without input and output. It writes request lines, matches
 //! replies to calls, and separates logs and other text.
 //!
-//! A [`Client`] gives each request an id, and remembers which requests are pending. Pass it each
+//! A [`ClientSession`] gives each request an id, and remembers which requests are pending. Pass it each
 //! line that a [`Framer`](crate::frame::Framer) returns. The result contains an [`Incoming`], which
 //! is a view of the line. Real peers print banners into the stream, leave members out and break
 //! lines. A line that is not a message of this protocol is therefore never an error: it is
@@ -9,10 +9,10 @@
 //! with a reason ([`Malformed`]).
 //!
 //! ```
-//! use rigline::client::{Client, Incoming, Request};
+//! use rigline::client::{ClientSession, Incoming, Request};
 //! use rigline::json::write::Writer;
 //!
-//! let mut client = Client::new(0);
+//! let mut client = ClientSession::new(0);
 //! let mut memory = [0; 128];
 //! let mut out = Writer::new(&mut memory);
 //! let id = client.start(&Request::Shutdown, &mut out)?;
@@ -45,9 +45,9 @@ mod request;
 use core::fmt;
 
 use crate::json::check::{self, Member, Span, SyntaxError, SyntaxErrorKind};
-use crate::json::view::{Json, Kind};
 use crate::json::write::{Message as _, TooLarge, Writer};
-use crate::received::Quoted;
+use crate::json::{Json, JsonKind};
+use crate::message::Quoted;
 use crate::rpc;
 
 pub use incoming::{
@@ -66,7 +66,7 @@ const ID_END: u32 = 1 << 31;
 
 /// The host's side of one gevals session.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ClientSession {
     first: u32,
     next: u32,
     /// Ids of the requests that are out; 0 where there is none.
@@ -76,7 +76,7 @@ pub struct Client {
     open: bool,
 }
 
-impl Client {
+impl ClientSession {
     /// A client whose ids begin at `base + 1`. Only the low 30 bits of `base` count.
     ///
     /// For a new child process, 0 suffices. For a port, use a random base.
@@ -189,7 +189,7 @@ impl Client {
                         Incoming::Request(PeerRequest { id, method, params })
                     }
                 }
-                _ if method == "log" && (versioned || params.kind() == Kind::Object) => {
+                _ if method == "log" && (versioned || params.kind() == JsonKind::Object) => {
                     Incoming::Log(Log::of_params(params))
                 }
                 None if versioned => Incoming::Notification { method, params },

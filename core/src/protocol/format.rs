@@ -5,22 +5,22 @@ use crate::failure::FailureKind;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::Manifest;
-use crate::received::Received;
+use crate::message::Received;
 
 /// The parts of a protocol's replies, in the order in which they are written.
 ///
-/// A success consists of `head`, `success`, [`Outputs`], `message` and `close`. An error consists
+/// A success consists of `head`, `success`, [`OutputsPlace`], `message` and `close`. An error consists
 /// of `head`, `error`, its text, `error_end` and `close`. Outputs are written before it is known
 /// whether the call will succeed. [`Failed`] says what happens to them if it fails.
 #[derive(Debug)]
-pub struct Phrases {
+pub struct ReplyFormat {
     /// Writes the beginning of a reply, up to the end of its id. The second argument is the JSON
     /// text of the id, or empty if there is no id.
     pub head: fn(&mut Writer<'_>, &[u8]),
     /// The text of a success between the head and the outputs.
     pub success: &'static [u8],
     /// The form of outputs.
-    pub outputs: Outputs,
+    pub outputs: OutputsPlace,
     /// The place of a success's message.
     pub message: MessagePlace,
     /// The place of [`Content`](crate::Content). If it is none, a piece of content is written as an
@@ -50,7 +50,7 @@ pub struct Phrases {
 
 /// The form of outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outputs {
+pub struct OutputsPlace {
     /// The text before the first output.
     pub start: &'static [u8],
     /// The text after the last output, if no message follows.
@@ -89,9 +89,9 @@ pub struct ContentPlace {
 /// The way in which outputs stay in the reply to a call that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
-    /// The replacement for [`Phrases::success`]. It must be at least as long.
+    /// The replacement for [`ReplyFormat::success`]. It must be at least as long.
     pub success: &'static [u8],
-    /// The replacement for the [`start`](Outputs::start) of outputs, of the same length. If it is
+    /// The replacement for the [`start`](OutputsPlace::start) of outputs, of the same length. If it is
     /// empty, the start stays.
     pub outputs_start: &'static [u8],
     /// Whether this form is used only if there are outputs. A reply without outputs is then an
@@ -119,7 +119,7 @@ pub struct Closing<'c> {
     /// The span of the outputs in the text that was written, without their brackets. Both ends are
     /// equal if there are no outputs. See [`Writer::repeat`].
     pub outputs: (usize, usize),
-    /// Whether a message or [content](Phrases::content) was written.
+    /// Whether a message or [content](ReplyFormat::content) was written.
     pub has_message: bool,
 }
 

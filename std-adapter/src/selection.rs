@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Operation, Outcome};
 
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// An extension that offers only selected operations of another one. Calls of the others are
 /// refused as unknown.

@@ -18,12 +18,12 @@ use crate::record::transcript::What;
 const KEPT: usize = 16 << 20;
 
 /// Dials another dialer's connections, and records what passes.
-pub(super) struct TapDialer {
+pub(super) struct RecordingDialer {
     pub(super) inner: Box<dyn Connect>,
     pub(super) recorder: Arc<Recorder>,
 }
 
-impl Connect for TapDialer {
+impl Connect for RecordingDialer {
     fn name(&self) -> String {
         self.inner.name()
     }
@@ -44,13 +44,13 @@ impl Connect for TapDialer {
             };
             let connection = Arc::new(connection);
             let reader = std::mem::replace(&mut wire.reader, Box::new(tokio::io::empty()));
-            wire.reader = Box::new(ReadTap::new(reader, &connection, Kind::Line(Direction::Received)));
+            wire.reader = Box::new(ReadTap::new(reader, &connection, StreamKind::Line(Direction::Received)));
             if let Some(stderr) = wire.stderr.take() {
-                wire.stderr = Some(Box::new(ReadTap::new(stderr, &connection, Kind::Stderr)));
+                wire.stderr = Some(Box::new(ReadTap::new(stderr, &connection, StreamKind::Stderr)));
             }
             let writer = std::mem::replace(&mut wire.writer, Box::new(tokio::io::sink()));
             wire.writer =
-                Box::new(WriteTap { inner: writer, lines: Lines::new(Kind::Line(Direction::Sent)), connection });
+                Box::new(WriteTap { inner: writer, lines: Lines::new(StreamKind::Line(Direction::Sent)), connection });
             Ok(wire)
         })
     }
@@ -84,20 +84,20 @@ impl Drop for Connection {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum StreamKind {
     Line(Direction),
     Stderr,
 }
 
 /// Cuts bytes into lines, however they come.
 struct Lines {
-    kind: Kind,
+    kind: StreamKind,
     line: Vec<u8>,
     dropped: u64,
 }
 
 impl Lines {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: StreamKind) -> Self {
         Self { kind, line: Vec::new(), dropped: 0 }
     }
 
@@ -123,8 +123,8 @@ impl Lines {
             return;
         }
         note(match self.kind {
-            Kind::Line(direction) => What::Line { direction, bytes, cut, dropped, device_ms: None },
-            Kind::Stderr => What::Stderr(shown(&bytes)),
+            StreamKind::Line(direction) => What::Line { direction, bytes, cut, dropped, device_ms: None },
+            StreamKind::Stderr => What::Stderr(shown(&bytes)),
         });
     }
 }
@@ -136,7 +136,7 @@ struct ReadTap<R> {
 }
 
 impl<R> ReadTap<R> {
-    fn new(inner: R, connection: &Arc<Connection>, kind: Kind) -> Self {
+    fn new(inner: R, connection: &Arc<Connection>, kind: StreamKind) -> Self {
         Self { inner, lines: Lines::new(kind), connection: Arc::clone(connection) }
     }
 }
@@ -148,7 +148,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for ReadTap<R> {
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
         let connection = &this.connection;
         let mut note = |what| connection.note(what);
-        let is_line = matches!(this.lines.kind, Kind::Line(_));
+        let is_line = matches!(this.lines.kind, StreamKind::Line(_));
         match &read {
             Poll::Ready(Ok(())) => {
                 let bytes = buf.filled().get(before..).unwrap_or_default();

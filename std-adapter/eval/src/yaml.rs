@@ -13,7 +13,7 @@ use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::placeholders::{is_whole, substitute};
 use super::records::StepRecord;
-use rigline_host::by_schema::{Draft, read};
+use rigline_host::coerce::{Draft, read};
 use rigline_host::number;
 
 /// The largest number of values in one file. Values of aliases are counted each time.
@@ -25,7 +25,7 @@ pub const DEPTH_LIMIT: usize = 32;
 /// A value and its place.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     /// The line in the file, from 1.
     pub(super) line: u32,
     /// The source text of a scalar that is not a string.
@@ -39,7 +39,7 @@ pub(super) struct Node {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     #[default]
     Null,
     Bool(bool),
@@ -60,7 +60,7 @@ pub(super) struct Unreadable {
 impl Node {
     /// Reads a document.
     pub(super) fn parse(text: &str) -> Result<Self, Unreadable> {
-        let node: Spanned<Kind> =
+        let node: Spanned<NodeKind> =
             serde_saphyr::from_str_with_options(text, options()).map_err(|error| unreadable(&error))?;
         let mut node = Self::of(node);
         node.keep_what_is_written(text);
@@ -76,10 +76,10 @@ impl Node {
             (!written.is_empty()).then_some(written)
         };
         match &mut self.kind {
-            Kind::List(elements) => elements.iter_mut().for_each(|element| element.keep_what_is_written(source)),
-            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_what_is_written(source)),
-            Kind::Null | Kind::Bool(_) => self.written = written().map(str::to_owned),
-            Kind::Number(json) => {
+            NodeKind::List(elements) => elements.iter_mut().for_each(|element| element.keep_what_is_written(source)),
+            NodeKind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_what_is_written(source)),
+            NodeKind::Null | NodeKind::Bool(_) => self.written = written().map(str::to_owned),
+            NodeKind::Number(json) => {
                 if let Some(written) = written() {
                     if let Some(plain) = number::json(written) {
                         *json = plain;
@@ -88,10 +88,10 @@ impl Node {
                 }
                 // JSON has no infinity and no NaN.
                 if number::decimal(json).is_none() {
-                    self.kind = Kind::Text(self.written.take().unwrap_or_else(|| json.clone()));
+                    self.kind = NodeKind::Text(self.written.take().unwrap_or_else(|| json.clone()));
                 }
             }
-            Kind::Text(text) => {
+            NodeKind::Text(text) => {
                 // A number beyond the parser's, which it takes for a text.
                 let Some(written) =
                     written().filter(|written| !written.starts_with(['"', '\'', '|', '>', '&', '*', '!']))
@@ -102,14 +102,14 @@ impl Node {
                     && !bytes.is_some_and(|(at, _)| is_tagged(source.get(..at as usize).unwrap_or_default()))
                     && let Some(json) = number::json(written)
                 {
-                    self.kind = Kind::Number(json);
+                    self.kind = NodeKind::Number(json);
                     self.written = Some(written.to_owned());
                 }
             }
         }
     }
 
-    fn of(node: Spanned<Kind>) -> Self {
+    fn of(node: Spanned<NodeKind>) -> Self {
         let span = node.defined.span();
         let bytes = span.byte_offset().zip(span.byte_len());
         Self {
@@ -129,62 +129,62 @@ impl Node {
 
     pub(super) fn members(&self) -> &[(String, Node)] {
         match &self.kind {
-            Kind::Map(members) => members,
+            NodeKind::Map(members) => members,
             _ => &[],
         }
     }
 
     pub(super) fn elements(&self) -> &[Node] {
         match &self.kind {
-            Kind::List(elements) => elements,
+            NodeKind::List(elements) => elements,
             _ => &[],
         }
     }
 
     pub(super) fn members_mut(&mut self) -> &mut [(String, Node)] {
         match &mut self.kind {
-            Kind::Map(members) => members,
+            NodeKind::Map(members) => members,
             _ => &mut [],
         }
     }
 
     pub(super) fn elements_mut(&mut self) -> &mut [Node] {
         match &mut self.kind {
-            Kind::List(elements) => elements,
+            NodeKind::List(elements) => elements,
             _ => &mut [],
         }
     }
 
     pub(super) fn is_map(&self) -> bool {
-        matches!(self.kind, Kind::Map(_))
+        matches!(self.kind, NodeKind::Map(_))
     }
 
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.kind, Kind::List(_))
+        matches!(self.kind, NodeKind::List(_))
     }
 
     pub(super) fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
+        matches!(self.kind, NodeKind::Null)
     }
 
     /// The kind of the value, for an error text.
     pub(super) fn what(&self) -> &'static str {
         match self.kind {
-            Kind::Null => "nothing",
-            Kind::Bool(_) => "true or false",
-            Kind::Number(_) => "a number",
-            Kind::Text(_) => "a string",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
+            NodeKind::Null => "nothing",
+            NodeKind::Bool(_) => "true or false",
+            NodeKind::Number(_) => "a number",
+            NodeKind::Text(_) => "a string",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
         }
     }
 
     /// A text. A number or a boolean of YAML becomes its source text: `version: 1.10` is "1.10".
     pub(super) fn text(&self) -> Option<String> {
         match &self.kind {
-            Kind::Text(text) => Some(text.clone()),
-            Kind::Number(json) => Some(self.written.clone().unwrap_or_else(|| json.clone())),
-            Kind::Bool(bool) => Some(self.written.clone().unwrap_or_else(|| bool.to_string())),
+            NodeKind::Text(text) => Some(text.clone()),
+            NodeKind::Number(json) => Some(self.written.clone().unwrap_or_else(|| json.clone())),
+            NodeKind::Bool(bool) => Some(self.written.clone().unwrap_or_else(|| bool.to_string())),
             _ => None,
         }
     }
@@ -192,8 +192,8 @@ impl Node {
     /// A number as JSON text.
     pub(super) fn digits(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Number(json) => Some(json),
-            Kind::Text(text) if self.is_filled && number::decimal(text).is_some() => Some(text.trim()),
+            NodeKind::Number(json) => Some(json),
+            NodeKind::Text(text) if self.is_filled && number::decimal(text).is_some() => Some(text.trim()),
             _ => None,
         }
     }
@@ -204,8 +204,8 @@ impl Node {
 
     pub(super) fn bool(&self) -> Option<bool> {
         match self.kind {
-            Kind::Bool(bool) => Some(bool),
-            Kind::Text(ref text) if self.is_filled => match text.trim() {
+            NodeKind::Bool(bool) => Some(bool),
+            NodeKind::Text(ref text) if self.is_filled => match text.trim() {
                 "true" | "True" | "TRUE" => Some(true),
                 "false" | "False" | "FALSE" => Some(false),
                 _ => None,
@@ -216,13 +216,13 @@ impl Node {
 
     pub(super) fn value(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(bool) => Value::Bool(*bool),
+            NodeKind::Null => Value::Null,
+            NodeKind::Bool(bool) => Value::Bool(*bool),
             // Beyond what a `Value` holds it is the text.
-            Kind::Number(json) => serde_json::from_str(json).unwrap_or_else(|_| json.as_str().into()),
-            Kind::Text(text) => Value::String(text.clone()),
-            Kind::List(elements) => elements.iter().map(Self::value).collect(),
-            Kind::Map(members) => members.iter().map(|(name, node)| (name.clone(), node.value())).collect(),
+            NodeKind::Number(json) => serde_json::from_str(json).unwrap_or_else(|_| json.as_str().into()),
+            NodeKind::Text(text) => Value::String(text.clone()),
+            NodeKind::List(elements) => elements.iter().map(Self::value).collect(),
+            NodeKind::Map(members) => members.iter().map(|(name, node)| (name.clone(), node.value())).collect(),
         }
     }
 
@@ -230,7 +230,7 @@ impl Node {
     /// as a number of `matrix`, is the value that it was written as.
     pub(super) fn wanted(&self) -> String {
         match &self.kind {
-            Kind::Text(text) if self.is_filled => read(text.trim()).unwrap_or_else(|| self.json()),
+            NodeKind::Text(text) if self.is_filled => read(text.trim()).unwrap_or_else(|| self.json()),
             _ => self.json(),
         }
     }
@@ -248,7 +248,7 @@ impl Node {
 
     fn write_json(&self, out: &mut String) {
         match &self.kind {
-            Kind::List(elements) => {
+            NodeKind::List(elements) => {
                 out.push('[');
                 for (place, element) in elements.iter().enumerate() {
                     if place > 0 {
@@ -258,7 +258,7 @@ impl Node {
                 }
                 out.push(']');
             }
-            Kind::Map(members) => {
+            NodeKind::Map(members) => {
                 out.push('{');
                 for (place, (name, member)) in members.iter().enumerate() {
                     if place > 0 {
@@ -270,7 +270,7 @@ impl Node {
                 }
                 out.push('}');
             }
-            Kind::Number(json) => out.push_str(json),
+            NodeKind::Number(json) => out.push_str(json),
             _ => out.push_str(&self.value().to_string()),
         }
     }
@@ -284,20 +284,20 @@ impl Node {
             Draft::Scalar(texts)
         };
         Ok(match &self.kind {
-            Kind::Null => scalar("null"),
-            Kind::Bool(bool) => scalar(if *bool { "true" } else { "false" }),
-            Kind::Number(json) => scalar(json),
-            Kind::Text(text) => {
+            NodeKind::Null => scalar("null"),
+            NodeKind::Bool(bool) => scalar(if *bool { "true" } else { "false" }),
+            NodeKind::Number(json) => scalar(json),
+            NodeKind::Text(text) => {
                 let filled = substitute(text, steps)?;
                 if let Some(source) = self.source.as_ref().filter(|_| self.is_filled) {
                     return Ok(Draft::opening(&filled, source.draft(steps)?));
                 }
                 if self.is_filled || is_whole(text) { Draft::output(&filled) } else { Draft::text(&filled) }
             }
-            Kind::List(elements) => {
+            NodeKind::List(elements) => {
                 Draft::List(elements.iter().map(|element| element.draft(steps)).collect::<Result<_, _>>()?)
             }
-            Kind::Map(members) => {
+            NodeKind::Map(members) => {
                 let member = |(name, member): &(String, Self)| Ok((name.clone(), member.draft(steps)?));
                 Draft::Map(members.iter().map(member).collect::<Result<_, String>>()?)
             }
@@ -308,14 +308,14 @@ impl Node {
     /// the whole of it.
     pub(super) fn each_text_mut(&mut self, change: &mut dyn FnMut(&str) -> Option<(String, bool)>) {
         match &mut self.kind {
-            Kind::Text(text) => {
+            NodeKind::Text(text) => {
                 if let Some((changed, is_whole)) = change(text) {
                     *text = changed;
                     self.is_filled = is_whole;
                 }
             }
-            Kind::List(elements) => elements.iter_mut().for_each(|element| element.each_text_mut(change)),
-            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.each_text_mut(change)),
+            NodeKind::List(elements) => elements.iter_mut().for_each(|element| element.each_text_mut(change)),
+            NodeKind::Map(members) => members.iter_mut().for_each(|(_, member)| member.each_text_mut(change)),
             _ => {}
         }
     }
@@ -324,16 +324,16 @@ impl Node {
     /// text their numbers lose the spelling that a schema may want.
     pub(super) fn keep_sources(&mut self, find: &dyn Fn(&str) -> Option<Node>) {
         match &mut self.kind {
-            Kind::Text(text) => self.source = find(text).map(Box::new),
-            Kind::List(elements) => elements.iter_mut().for_each(|element| element.keep_sources(find)),
-            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_sources(find)),
+            NodeKind::Text(text) => self.source = find(text).map(Box::new),
+            NodeKind::List(elements) => elements.iter_mut().for_each(|element| element.keep_sources(find)),
+            NodeKind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_sources(find)),
             _ => {}
         }
     }
 
     /// Sets a member of a map.
     pub(super) fn set(&mut self, name: &str, member: Self) {
-        if let Kind::Map(members) = &mut self.kind {
+        if let NodeKind::Map(members) = &mut self.kind {
             match members.iter_mut().find(|(found, _)| found == name) {
                 Some((_, old)) => *old = member,
                 None => members.push((name.to_owned(), member)),
@@ -343,14 +343,14 @@ impl Node {
 
     /// Removes members from a map.
     pub(super) fn remove(&mut self, names: &[&str]) {
-        if let Kind::Map(members) = &mut self.kind {
+        if let NodeKind::Map(members) = &mut self.kind {
             members.retain(|(name, _)| !names.contains(&name.as_str()));
         }
     }
 
     /// A text of ours, in the place of another node.
     pub(super) fn of_text(text: &str, at: &Self) -> Self {
-        Self { kind: Kind::Text(text.to_owned()), line: at.line, ..Self::default() }
+        Self { kind: NodeKind::Text(text.to_owned()), line: at.line, ..Self::default() }
     }
 
     /// A text of a table, whose type depends on its place: `30` is also a number of seconds.
@@ -360,7 +360,7 @@ impl Node {
 
     /// An empty map in the place of another node.
     pub(super) fn empty_map(at: &Self) -> Self {
-        Self { kind: Kind::Map(Vec::new()), line: at.line, ..Self::default() }
+        Self { kind: NodeKind::Map(Vec::new()), line: at.line, ..Self::default() }
     }
 }
 
@@ -401,68 +401,70 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     Unreadable { text: text.split_whitespace().collect::<Vec<_>>().join(" "), line }
 }
 
-impl<'de> Deserialize<'de> for Kind {
+impl<'de> Deserialize<'de> for NodeKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
 
         impl<'de> Visitor<'de> for Any {
-            type Value = Kind;
+            type Value = NodeKind;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value")
             }
 
-            fn visit_unit<E>(self) -> Result<Kind, E> {
-                Ok(Kind::Null)
+            fn visit_unit<E>(self) -> Result<NodeKind, E> {
+                Ok(NodeKind::Null)
             }
 
-            fn visit_none<E>(self) -> Result<Kind, E> {
-                Ok(Kind::Null)
+            fn visit_none<E>(self) -> Result<NodeKind, E> {
+                Ok(NodeKind::Null)
             }
 
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<NodeKind, D::Error> {
                 deserializer.deserialize_any(self)
             }
 
-            fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
-                Ok(Kind::Bool(value))
+            fn visit_bool<E>(self, value: bool) -> Result<NodeKind, E> {
+                Ok(NodeKind::Bool(value))
             }
 
-            fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
-                Ok(Kind::Number(value.to_string()))
+            fn visit_i64<E>(self, value: i64) -> Result<NodeKind, E> {
+                Ok(NodeKind::Number(value.to_string()))
             }
 
-            fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
-                Ok(Kind::Number(value.to_string()))
+            fn visit_u64<E>(self, value: u64) -> Result<NodeKind, E> {
+                Ok(NodeKind::Number(value.to_string()))
             }
 
-            fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
+            fn visit_f64<E>(self, value: f64) -> Result<NodeKind, E> {
                 // A number that an f64 cannot hold is taken from the document afterwards.
-                Ok(Kind::Number(Number::from_f64(value).map_or_else(|| value.to_string(), |number| number.to_string())))
+                Ok(NodeKind::Number(
+                    Number::from_f64(value).map_or_else(|| value.to_string(), |number| number.to_string()),
+                ))
             }
 
-            fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
-                Ok(Kind::Text(value.to_owned()))
+            fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {
+                Ok(NodeKind::Text(value.to_owned()))
             }
 
-            fn visit_string<E>(self, value: String) -> Result<Kind, E> {
-                Ok(Kind::Text(value))
+            fn visit_string<E>(self, value: String) -> Result<NodeKind, E> {
+                Ok(NodeKind::Text(value))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kind, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NodeKind, A::Error> {
                 let mut elements = Vec::new();
-                while let Some(element) = list.next_element::<Spanned<Kind>>()? {
+                while let Some(element) = list.next_element::<Spanned<NodeKind>>()? {
                     elements.push(Node::of(element));
                 }
-                Ok(Kind::List(elements))
+                Ok(NodeKind::List(elements))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeKind, A::Error> {
                 let mut members = Vec::new();
                 // The parser compares keys as YAML does, in which `1` and `"1"` differ. Names of
                 // members do not.
                 let mut names = HashSet::new();
-                while let Some((name, value)) = map.next_entry::<String, Spanned<Kind>>()? {
+                while let Some((name, value)) = map.next_entry::<String, Spanned<NodeKind>>()? {
                     if !names.insert(name.clone()) {
                         return Err(A::Error::custom(format_args!(
                             "duplicate mapping key `{name}` is not allowed here"
@@ -470,7 +472,7 @@ impl<'de> Deserialize<'de> for Kind {
                     }
                     members.push((name, Node::of(value)));
                 }
-                Ok(Kind::Map(members))
+                Ok(NodeKind::Map(members))
             }
         }
 

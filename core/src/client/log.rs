@@ -1,7 +1,7 @@
 //! Logs that an extension sends to its host (gevals "Log").
 
 use super::reply::{Plain, member};
-use crate::json::view::{Json, Kind};
+use crate::json::{Json, JsonKind};
 use crate::level::Level;
 
 /// A log that an extension has sent (gevals "Log").
@@ -32,7 +32,7 @@ impl<'t> Log<'t> {
     /// The message of the log. Params that are not an object are the message themselves.
     pub fn message(&self) -> Plain<'t> {
         match self.params.kind() {
-            Kind::Object => Plain(member(self.params, "message").unwrap_or(Json::NULL)),
+            JsonKind::Object => Plain(member(self.params, "message").unwrap_or(Json::NULL)),
             _ => Plain(self.params),
         }
     }

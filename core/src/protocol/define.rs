@@ -3,13 +3,13 @@
 
 use core::fmt;
 
+use crate::json::Json;
 use crate::json::check::{Member, Members, SLOTS, Span};
-use crate::json::view::Json;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
-use crate::phrases::Phrases;
-use crate::received::{Envelope, Received, Refusal};
+use crate::message::{Envelope, Received, Refusal};
+use crate::protocol::format::ReplyFormat;
 
 /// A protocol that an engine speaks: how messages are recognised, what they ask for, and how
 /// replies are written. It has no state. The engine has the session, the order of replies and
@@ -25,7 +25,7 @@ pub struct Protocol {
     pub(crate) name: &'static str,
     pub(crate) members: Members,
     pub(crate) request: u8,
-    pub(crate) phrases: &'static Phrases,
+    pub(crate) format: &'static ReplyFormat,
     pub(crate) read: Read,
     pub(crate) refuse: Refuse,
     pub(crate) envelope: fn(&Received<'_>) -> Envelope,
@@ -46,11 +46,11 @@ pub struct Protocol {
 /// Takes out of a call's arguments, a JSON object, what is none, and tells of that.
 pub(crate) type Prepare = fn(&mut [u8], &Operation, &mut dyn FnMut(&dyn Message));
 /// The function that reads a request, and returns the action that it asks for or a refusal.
-pub type Read = fn(&Received<'_>, &Facts<'_>) -> Result<Action, &'static Refusal>;
+pub type Read = fn(&Received<'_>, &ServerState<'_>) -> Result<Action, &'static Refusal>;
 /// The function that writes the end of a successful reply. The head of the reply is written before.
-pub type Respond = fn(&mut Writer<'_>, &Received<'_>, &Facts<'_>);
+pub type Respond = fn(&mut Writer<'_>, &Received<'_>, &ServerState<'_>);
 /// The function that writes the end of an error reply. The head of the reply is written before.
-pub type Refuse = fn(&mut Writer<'_>, &Received<'_>, &Refusal, &Facts<'_>);
+pub type Refuse = fn(&mut Writer<'_>, &Received<'_>, &Refusal, &ServerState<'_>);
 
 impl Protocol {
     /// A protocol with these members in its messages; the marker has slot 0. `request` is the slot
@@ -62,7 +62,7 @@ impl Protocol {
         name: &'static str,
         members: &'static [Member],
         request: usize,
-        phrases: &'static Phrases,
+        format: &'static ReplyFormat,
         read: Read,
         refuse: Refuse,
     ) -> Self {
@@ -72,7 +72,7 @@ impl Protocol {
             name,
             members: Members::of(members).with_others(SLOTS - 1),
             request,
-            phrases,
+            format,
             read,
             refuse,
             envelope: |_| Envelope::Request { id: Span { start: 0, end: 0 } },
@@ -157,7 +157,7 @@ impl Protocol {
 
     /// Whether results have [content](crate::Context::content) beside outputs.
     pub const fn has_content(&self) -> bool {
-        self.phrases.content.is_some()
+        self.format.content.is_some()
     }
 
     /// The name of the protocol.
@@ -172,8 +172,8 @@ impl Protocol {
 
     /// Begins the reply to a line that is not JSON, up to where its text goes; `"}}` ends it.
     pub(crate) fn begin_parse_error(&self, out: &mut Writer<'_>) {
-        (self.phrases.head)(out, b"");
-        out.raw(self.phrases.parse_error);
+        (self.format.head)(out, b"");
+        out.raw(self.format.parse_error);
     }
 }
 
@@ -209,7 +209,7 @@ impl defmt::Format for Protocol {
 /// Facts beside the message that the functions of a protocol may need.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Facts<'f> {
+pub struct ServerState<'f> {
     /// The manifest of the extension.
     pub manifest: &'f Manifest,
     /// The length of the longest line that is accepted, and of the longest that is sent, in bytes
@@ -322,7 +322,7 @@ pub enum Busy {
     /// other action waits.
     Answer,
     /// The message is answered at once, as by [`Answer`](Self::Answer), if the whole answer fits
-    /// into the memory for such answers. Otherwise it waits. [`Facts::is_ahead`] is set.
+    /// into the memory for such answers. Otherwise it waits. [`ServerState::is_ahead`] is set.
     AnswerIfWhole,
     /// The message cancels the request whose id has the JSON text at this span: the call that runs,
     /// or a request that waits for its turn. Neither the cancelled request nor this message is

@@ -1,8 +1,8 @@
 //! Describes Amplifier's lines for `rigline monitor`.
 
-use rigline::json::Kind;
+use rigline::json::JsonKind;
 
-use crate::traffic::{Fault, Line, Reading, Requests, error};
+use crate::decode::{Fault, Line, Reading, Requests, error};
 
 pub(super) const READING: Reading =
     Reading { claims: |json| json.get("op").is_some() && json.get("ok").is_none(), describe, is_json_rpc: false };
@@ -25,7 +25,7 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         }
         let op = op.to_string();
         let args = json.get("args");
-        if args.is_some_and(|args| args.kind() != Kind::Object) {
+        if args.is_some_and(|args| args.kind() != JsonKind::Object) {
             fault.is("args: expected an object");
         }
         let (what, form) = match (&*op, args) {
@@ -40,7 +40,7 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         return requests.asked_in_order(what, form);
     }
     let (what, form, took) = requests.answered(fault);
-    let is_text = |name: &str| json.get(name).is_some_and(|value| value.kind() == Kind::String);
+    let is_text = |name: &str| json.get(name).is_some_and(|value| value.kind() == JsonKind::String);
     let how = match (json.get("ok").and_then(|ok| ok.bool()), form) {
         (Some(true), Some(INVOKE) | None) => {
             if json.get("result").is_none() {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::json::view::{Json, Kind, Members, Text};
+use crate::json::{Json, JsonKind, Members, Text};
 
 /// The reply to a request.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub struct RpcError<'t>(pub(super) Json<'t>);
 impl<'t> RpcError<'t> {
     /// The error code, from a number or from a string that contains one; none if there is none.
     pub fn code(&self) -> Option<i32> {
-        let code = if self.0.kind() == Kind::Object { self.0.get("code")? } else { self.0 };
+        let code = if self.0.kind() == JsonKind::Object { self.0.get("code")? } else { self.0 };
         match code.text() {
             Some(text) => crate::json::Digits::new(text.raw().as_bytes())?.to_i32().ok(),
             None => code.number()?.to_i32().ok(),
@@ -80,7 +80,7 @@ impl Plain<'_> {
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.kind(), self.0.text()) {
-            (Kind::Null, _) => Ok(()),
+            (JsonKind::Null, _) => Ok(()),
             (_, Some(text)) => fmt::Display::fmt(&text, f),
             _ => fmt::Display::fmt(&self.0, f),
         }
@@ -99,7 +99,7 @@ impl fmt::Debug for Plain<'_> {
 /// case is used, as the real host does.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecuteResult<'t> {
-    kind: Kind,
+    kind: JsonKind,
     /// In the order of [`RESULT_MEMBERS`].
     members: [Option<Json<'t>>; 4],
 }
@@ -134,8 +134,8 @@ impl<'t> ExecuteResult<'t> {
     pub fn success(&self) -> Result<bool, &'static str> {
         let [success, ..] = self.members;
         match (self.kind, success) {
-            (Kind::Object, Some(success)) => success.bool().ok_or("the result's success is not a boolean"),
-            (Kind::Object, None) => Err("the result has no success"),
+            (JsonKind::Object, Some(success)) => success.bool().ok_or("the result's success is not a boolean"),
+            (JsonKind::Object, None) => Err("the result has no success"),
             _ => Err("the result is not an object"),
         }
     }
@@ -162,7 +162,7 @@ impl<'t> ExecuteResult<'t> {
     /// The reason why the outputs cannot be read: they are not an object.
     pub fn outputs_error(&self) -> Option<&'static str> {
         let [.., outputs] = self.members;
-        (outputs?.kind() != Kind::Object).then_some("the result's outputs are not an object")
+        (outputs?.kind() != JsonKind::Object).then_some("the result's outputs are not an object")
     }
 }
 

@@ -5,9 +5,9 @@ use core::fmt;
 use super::log::Log;
 use super::reply::{Body, Reply, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
-use crate::json::view::{Json, Text};
+use crate::json::{Json, Text};
 
-/// The result of [`Client::receive`](super::Client::receive).
+/// The result of [`ClientSession::receive`](super::ClientSession::receive).
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
     /// The message, or the kind of the line if it is not a message.
@@ -15,7 +15,7 @@ pub struct Received<'t> {
     /// Text before the message on the same line, such as an escape sequence or a banner without a
     /// newline.
     pub before: &'t [u8],
-    /// Text behind the message on the same line. Pass it to [`Client::receive`](super::Client::receive) as the next
+    /// Text behind the message on the same line. Pass it to [`ClientSession::receive`](super::ClientSession::receive) as the next
     /// line.
     pub rest: &'t [u8],
     /// The deviations from the protocol in a message that was understood nevertheless.
@@ -45,7 +45,7 @@ pub enum Incoming<'t> {
         /// The error.
         error: RpcError<'t>,
         /// The pending request, if there is exactly one: the error must be about it. It stays
-        /// pending until [`Client::forget`](super::Client::forget).
+        /// pending until [`ClientSession::forget`](super::ClientSession::forget).
         only: Option<u32>,
     },
     /// A log of the extension (gevals "Log").

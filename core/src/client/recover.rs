@@ -1,14 +1,14 @@
 //! Lines that are not JSON: a message with something before it, and damaged messages.
 
 use super::incoming::{Anomalies, Incoming, Malformed, MalformedKind, NonProtocolKind, Received};
-use super::{Client, NO_SPANS, non_protocol, scan};
+use super::{ClientSession, NO_SPANS, non_protocol, scan};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
 use crate::rpc;
 
 /// How many places of a damaged line are tried as the beginning of a message.
 const CANDIDATES: usize = 8;
 
-impl Client {
+impl ClientSession {
     /// Looks at a line that is not JSON.
     pub(super) fn recover<'t>(&mut self, text: &'t [u8], error: SyntaxError) -> Received<'t> {
         let mut broken = (text, error);

@@ -10,9 +10,9 @@ const SHORTEST: usize = 8;
 /// The values that are hidden, each in all its encodings, with its replacement. The longest comes
 /// first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Mask(Vec<(String, String)>);
+pub(super) struct Redactor(Vec<(String, String)>);
 
-impl Mask {
+impl Redactor {
     /// Of the environment variables among these values.
     pub(super) fn of(values: &[(String, String)]) -> Self {
         let mut hidden = Vec::new();
@@ -115,7 +115,7 @@ mod tests {
             ("", "in the open", "in the open"),
         ] {
             let mut told = text.to_owned();
-            Mask::of(&values(value)).hide(&mut told);
+            Redactor::of(&values(value)).hide(&mut told);
             assert_eq!(told, hidden, "{value}");
         }
     }

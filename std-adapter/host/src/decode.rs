@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use rigline::client::Log;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 
 use crate::host::Direction;
 use rigline_std::stdio::HOST_LINE_LIMIT;
@@ -62,11 +62,11 @@ pub struct Requests {
     /// These ids, in their order, and some that were answered.
     ids: VecDeque<String>,
     /// Of protocols that have no ids: replies keep the order of the requests.
-    in_order: VecDeque<Asked>,
+    in_order: VecDeque<OpenRequest>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct OpenRequest {
     what: String,
     when: Duration,
     form: &'static str,
@@ -120,11 +120,11 @@ impl Decoder {
                 return "(no message)".to_owned();
             }
         };
-        if json.kind() == Kind::Array {
+        if json.kind() == JsonKind::Array {
             self.current = self.readings.iter().find(|reading| reading.is_json_rpc).copied().unwrap_or(&JSON_RPC);
             return format!("batch of {}", json.elements().count());
         }
-        if json.kind() != Kind::Object {
+        if json.kind() != JsonKind::Object {
             fault.is("JSON, but not an object");
             return "(no message)".to_owned();
         }
@@ -181,7 +181,7 @@ impl Requests {
             self.in_order.pop_front();
         }
         let when = self.now();
-        self.in_order.push_back(Asked { what, when, form });
+        self.in_order.push_back(OpenRequest { what, when, form });
         said
     }
 

@@ -7,7 +7,7 @@
 //! `items`), and keeps every digit.
 //!
 //! ```
-//! use rigline_host::by_schema::{Draft, Schema, settle};
+//! use rigline_host::coerce::{Draft, Schema, settle};
 //! let schema = Schema::from(&serde_json::json!({ "properties": {
 //!     "serial": { "type": "string" }, "count": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
 //! } }));
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use percent_encoding::percent_decode_str;
-use rigline::json::{Json, Kind};
+use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 
 use instance::Exact;
@@ -36,13 +36,13 @@ use crate::number;
 mod fit;
 mod instance;
 mod names;
-mod place;
 mod schema;
+mod view;
 
 pub use fit::{ArgumentFault, Fit, brief, fit};
-pub use names::{nearest, nearest_or_longer, operation_named, spelled};
-pub use place::Place;
+pub use names::{nearest, nearest_or_longer, operation_named};
 pub use schema::Schema;
+pub use view::SchemaView;
 
 /// A value whose JSON type is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,11 +93,11 @@ impl Draft {
     fn opened(&self, paths: &[&[String]]) -> Self {
         fn of(json: Json<'_>) -> Draft {
             match json.kind() {
-                Kind::Array => Draft::List(json.elements().map(of).collect()),
-                Kind::Object => {
+                JsonKind::Array => Draft::List(json.elements().map(of).collect()),
+                JsonKind::Object => {
                     Draft::Map(json.members().map(|(name, member)| (name.to_string(), of(member))).collect())
                 }
-                Kind::String => Draft::json(json.as_str()),
+                JsonKind::String => Draft::json(json.as_str()),
                 _ => Draft::Scalar(vec![json.as_str().to_owned(), string(json.as_str())]),
             }
         }
@@ -263,10 +263,10 @@ pub fn read_numeric_strings(json: &str, schema: &Schema) -> String {
 
 fn with_numeric_strings(value: Json<'_>) -> Draft {
     match value.kind() {
-        Kind::Object => {
+        JsonKind::Object => {
             Draft::Map(value.members().map(|(name, member)| (name.to_string(), with_numeric_strings(member))).collect())
         }
-        Kind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
+        JsonKind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
         _ => {
             let number =
                 value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
@@ -339,7 +339,7 @@ fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut Strin
     let mut is_shorter = false;
     let mut separator = "";
     match value.kind() {
-        Kind::Object => {
+        JsonKind::Object => {
             let mut flat = Vec::new();
             for schema in schemas {
                 flatten(schema, root, 0, &mut flat);
@@ -365,7 +365,7 @@ fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut Strin
             }
             out.push('}');
         }
-        Kind::Array => {
+        JsonKind::Array => {
             out.push('[');
             for (place, element) in value.elements().enumerate() {
                 out.push_str(separator);
@@ -550,14 +550,14 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
         return true;
     }
     let is = |kind: &str| match parsed.kind() {
-        Kind::Null => kind == "null",
-        Kind::Bool => kind == "boolean",
-        Kind::Number => {
+        JsonKind::Null => kind == "null",
+        JsonKind::Bool => kind == "boolean",
+        JsonKind::Number => {
             kind == "number" || kind == "integer" && number::decimal(json).is_none_or(|number| number.is_integer())
         }
-        Kind::String => kind == "string",
-        Kind::Array => kind == "array",
-        Kind::Object => kind == "object",
+        JsonKind::String => kind == "string",
+        JsonKind::Array => kind == "array",
+        JsonKind::Object => kind == "object",
     };
     let any = |name: &str| {
         keywords
@@ -624,7 +624,7 @@ fn is_number(json: &str) -> bool {
 /// Returns a text as JSON if it is valid JSON and not a JSON string. Each digit stays.
 pub fn read(text: &str) -> Option<String> {
     let json = Json::parse(text.as_bytes()).ok()?;
-    (json.kind() != Kind::String).then(|| json.as_str().to_owned())
+    (json.kind() != JsonKind::String).then(|| json.as_str().to_owned())
 }
 
 /// A text as a JSON string.
