@@ -281,7 +281,8 @@ impl Remote {
     pub async fn forget(&self, described: &Described) {
         self.release().await;
         let mut known = lock(&self.known);
-        *known = Known::present(described);
+        let is_for_agents = known.is_for_agents;
+        *known = Known::present(described, is_for_agents);
         known.is_open = false;
     }
 
