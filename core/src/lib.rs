@@ -121,7 +121,6 @@ extern crate std;
 #[doc(hidden)]
 #[path = "macro_support/mod.rs"]
 pub mod __private;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
 pub mod client;

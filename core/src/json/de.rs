@@ -57,7 +57,6 @@
 
 mod decoder;
 mod error;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod float;
 mod key;
 mod missing;
@@ -112,7 +111,7 @@ pub(crate) struct Rules {
 
 /// [`from_checked`] with an error made of its own: in one place, whatever the type. A handler's stack need not hold what
 /// decoding takes.
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     text: &'de mut [u8],
     rules: Rules,
