@@ -40,10 +40,10 @@ def first_lines():
 
 
 def prefixes():
-    """Tests whose names begin with a letter and a number."""
+    """Tests whose names begin with letters and a number."""
     for file in ending(".rs", ".mjs", ".js", ".py", ".go"):
         for number, line in enumerate(text(file).split("\n"), 1):
-            if re.search(r"""\bfn [a-z]{1,2}_\d\d_|\bfn [b-z]_[a-z]|\bdef test_[a-z]{1,2}_\d\d_|\b(?:test|it)\(\s*['"`][a-z]{1,2}_\d\d_""", line):
+            if re.search(r"""\b(?:trial|Trial::test)\(\s*"[a-z]{1,2}_?\d\d\b|\bname: "[a-z]{1,2}_?\d\d |\bfn [a-z]{1,2}_\d\d_|\bfn [b-z]_[a-z]|\bdef test_[a-z]{1,2}_\d\d_|\b(?:test|it)\(\s*['"`][a-z]{1,2}_\d\d_""", line):
                 yield f"{file}:{number}: {line.strip()}"
 
 
@@ -125,7 +125,9 @@ def tests_by_report():
     for file in ending(".rs", ".mjs", ".py"):
         lines = text(file).split("\n")
         name = None
-        starts = [re.match(r"""(\s*)(?:pub )?(?:async )?(?:fn (\w+)|def (test_\w+)|test\(\s*['"`]([^'"`]+))""", line) for line in lines]
+        # A list of tests has their names as strings.
+        listed = r"""|(?:.*\btrial\(|.*Trial::test\(|\(|name: |)"([a-z][\w ,'-]+)",""" if "libtest_mimic" in text(file) or "/tests/host/" in file else ""
+        starts = [re.match(r"""(\s*)(?:pub )?(?:async )?(?:fn (\w+)|def (test_\w+)|test\(\s*['"`]([^'"`]+)""" + listed + ")", line) for line in lines]
         for number, line in enumerate(lines):
             name = next(filter(None, starts[number].groups()[1:]), name) if starts[number] else name
             comment = re.search(r"(?://[/!]?|#) (.*)", line)
