@@ -20,7 +20,16 @@ images=(
   "hello-stm32f072 thumbv6m-none-eabi not-run"
   "hello-stm32f411 thumbv7em-none-eabi not-run"
   "hello-nrf52840 thumbv7em-none-eabi not-run"
+  "hello-esp32c3 riscv32imc-unknown-none-elf not-run"
 )
+
+# The package of an image. The ESP32-C3's is a workspace of its own.
+package() { # IMAGE
+  case $1 in
+  hello-esp32c3) echo --manifest-path firmware-example/esp32c3/Cargo.toml --target-dir "$out" ;;
+  *) echo -p rigline-boards --features "$1" --bin "$1" ;;
+  esac
+}
 
 case ${1:-} in
 "") do=check ;;
@@ -38,8 +47,13 @@ for image in "${images[@]}"; do
     continue
   fi
   # embassy's macro uses the parameter `_spawner` by name.
-  if [ "$do" = check ]; then cargo clippy -q -p rigline-boards --target "$target" --features "$name" --bin "$name" --lib -- -D warnings -A clippy::used_underscore_binding; fi
-  cargo build -q -p rigline-boards --profile firmware --target "$target" --features "$name" --bin "$name"
+  read -ra package <<<"$(package "$name")"
+  if [ "$do" = check ]; then
+    lib=--lib
+    if [ "$name" = hello-esp32c3 ]; then cargo fmt --manifest-path firmware-example/esp32c3/Cargo.toml --check && lib=; fi
+    cargo clippy -q "${package[@]}" --target "$target" $lib -- -D warnings -A clippy::used_underscore_binding
+  fi
+  cargo image -q "${package[@]}" --target "$target"
   built+=("$out/$target/firmware/$name:$runs")
 done
 for wanted in "$@"; do
@@ -67,12 +81,12 @@ cargo test -q -p rigline-tests --test suite boards::
 # What `rigline new` writes for each chip. Its dependencies have other features in part: not in the gate.
 if [ -n "${RIGLINE_BOARDS_LONG:-}" ]; then
   folder=$(mktemp -d)
-  for chip in rp2350 stm32f072 stm32f411 nrf52840; do
+  for chip in rp2350 stm32f072 stm32f411 nrf52840 esp32c3; do
     mkdir "$folder/$chip"
     cargo run -q -p rigline-cli --bin rigline -- new --help >/dev/null
     rigline=$(realpath "$out/debug/rigline")
     (cd "$folder/$chip" && "$rigline" new my-meter --firmware "$chip" >/dev/null)
-    cp Cargo.lock "$folder/$chip/my-meter"
+    if [ "$chip" = esp32c3 ]; then add_target riscv32imc-unknown-none-elf || continue; else cp Cargo.lock "$folder/$chip/my-meter"; fi
     (export CARGO_TARGET_DIR; CARGO_TARGET_DIR=$(realpath "$out"); cd "$folder/$chip/my-meter" && cargo firmware -q && echo "a new project for $chip: linked")
   done
   rm -rf "$folder"

@@ -13,7 +13,7 @@ case ${1:-} in
   --update) do=update ;;
   *) echo "usage: .ci/numbers.sh [--all | --update]" >&2 && exit 2 ;;
 esac
-build() { cargo build -q -p rigline-rig --profile firmware --target thumbv6m-none-eabi "$@"; }
+build() { cargo image -q -p rigline-rig --target thumbv6m-none-eabi "$@"; }
 
 # The firmware's, in the emulator.
 if command -v node >/dev/null 2>&1; then

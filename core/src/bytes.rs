@@ -1,4 +1,10 @@
-//! Loops over bytes, in the form that a Cortex-M0+ runs fastest.
+//! The two kinds of processors, and loops over bytes in the form that a Cortex-M0+ runs fastest.
+
+/// Whether this is a processor of 64 bits: loops over bytes go by words of eight, and functions are inlined for speed. The others are taken
+/// for microcontrollers: they have no unaligned words, little flash and a small stack.
+///
+/// Both ways of a loop are compiled on each; the one that is not taken is left out of the image.
+pub(crate) const BY_WORDS: bool = cfg!(target_pointer_width = "64");
 
 /// How many bytes come before the first that is not to be skipped.
 ///

@@ -109,7 +109,7 @@ impl Instant {
 
     /// The point `duration` later. If that overflows, the last point that the type can hold.
     #[must_use]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub fn after(self, duration: Duration) -> Self {
         let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()));
         self.after_nanos(nanos)
@@ -123,7 +123,7 @@ impl Instant {
 
 /// The thousandth of a number, rounded down: 16 bits at a time, since a 64-bit division takes a kilobyte of flash on a
 /// microcontroller without one.
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 const fn thousandth(value: u64) -> u64 {
     let (mut rest, mut quotient) = (0, 0);
     let mut left: &[u8] = &value.to_be_bytes();
@@ -152,7 +152,7 @@ impl<'a> Sleep<'a> {
 impl Future for Sleep<'_> {
     type Output = ();
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.clock.now() >= self.until {
             return Poll::Ready(());

@@ -12,6 +12,7 @@ use crate::json::ser;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::message::Received;
+use crate::protocol::define::Protocol;
 use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::{MADE_SAFE, Reply};
 use crate::service::{Job, Service, Step};
@@ -81,6 +82,11 @@ impl<'a> Context<'a> {
     /// As [`output`](Self::output). An [`output`](Self::output) after content is an error, too.
     pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
         self.reply.content(self.memory, name, content)
+    }
+
+    /// The protocol of the call.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.reply.protocol()
     }
 
     /// Whether the caller's protocol has [content](Self::content) beside outputs, so that content
@@ -200,7 +206,7 @@ impl<'a> Context<'a> {
 
     /// Waits for this duration. Async drivers continue to read and write in the meantime. If the
     /// call exceeds its time limit or is cancelled, the handler ends at this await.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -235,7 +241,7 @@ impl<'a> Context<'a> {
         self.deadline.is_some_and(|deadline| self.clock.now() > deadline)
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     fn write_log(&mut self, level: Level, message: &dyn Message, data: Option<&dyn Fn(&mut Writer<'_>)>) {
         let line = if let Some((service, job)) = self.job {
             let mut out = Writer::new(self.logs.room());

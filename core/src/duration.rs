@@ -383,7 +383,7 @@ impl Float {
     }
 
     /// `(value + a little, if inexact) * 2^exponent`, rounded. Inexact values have more than 53 bits.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     fn rounded(mut value: u64, mut exponent: i32, inexact: bool) -> Self {
         const UNIT: u64 = 1 << (64 - SIGNIFICAND_BITS);
         while value & (1 << 63) == 0 && value != 0 {

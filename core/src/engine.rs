@@ -2,7 +2,10 @@
 //! input or output, and has no clock. Blocking loops, async loops and a browser are thin drivers
 //! around it.
 
+pub(crate) mod arrivals;
 mod background;
+#[cfg(feature = "async")]
+mod expiry;
 mod memory;
 mod step;
 
@@ -189,6 +192,7 @@ impl<'m> Engine<'m> {
         self.scanner.reset();
         self.exchange.reset();
         self.peer.is_cancelled = false;
+        self.peer.arrivals.clear();
         self.finished = false;
         self.peer.session.lost(&self.to)
     }
@@ -198,6 +202,7 @@ impl<'m> Engine<'m> {
     pub fn resume(&mut self) {
         self.framer.reset();
         self.scanner.reset();
+        self.peer.arrivals.clear();
         self.finished = false;
     }
 
@@ -309,6 +314,13 @@ impl<'m> Engine<'m> {
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
+    /// The arrival time of the line whose work is next. Returns none if the line has not waited.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn arrival(&mut self, now: impl FnOnce() -> crate::clock::Instant) -> Option<crate::clock::Instant> {
+        self.peer.arrivals.arrival(self.exchange.batch.is_some(), now)
+    }
+
     /// Ends work that was given out and not completed.
     #[cold]
     fn give_up(&mut self) {
@@ -361,6 +373,7 @@ impl<'m> Engine<'m> {
         // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
         // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
+        self.peer.arrivals.take(was_kept);
         if !was_kept {
             self.peer.session.protocol = self.peer.session.ahead;
         }

@@ -49,7 +49,7 @@ mod served;
 mod session;
 mod state;
 
-pub use ahead::Ahead;
+pub use ahead::{Ahead, Late};
 pub(crate) use ahead::{Inspected, forget};
 #[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) use detect::owes_reply;

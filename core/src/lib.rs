@@ -74,7 +74,7 @@
 //! | [`frame`] | incremental newline framing, in place |
 //! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza, MCP |
-//! | [`Extension`], [`manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`Extension`], [`Manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
 //! | [`exchange`] | whole messages: a message in, a reply or a call out |
 //! | [`engine`] | bytes in, bytes out, calls to run; no input or output of its own |
@@ -121,7 +121,6 @@ extern crate std;
 #[doc(hidden)]
 #[path = "macro_support/mod.rs"]
 pub mod __private;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
 pub mod client;

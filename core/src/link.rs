@@ -47,17 +47,30 @@
 #[cfg(feature = "async")]
 use core::cell::Cell;
 
+use crate::bytes::BY_WORDS;
 #[cfg(feature = "async")]
 use crate::exchange::owes_reply;
 #[cfg(feature = "async")]
 use crate::protocol::define::Protocol;
 
-/// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
+/// The algorithm of the CRC: CRC-32/ISO-HDLC.
 const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
-#[cfg(target_pointer_width = "64")]
-type Table = crc::Table<1>;
-#[cfg(not(target_pointer_width = "64"))]
-type Table = crc::NoTable;
+type Table = <Processor<BY_WORDS> as HasTable>::Table;
+
+struct Processor<const BY_WORDS: bool>;
+
+/// The table of the CRC of each byte, or its absence: it would be a kilobyte of a microcontroller's flash.
+trait HasTable {
+    type Table;
+}
+
+impl HasTable for Processor<true> {
+    type Table = crc::Table<1>;
+}
+
+impl HasTable for Processor<false> {
+    type Table = crc::NoTable;
+}
 
 /// The largest number of bytes that a frame has beside its payload and the code bytes of COBS:
 /// kind, sequence, length, CRC, the first code byte, and the end.

@@ -4,6 +4,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use crate::bytes::BY_WORDS;
+
 /// Returns a future that polls the given one in a separate stack frame.
 ///
 /// A compiler that inlines all futures into the one that awaits them makes one frame with room for
@@ -22,9 +24,13 @@ struct OwnFrame<'f, F>(Pin<&'f mut F>);
 impl<F: Future> Future for OwnFrame<'_, F> {
     type Output = F::Output;
 
-    // Where the stack is large, the calls would be all that it changes.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.0.as_mut().poll(cx)
+        // Where the stack is large, the calls would be all that it changes.
+        if BY_WORDS { self.0.as_mut().poll(cx) } else { poll(self.0.as_mut(), cx) }
     }
+}
+
+#[inline(never)]
+fn poll<F: Future>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    future.poll(cx)
 }

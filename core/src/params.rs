@@ -15,8 +15,8 @@
 //! | `[T; N]`, N up to 32 | `array` of N items | |
 //! | `Vec<T>`, [`heapless::Vec<T, N>`] | `array`, with `maxItems` | |
 //! | `BTreeMap<K, V>`, [`heapless::LinearMap<K, V, N>`] | `object` with `additionalProperties`; K is a string | as its key |
-//! | [`GoDuration`] | `string` with a `pattern` | a duration of more than 292 years |
-//! | [`RawJson`] | anything | |
+//! | [`GoDuration`](crate::GoDuration) | `string` with a `pattern` | a duration of more than 292 years |
+//! | [`RawJson`](crate::json::RawJson) | anything | |
 //! | a struct with `#[derive(Params)]` | `object` | a member given twice; in a call's arguments, a member that it does not know |
 //! | an enum of names with `#[derive(Params)]` | `enum` | |
 //! | any other type | what `#[param(schema = "…")]` says | as its `Deserialize` has it |

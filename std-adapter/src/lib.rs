@@ -78,6 +78,7 @@ pub mod signals;
 pub mod stderr;
 pub mod stdio;
 pub mod testing;
+mod text;
 
 pub use clock::TokioClock;
 pub use requires::RequirePath;

@@ -31,13 +31,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::exchange::LEAST_REPLY;
-use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
+use rigline::exchange::{Ahead, Exchange, Late, Next, Served, Session};
+use rigline::json::write::Message;
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::whole::{self, RunEnd, Runner};
 use rigline::service::JobRun;
-use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, LogSink, Manifest, Outcome};
+use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -49,6 +50,7 @@ use crate::log::logs_in;
 use crate::mutex::lock;
 use crate::net::{Presence, Stream, Token};
 use crate::requires::RequirePath;
+use crate::text::on_one_line;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -261,6 +263,8 @@ pub struct Asker<'a> {
     /// The client's description of itself, if it has neither a session nor a connection of its own.
     /// Clients with equal descriptions count as one.
     pub identity: Option<&'a str>,
+    /// When the request came, if it has waited before it is received.
+    pub arrived: Option<Instant>,
 }
 
 /// A line for the client of a request, without its end.
@@ -723,15 +727,10 @@ impl Entry {
     }
 
     /// The reply which says that it was not begun.
-    fn refuse(self, to: &Served<'_>, kind: FailureKind, why: &str) -> Option<Vec<u8>> {
+    fn refuse(self, to: &Served<'_>, kind: FailureKind, why: &dyn Message) -> Option<Vec<u8>> {
         let Self { mut message, mut session, mut exchange, .. } = self;
         let mut out = vec![0; LEAST_REPLY * 2];
-        let failure = {
-            let run = exchange.run(to, &mut message, &mut out)?;
-            let (clock, mut logs) = (TokioClock::new(), NoLogs);
-            Context::new(run.reply, &mut logs, &clock, None).failure(kind, why)
-        };
-        exchange.complete(to, &message, &mut out, &Err(failure));
+        exchange.refuse(to, &mut message, &mut out, kind, why);
         match session.settle(to, &message, &mut out, &mut exchange) {
             Next::Reply(length) => {
                 out.truncate(length);
@@ -740,6 +739,19 @@ impl Entry {
             _ => None,
         }
     }
+
+    /// The reply which says that its time was up before it was begun. `holder` holds the extension.
+    fn refuse_late(self, to: &Served<'_>, holder: Option<&Held>) -> Option<Vec<u8>> {
+        let since = self.since;
+        refuse_late(since, holder, |why| self.refuse(to, FailureKind::Timeout, why))
+    }
+}
+
+/// Refuses what has waited since then, and whose time is up.
+fn refuse_late<T>(since: Instant, holder: Option<&Held>, refuse: impl FnOnce(&Late<'_>) -> T) -> T {
+    let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let holder = holder.map(Held::to_string);
+    refuse(&Late { waited, running: holder.as_deref() })
 }
 
 /// The name of the operation that runs or waits; none if it is a configuration.
@@ -954,7 +966,7 @@ impl Queue {
         for entry in waiting.into_iter().flat_map(|(_, entries)| entries) {
             let lines = entry.lines.clone();
             let to = self.shared.served(entry.manifest, Some(entry.session.protocol())).ok();
-            if let Some(reply) = to.and_then(|to| entry.refuse(&to, FailureKind::Unreachable, &why)) {
+            if let Some(reply) = to.and_then(|to| entry.refuse(&to, FailureKind::Unreachable, &&*why)) {
                 let _ = lines.send(Line::Reply(reply));
             }
         }
@@ -1085,6 +1097,31 @@ impl Queue {
         })
     }
 
+    /// When the time is up of a message that came then and has to wait before it is received, and can be answered before its turn: a call in a
+    /// protocol with ids.
+    pub fn due(&self, session: &Session, message: &[u8], since: Instant) -> Option<Instant> {
+        let to = self.shared.served(self.manifest(), Some(session.protocol())).ok()?;
+        let (nanos, is_early) = session.limit_ahead(&to, message)?;
+        since.checked_add(Duration::from_nanos(nanos)).filter(|_| is_early)
+    }
+
+    /// The reply to a call that came then, and whose time was up before it could be received; none if it gets none.
+    pub fn refuse_late(&self, mut session: Session, mut message: Vec<u8>, since: Instant) -> Option<Vec<u8>> {
+        let to = self.shared.served(self.manifest(), Some(session.protocol())).ok()?;
+        let mut exchange = Exchange::new(&to);
+        let mut out = vec![0; LEAST_REPLY * 2];
+        if !matches!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { .. }) {
+            return None;
+        }
+        let running = self.shared.state().running.clone();
+        refuse_late(since, running.as_ref(), |why| {
+            exchange.refuse(&to, &mut message, &mut out, FailureKind::Timeout, why);
+        });
+        let Next::Reply(length) = session.settle(&to, &message, &mut out, &mut exchange) else { return None };
+        out.truncate(length);
+        Some(out)
+    }
+
     /// Takes note that a connection has begun a session.
     pub fn session_opened(&self) {
         self.shared.state().sessions += 1;
@@ -1127,7 +1164,8 @@ impl Queue {
         is_acknowledged: bool,
     ) -> Result<Incoming, Refused> {
         let (lines, receiver) = mpsc::unbounded_channel();
-        let since = Instant::now();
+        let arrived = asker.arrived.filter(|_| !session.protocol().has_own_limit());
+        let since = arrived.unwrap_or_else(Instant::now);
         let deadline = exchange.timeout_nanos().and_then(|nanos| since.checked_add(Duration::from_nanos(nanos)));
         let ticket = Arc::new(Ticket {
             id: exchange.id(&message).into(),
@@ -1345,12 +1383,6 @@ impl Shared {
     }
 }
 
-/// Makes one line of a text that was checked: what ends lines can only stand between its tokens. The extension may pass parts of it on to
-/// a wire of lines.
-fn on_one_line(text: &mut [u8]) {
-    text.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-}
-
 /// A request that waits or runs, and the lines that come back for it.
 #[derive(Debug)]
 pub struct Incoming {
@@ -1429,24 +1461,9 @@ impl Incoming {
             state.end(self.number);
             (entry, state.running.clone())
         };
-        let waited = entry.since.elapsed().as_secs_f64();
-        let holder = running.map(|held| format!(": {held}")).unwrap_or_default();
-        let why = format!("the time limit passed after {waited:.1} s in the queue{holder}");
         let to = self.shared.served(entry.manifest, Some(entry.session.protocol())).ok()?;
-        entry.refuse(&to, FailureKind::Timeout, &why)
+        entry.refuse_late(&to, running.as_ref())
     }
-}
-
-struct NoLogs;
-
-impl LogSink for NoLogs {
-    fn room(&mut self) -> &mut [u8] {
-        &mut []
-    }
-
-    fn commit(&mut self, _: usize) {}
-
-    fn dropped(&mut self) {}
 }
 
 impl Drop for Incoming {
@@ -1512,6 +1529,14 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
                 continue;
             }
         };
+        if entry.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            let to = shared.served(entry.manifest, Some(entry.session.protocol()))?;
+            let (number, lines) = (entry.number, entry.lines.clone());
+            let reply = entry.refuse_late(&to, None);
+            shared.ended(number);
+            reply.into_iter().for_each(|reply| shared.tell(&lines, Line::Reply(reply)));
+            continue;
+        }
         let Entry { number, manifest, who, mut message, mut session, mut exchange, lines, ticket, deadline, .. } =
             *entry;
         let mut to = shared.served(manifest, Some(session.protocol()))?;

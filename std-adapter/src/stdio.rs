@@ -38,7 +38,8 @@
 //! # Handlers
 //! Handlers run one at a time on the thread that called [`serve`], in a tokio runtime. They may
 //! await futures of tokio and of everything built on it. While one awaits, later requests are read,
-//! and faulty ones among them are answered. The logs of a handler that does not await are sent when
+//! and faulty ones among them are answered. The time limit of a call counts from its arrival: a call
+//! whose limit passes while it waits for its turn is answered, and never runs. The logs of a handler that does not await are sent when
 //! `cx.log` returns, too. Only its time limit is noticed late.
 
 use std::io;
@@ -61,7 +62,6 @@ use self::between::Gate;
 use self::idle::{Busy, Idle};
 use self::input_end::Watched;
 use self::output::{Lines, Output};
-use self::single_document::SingleDocument;
 use self::stop::{PANICKED, Stop};
 use crate::between::Between;
 use crate::clock::TokioClock;
@@ -123,6 +123,9 @@ pub fn serve<E: Extension>(extension: E) -> ExitCode {
 /// The greatest length of a line that real gevals hosts read, in bytes without the newline: the
 /// default of Go's `bufio.Scanner`. It is the default limit of gevals lines on standard output.
 pub const HOST_LINE_LIMIT: usize = 65_535;
+
+/// The longest reply in protocols other than gevals, in bytes.
+const REPLY_LIMIT: usize = 8 << 20;
 
 /// A server on standard input and output, with its settings.
 ///
@@ -371,11 +374,15 @@ impl Stdio {
     ) -> io::Result<()> {
         let (_, line_limit) = self.limits();
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
-        let input = Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone());
+        let input = Watched::new(input.start()?, self.input_end.clone());
         let wire = output.clone();
         let own = move |line: &[u8]| wire.send_own(line);
         let mut input = Gate::new(input, self.between.clone(), own, self.request_limit, idle.clone());
         let between = input.between();
+        if self.is_single_document {
+            let serving = self.serve_document(extension, input.into_reader(), output, stop, between);
+            return self.clock.drive(serving).await.or_else(end_of_peer);
+        }
         let is_pause = || idle.as_ref().is_some_and(Idle::was_pause);
         let tell = |line: &[u8]| output.send_own(line);
         let pauses = Pauses { is_pause: &is_pause, tell: &tell };
@@ -384,7 +391,7 @@ impl Stdio {
                 .protocols(self.protocols)
                 .protocol(self.protocol)
                 .request_limit(self.request_limit)
-                .reply_limit(self.reply_limit.unwrap_or(8 << 20))
+                .reply_limit(self.reply_limit.unwrap_or(REPLY_LIMIT))
                 .json_rpc_limit(line_limit)
                 .log_buffer(self.log_region)
                 .clock(&self.clock)
@@ -398,7 +405,7 @@ impl Stdio {
                 Ok(_) if stop.code().is_none() && input.renews() => {}
                 Ok(_) => return Ok(()),
                 Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
-                    return if is_peer_gone(&error) { Ok(()) } else { Err(error) };
+                    return end_of_peer(error);
                 }
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -424,10 +431,10 @@ pub async fn unread() {
     std::future::pending::<()>().await;
 }
 
-/// Some hosts, such as Node.js, use socket pairs instead of pipes. A socket whose peer has left something unread is
-/// reset.
-fn is_peer_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+/// The loss of the peer is an end. Some hosts, such as Node.js, use socket pairs instead of pipes. A socket whose peer has left something
+/// unread is reset.
+fn end_of_peer(error: io::Error) -> io::Result<()> {
+    if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) { Ok(()) } else { Err(error) }
 }
 
 impl Default for Stdio {

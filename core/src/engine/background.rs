@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::LEAST_REPLY;
+use super::arrivals::Arrivals;
 use crate::exchange::{Inspected, Served, Session, forget};
 use crate::frame::Tail;
 use crate::json::write::Writer;
@@ -18,11 +19,12 @@ pub(super) struct Peer {
     pub(super) is_cancelled: bool,
     /// A service has done what a notification asked for, which may concern what runs.
     is_served: bool,
+    pub(super) arrivals: Arrivals,
 }
 
 impl Peer {
     pub(super) const fn new(session: Session) -> Self {
-        Self { session, is_cancelled: false, is_served: false }
+        Self { session, is_cancelled: false, is_served: false, arrivals: Arrivals::new() }
     }
 }
 
@@ -96,10 +98,13 @@ impl Background<'_> {
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
     #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let Self { tail, peer: Peer { session, is_cancelled, is_served }, to, id } = self;
+        let Self { tail, peer: Peer { session, is_cancelled, is_served, arrivals }, to, id } = self;
         let peeked = tail.peek()?;
         let answered = match session.inspect(to, peeked.line, out, id) {
             None => {
+                if Arrivals::ARE_NOTED {
+                    arrivals.keep(peeked.line, session.limit_ahead(to, peeked.line));
+                }
                 peeked.keep();
                 return Some(false);
             }

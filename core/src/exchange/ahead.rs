@@ -8,7 +8,7 @@ use crate::failure::FailureKind;
 use crate::json::check::{self, NO_SPANS, Span};
 use crate::json::write::{Message, Writer};
 use crate::message::{Envelope, Received};
-use crate::protocol::define::{Action, Busy, Protocol, ServerState};
+use crate::protocol::define::{Action, Busy, CallAction, Nanos, Protocol, ServerState};
 use crate::protocol::format::Closing;
 use crate::rpc;
 use crate::service::Service;
@@ -30,7 +30,50 @@ pub enum Ahead {
     Forget(Span),
 }
 
+/// The text of the failure for a call whose time limit passed before its turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Late<'l> {
+    /// How long the call has waited, in nanoseconds.
+    pub waited: u64,
+    /// The work that the call waited for, if that still runs.
+    pub running: Option<&'l str>,
+}
+
+impl Message for Late<'_> {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        let tenths = usize::try_from(self.waited / 100_000_000).unwrap_or(usize::MAX);
+        out.raw(b"the time limit passed after ");
+        out.usize(tenths / 10);
+        out.byte(b'.');
+        out.usize(tenths % 10);
+        out.raw(b" s in the queue");
+        if let Some(running) = self.running {
+            out.raw(b": ");
+            out.text_part(running);
+        }
+    }
+}
+
 impl Session {
+    /// The time limit of a call that waits for its turn, in nanoseconds. The second value says
+    /// whether the call may be answered before its turn, as in protocols with ids. Returns none if
+    /// the message is not a call, or if its host has set no limit.
+    pub fn limit_ahead(&self, to: &Served<'_>, message: &[u8]) -> Option<(u64, bool)> {
+        let mut spans = NO_SPANS;
+        let found = detect(message, &mut spans, self.ahead, to.protocols, to.pinned, false);
+        let Ok(Detected::Message(protocol)) = found else { return None };
+        let received = Received::whole(message, &spans);
+        if !matches!((protocol.envelope)(&received), Envelope::Request { .. } | Envelope::Notification) {
+            return None;
+        }
+        match (protocol.read)(&received, &to.server(false)) {
+            Ok(Action::Call(CallAction { timeout, .. })) if !protocol.has_own_limit => {
+                timeout.map(|Nanos(nanos)| (nanos, protocol.has_ids()))
+            }
+            _ => None,
+        }
+    }
+
     /// Inspects a message that comes in while another one runs. `running` is the JSON text of the
     /// id of the message that runs. If the message need not wait, its reply is written into `out`,
     /// which must have at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.

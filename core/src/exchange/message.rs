@@ -11,9 +11,10 @@ use super::state::{Done, Exchange, Opened, PendingWork, Stage, Turn, WorkKind};
 use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::{Context, ReplyBuffer};
 use crate::event::Event;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::json::Json;
 use crate::json::check::{NO_SPANS, Parts, Span, check};
+use crate::json::write::Message;
 use crate::level::Level;
 use crate::message::{Envelope, Received, Refusal};
 use crate::protocol::define::{Action, Nanos, Protocol, Respond};
@@ -150,9 +151,22 @@ impl Exchange {
         self.start(to, message, out, || None, |work, reply, _| Some(Running { work, reply }))
     }
 
+    /// Ends the work that [`Next::Run`] announced with a failure, in place of running it.
+    pub fn refuse(
+        &mut self,
+        to: &Served<'_>,
+        message: &mut [u8],
+        out: &mut [u8],
+        kind: FailureKind,
+        why: &dyn Message,
+    ) {
+        let Some(Running { reply, .. }) = self.run(to, message, out) else { return };
+        let failure = reply.reply.failure(reply.memory, kind, why);
+        self.complete(to, message, out, &Err(failure));
+    }
+
     /// Takes the result of the work that [`run`](Self::run) returned. Pass the same memory as to
     /// `run`.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let PendingWork { kind, answer, message: span, .. } = self.running;

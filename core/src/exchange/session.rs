@@ -6,7 +6,7 @@ use super::state::{Done, Exchange, Opened, Stage, Turn};
 use super::{Served, detect};
 use crate::failure::Failure;
 use crate::frame::TooLong;
-use crate::json::check::Span;
+use crate::json::check::{Span, SyntaxError};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::protocol::define::Protocol;
@@ -211,6 +211,12 @@ impl Session {
         let mut out = Writer::new(out);
         self.protocol.begin_parse_error(&mut out);
         rpc::end_too_long(&mut out, fault)
+    }
+
+    /// Writes the reply to a text that is not JSON, and returns its length. A blank text needs this,
+    /// because [`receive`](Self::receive) ignores it.
+    pub fn unreadable(&self, error: SyntaxError, out: &mut [u8]) -> usize {
+        parse_error(&mut Writer::new(out), self.protocol, error)
     }
 
     /// Takes note that the connection is lost, or that a new one begins: forgets what is known of

@@ -1,18 +1,18 @@
 //! The search for the end of a line.
 
 use super::{CR, LF, LineEnds};
+use crate::bytes::BY_WORDS;
 
 /// Where the first line end is.
-#[cfg(target_pointer_width = "64")]
 pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
     match ends {
-        LineEnds::Lf => find_by_block::<false>(bytes),
-        LineEnds::Serial => find_by_block::<true>(bytes),
+        LineEnds::Lf if BY_WORDS => find_by_block::<false>(bytes),
+        LineEnds::Serial if BY_WORDS => find_by_block::<true>(bytes),
+        LineEnds::Lf | LineEnds::Serial => find_by_byte(bytes, ends),
     }
 }
 
 /// How many bytes have no LF among them for certain: all of them, or those before a block that is to be searched.
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 pub(super) fn clear_length(bytes: &[u8]) -> usize {
     let rest = after_clear_blocks::<64, false>(bytes);
@@ -23,15 +23,8 @@ pub(super) fn clear_length(bytes: &[u8]) -> usize {
     bytes.len().wrapping_sub(rest.len())
 }
 
-/// Where the first line end is.
-#[cfg(not(target_pointer_width = "64"))]
-pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
-    find_by_byte(bytes, ends)
-}
-
 /// Whole blocks by a test that the compiler turns into vector instructions, large ones and then small ones; then words. The last word
 /// may overlap what was looked at before.
-#[cfg(target_pointer_width = "64")]
 fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
     let rest = after_clear_blocks::<16, SERIAL>(after_clear_blocks::<64, SERIAL>(bytes));
     let mut at = bytes.len().wrapping_sub(rest.len());
@@ -52,7 +45,6 @@ fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The rest from the first block of `N` that has a line end in it, or that is not whole.
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn after_clear_blocks<const N: usize, const SERIAL: bool>(mut bytes: &[u8]) -> &[u8] {
     while let Some((block, after)) = bytes.split_first_chunk::<N>()
@@ -63,19 +55,16 @@ fn after_clear_blocks<const N: usize, const SERIAL: bool>(mut bytes: &[u8]) -> &
     bytes
 }
 
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn is_clear<const N: usize, const SERIAL: bool>(block: &[u8; N]) -> bool {
     !block.iter().fold(false, |any, byte| any | is_line_end::<SERIAL>(*byte))
 }
 
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn is_line_end<const SERIAL: bool>(byte: u8) -> bool {
     byte == LF || (SERIAL && byte == CR)
 }
 
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn find_in_word<const SERIAL: bool>(word: [u8; 8]) -> Option<usize> {
     let word = u64::from_le_bytes(word);
@@ -86,17 +75,14 @@ fn find_in_word<const SERIAL: bool>(word: [u8; 8]) -> Option<usize> {
     if ends == 0 { None } else { Some((ends.trailing_zeros() / 8) as usize) }
 }
 
-#[cfg(target_pointer_width = "64")]
 const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
 
 /// The top bit of the lowest byte that is zero; those above it may be wrong.
-#[cfg(target_pointer_width = "64")]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(EACH_BYTE) & !word & (EACH_BYTE << 7)
 }
 
 /// One comparison a byte: nearly all bytes are above CR. A microcontroller has no unaligned words.
-#[cfg(any(test, not(target_pointer_width = "64")))]
 pub(super) fn find_by_byte(bytes: &[u8], ends: LineEnds) -> Option<usize> {
     let mut rest = bytes;
     loop {
@@ -109,7 +95,6 @@ pub(super) fn find_by_byte(bytes: &[u8], ends: LineEnds) -> Option<usize> {
     }
 }
 
-#[cfg(any(test, not(target_pointer_width = "64")))]
 fn is_end(byte: u8, ends: LineEnds) -> bool {
     byte == LF || (byte == CR && ends == LineEnds::Serial)
 }

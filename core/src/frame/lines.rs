@@ -1,9 +1,8 @@
 //! Where the lines are in the memory, and how room is made in it.
 
-#[cfg(target_pointer_width = "64")]
-use super::find::clear_length;
-use super::find::find;
+use super::find::{clear_length, find};
 use super::{BOM, CR, Frame, LF, LineEnds, Tail, Taken, TooLong};
+use crate::bytes::BY_WORDS;
 
 /// Where everything is in the memory. While a line is held, all offsets count from that line's end (`held`).
 ///
@@ -132,7 +131,7 @@ impl State {
     }
 
     /// Restores what holds without kept lines, and goes back to the beginning when nothing is buffered.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub(super) fn settle(&mut self) {
         if self.start >= self.kept {
             self.start = self.look;
@@ -143,7 +142,7 @@ impl State {
         }
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     fn shift_down(&mut self, by: usize) {
         self.start = self.start.saturating_sub(by);
         self.kept = self.kept.saturating_sub(by);
@@ -183,22 +182,21 @@ impl State {
     }
 }
 
-#[cfg_attr(target_pointer_width = "64", inline)]
+#[inline]
 pub(super) fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     if state.is_empty() { None } else { next_buffered(buf, state) }
 }
 
-#[cfg_attr(target_pointer_width = "64", inline(never))]
+#[inline(never)]
 fn next_buffered<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
-    #[cfg(target_pointer_width = "64")]
-    if let Some(len) = only_line(buf, state) {
+    if BY_WORDS && let Some(len) = only_line(buf, state) {
         state.hold_all(len);
         return buf.get_mut(..len).map(Frame::Line);
     }
     next_of_many(buf, state)
 }
 
-#[cfg_attr(target_pointer_width = "64", inline(never))]
+#[inline(never)]
 fn next_of_many<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     match locate(buf, state)? {
         FoundLine::TooLong(event) => Some(Frame::TooLong(event)),
@@ -265,7 +263,6 @@ fn locate(buf: &mut [u8], state: &mut State) -> Option<FoundLine> {
 
 /// The length of the line if it is all that is buffered, as after most reads, and if nothing about it is special: it starts with a character
 /// of ASCII other than white space, so that it is not blank and has no byte-order mark, and ends with one LF.
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn only_line(buf: &[u8], state: &mut State) -> Option<usize> {
     let State { look, scan, end, excess, ends, .. } = *state;
@@ -288,7 +285,7 @@ fn next_kept(buf: &[u8], state: &mut State) -> FoundLine {
     FoundLine::Line { at, len }
 }
 
-#[cfg_attr(target_pointer_width = "64", inline)]
+#[inline]
 pub(super) fn space<'f>(buf: &'f mut [u8], state: &mut State) -> &'f mut [u8] {
     if state.look > 0 || state.end >= buf.len() || state.finished {
         return other_space(buf, state);
@@ -471,29 +468,59 @@ fn limit(buf: &[u8], state: &State) -> usize {
     buf.len().saturating_add(state.held).saturating_sub(1)
 }
 
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(always)]
 pub(super) fn part(buf: &[u8], from: usize, to: usize) -> &[u8] {
-    buf.get(from..to).unwrap_or_default()
+    if BY_WORDS { buf.get(from..to).unwrap_or_default() } else { called::part(buf, from, to) }
 }
 
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn without_crs(mut bytes: &[u8]) -> &[u8] {
+#[inline(always)]
+fn without_crs(bytes: &[u8]) -> &[u8] {
+    if !BY_WORDS {
+        return called::without_crs(bytes);
+    }
+    let mut bytes = bytes;
     while let [rest @ .., CR] = bytes {
         bytes = rest;
     }
     bytes
 }
 
+/// The same out of line, which is smaller.
+mod called {
+    use super::CR;
+
+    #[inline(never)]
+    pub(super) fn part(buf: &[u8], from: usize, to: usize) -> &[u8] {
+        buf.get(from..to).unwrap_or_default()
+    }
+
+    #[inline(never)]
+    pub(super) fn without_crs(mut bytes: &[u8]) -> &[u8] {
+        while let [rest @ .., CR] = bytes {
+            bytes = rest;
+        }
+        bytes
+    }
+}
+
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | &CR))
 }
 
-/// Moves `n` bytes at `from` down to `to`. Byte by byte: on a microcontroller a `memmove` for this alone would be a
-/// kilobyte.
-#[cfg(not(target_pointer_width = "64"))]
+/// Moves `n` bytes at `from` down to `to`. On a microcontroller byte by byte: a `memmove` for this alone would be a kilobyte.
 #[inline(never)]
 pub(super) fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
     if from <= to {
+        return;
+    }
+    if BY_WORDS {
+        if n > 0
+            && let Some(bytes) = buf.get_mut(to..from.saturating_add(n))
+            && let by = from.wrapping_sub(to)
+            && by <= bytes.len()
+        {
+            bytes.copy_within(by.., 0);
+        }
         return;
     }
     for offset in 0..n {
@@ -501,18 +528,5 @@ pub(super) fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
         if let Some(place) = buf.get_mut(to.wrapping_add(offset)) {
             *place = byte;
         }
-    }
-}
-
-/// Moves `n` bytes at `from` down to `to`.
-#[cfg(target_pointer_width = "64")]
-pub(super) fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
-    let by = from.saturating_sub(to);
-    if by > 0
-        && n > 0
-        && let Some(bytes) = buf.get_mut(to..from.saturating_add(n))
-        && by <= bytes.len()
-    {
-        bytes.copy_within(by.., 0);
     }
 }

@@ -149,7 +149,7 @@ impl<'b> Framer<'b> {
     /// It is empty in three cases: undelivered lines fill the memory, [`finish`](Self::finish) was
     /// called, or the slice is empty. Call [`next_frame`](Self::next_frame) until it returns `None`
     /// before each read, so that the first case does not occur.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         space(self.buf, &mut self.state)
@@ -157,14 +157,14 @@ impl<'b> Framer<'b> {
 
     /// Takes the first `n` bytes of [`space`](Self::space) as input. A greater number counts as the
     /// length of the space.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
     }
 
     /// The next line or the next [`TooLong`]. It is `None` if more input is needed.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[inline]
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(self.buf, &mut self.state)
     }
@@ -220,9 +220,8 @@ impl<'b> Framer<'b> {
     }
 
     /// The line that [`take`](Self::take) returned last, without the memory behind it; an empty line if it is consumed.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn line(&self) -> &[u8] {
-        self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
+        lines::part(self.buf, self.state.held_at, self.state.held)
     }
 
     /// Whether lines wait that were examined ahead of their turn.

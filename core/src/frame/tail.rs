@@ -43,6 +43,13 @@ impl<'f> Tail<'f> {
         self.state.scan < self.state.end || self.state.finished
     }
 
+    /// The kept line with this number, counted from 0.
+    #[cfg(feature = "async")]
+    pub(crate) fn kept(&mut self, nth: usize) -> Option<&mut [u8]> {
+        let (start, end) = (self.state.start, self.state.kept);
+        self.buf.get_mut(start..end)?.split_mut(|byte| *byte == LF).nth(nth)
+    }
+
     /// The next complete line that was not examined before, by this tail or by the tail of an
     /// earlier line.
     ///

@@ -29,7 +29,7 @@
 //! | Rust | JSON |
 //! |---|---|
 //! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
-//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`](super::number) |
+//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`Digits`](super::Digits) |
 //! | `f32`, `f64` | a number that is finite in that type, rounded to the nearest (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
 //! | `char`, `&str` | a string; `char` takes exactly one character |
 //! | `&[u8]` | a string, as UTF-8 |
@@ -57,7 +57,6 @@
 
 mod decoder;
 mod error;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod float;
 mod key;
 mod missing;
@@ -112,7 +111,7 @@ pub(crate) struct Rules {
 
 /// [`from_checked`] with an error made of its own: in one place, whatever the type. A handler's stack need not hold what
 /// decoding takes.
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     text: &'de mut [u8],
     rules: Rules,

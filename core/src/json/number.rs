@@ -173,7 +173,6 @@ impl<'a> Digits<'a> {
 
     /// The digits in front of the point and behind it from the first that is not 0, and the power of ten that `0.` and these
     /// are to be multiplied by.
-    #[cfg(any(test, not(target_pointer_width = "64")))]
     pub(crate) fn scientific(&self) -> (&'a [u8], &'a [u8], isize) {
         let (mut whole, mut fraction, mut point) = (self.whole, self.fraction, self.exponent);
         while let [b'0', tail @ ..] = whole {

@@ -25,7 +25,6 @@
 //! # Ok::<(), SerError>(())
 //! ```
 
-#[cfg(any(test, not(target_pointer_width = "64")))]
 pub(super) mod float;
 
 use core::fmt::{self, Write as _};
@@ -34,6 +33,7 @@ use serde::ser::{self, Impossible, Serialize};
 
 use super::text::RAW_TOKEN;
 use super::write::{Escaped, Message, TooLarge, Writer};
+use crate::bytes::BY_WORDS;
 
 /// Writes `value` as JSON at the start of `buf`. Returns the length of the text in bytes.
 ///
@@ -273,26 +273,22 @@ impl<'w, 'b> ser::Serializer for Serializer<'w, 'b> {
             return Err(Fault::NotFinite);
         }
         // `Debug` is the shortest form that reads back equal, always with a point or an exponent, as in 1.0 and 1e16.
-        #[cfg(target_pointer_width = "64")]
-        return display(self.out, format_args!("{value:?}"));
-        #[cfg(not(target_pointer_width = "64"))]
-        {
-            float::write_f32(self.out, value);
-            Ok(())
+        if BY_WORDS {
+            return display(self.out, format_args!("{value:?}"));
         }
+        float::write_f32(self.out, value);
+        Ok(())
     }
 
     fn serialize_f64(self, value: f64) -> Done {
         if !value.is_finite() {
             return Err(Fault::NotFinite);
         }
-        #[cfg(target_pointer_width = "64")]
-        return display(self.out, format_args!("{value:?}"));
-        #[cfg(not(target_pointer_width = "64"))]
-        {
-            float::write_f64(self.out, value);
-            Ok(())
+        if BY_WORDS {
+            return display(self.out, format_args!("{value:?}"));
         }
+        float::write_f64(self.out, value);
+        Ok(())
     }
 
     fn serialize_char(self, value: char) -> Done {

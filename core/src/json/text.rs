@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
+use crate::bytes::{BY_WORDS, count_while};
+
 /// A JSON string, as a view of its text. It compares, prints and iterates as the decoded string
 /// does.
 ///
@@ -273,15 +275,13 @@ pub(crate) fn member(text: &[u8], at: usize) -> Option<Member> {
 }
 
 /// How many bytes come before the first quote or backslash.
-#[cfg(not(target_pointer_width = "64"))]
+///
+/// By words: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the lowest zero byte is the lowest high bit of
+/// `(x - 0x01…) & !x & 0x80…`.
 pub(super) fn plain_length(text: &[u8]) -> usize {
-    crate::bytes::count_while(text, |byte| !matches!(byte, b'"' | b'\\'))
-}
-
-/// The same, eight bytes a step: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the
-/// lowest zero byte is the lowest high bit of `(x - 0x01…) & !x & 0x80…`.
-#[cfg(target_pointer_width = "64")]
-pub(super) fn plain_length(text: &[u8]) -> usize {
+    if !BY_WORDS {
+        return count_while(text, |byte| !matches!(byte, b'"' | b'\\'));
+    }
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -316,9 +316,13 @@ pub(super) fn scalar_length(text: &[u8]) -> usize {
 }
 
 /// Skips the bytes of a string that need no second look.
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
+pub(super) fn plain(rest: &[u8]) -> &[u8] {
+    if BY_WORDS { plain_by_words(rest) } else { plain_by_bytes(rest) }
+}
+
+#[inline(always)]
+fn plain_by_words(mut rest: &[u8]) -> &[u8] {
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
@@ -334,9 +338,8 @@ pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
     rest
 }
 
-#[cfg(not(target_pointer_width = "64"))]
 #[inline(never)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
+fn plain_by_bytes(mut rest: &[u8]) -> &[u8] {
     // Four table look-ups a turn: what a Cortex-M0+ does fastest.
     while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>() {
         if !is_plain(*a) {
@@ -363,7 +366,6 @@ pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
 
 /// The high bit of each byte that is a quote, a backslash, a control character or beyond ASCII. Exact up to and including
 /// the first of them, which is all that is asked (a borrow can only come from a byte that is one of them).
-#[cfg(target_pointer_width = "64")]
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;

@@ -203,7 +203,7 @@ impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> AnySlot<'de, A> for Slot<'_, T
 }
 
 /// Decodes the members of a struct, each into its place. All structs share this code.
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 pub fn members<'de, A: MapAccess<'de>>(
     map: &mut A,
     known: &'static Names,

@@ -20,8 +20,10 @@ use crate::protocol::define::{self, Action, CallAction, Protocol, ServerState};
 use crate::protocol::format::{Closing, Failed, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
 use crate::rpc::MAX_ID;
 
-pub(super) static PROTOCOL: Protocol =
-    Protocol::new("amplifier", &MEMBERS, OP, &FORMAT, read, refuse).envelope(envelope).answers(is_answer);
+pub(super) static PROTOCOL: Protocol = Protocol::new("amplifier", &MEMBERS, OP, &FORMAT, read, refuse)
+    .envelope(envelope)
+    .answers(is_answer)
+    .with_own_limit();
 
 /// The fixed parts of its replies.
 static FORMAT: ReplyFormat = ReplyFormat {

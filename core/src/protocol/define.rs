@@ -37,6 +37,8 @@ pub struct Protocol {
     pub(crate) numeric_strings: bool,
     /// Whether what its peers have switched on does not outlive them.
     pub(crate) ends_safe: bool,
+    /// Whether time limits come from the extension's side, because hosts of this protocol set none.
+    pub(crate) has_own_limit: bool,
     /// Takes members out of a call's arguments that are the client's own and no arguments.
     pub(crate) prepare: Option<Prepare>,
     /// Whether a sound request stays open: a notification acknowledges it, and no reply comes.
@@ -83,6 +85,7 @@ impl Protocol {
             has_line_limit: false,
             numeric_strings: false,
             ends_safe: false,
+            has_own_limit: false,
             prepare: None,
             stays_open: |_| false,
         }
@@ -148,6 +151,18 @@ impl Protocol {
     /// [`with_safe_end`](Self::with_safe_end) sets.
     pub const fn has_safe_end(&self) -> bool {
         self.ends_safe
+    }
+
+    /// Marks a protocol whose hosts set no time limits. The extension's side sets the limit of a
+    /// call, which counts from the call's turn and not from its arrival.
+    #[must_use]
+    pub const fn with_own_limit(self) -> Self {
+        Self { has_own_limit: true, ..self }
+    }
+
+    /// Whether the extension's side sets time limits: [`with_own_limit`](Self::with_own_limit).
+    pub const fn has_own_limit(&self) -> bool {
+        self.has_own_limit
     }
 
     /// Whether requests have ids, so that replies may be sent in another order than their requests.
@@ -284,7 +299,6 @@ impl CallAction {
     /// `args` is absent or null, the arguments are an empty object. It is written over the member
     /// at `reusable`. That member must be in every such request, be at least two bytes long, and
     /// not be needed after the request was read.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }

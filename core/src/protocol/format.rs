@@ -10,7 +10,7 @@ use crate::message::Received;
 /// The parts of a protocol's replies, in the order in which they are written.
 ///
 /// A success consists of `head`, `success`, [`OutputsPlace`], `message` and `close`. An error consists
-/// of `head`, `error`, its text, `error_end` and `close`. OutputsPlace are written before it is known
+/// of `head`, `error`, its text, `error_end` and `close`. Outputs are written before it is known
 /// whether the call will succeed. [`Failed`] says what happens to them if it fails.
 #[derive(Debug)]
 pub struct ReplyFormat {

@@ -169,7 +169,7 @@ pub(crate) fn is_version_2(value: &[u8]) -> bool {
 }
 
 /// Writes the beginning of a reply: `{"jsonrpc":"2.0","id":…`. An empty `id` is written as null.
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 pub fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.raw(if id.is_empty() { b"null" } else { id });

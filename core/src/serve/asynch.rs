@@ -14,9 +14,10 @@ use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink, ReplyBuffer};
+use crate::engine::arrivals::{Arrivals, Due};
 use crate::engine::{Background, Engine, Next, Run};
-use crate::exchange::Work;
-use crate::failure::Failure;
+use crate::exchange::{Late, Work};
+use crate::failure::{Failure, FailureKind};
 use crate::json::write::Writer;
 use crate::message::Received;
 use crate::own_frame::own_frame;
@@ -299,7 +300,22 @@ impl Driver<'_> {
         self.safety.set(if is_touched { SafeState::Required } else { SafeState::Idle });
         // A program that nobody hears any more has no time for what it was asked: one-shot use has.
         self.is_short_lived.set(self.kind == Transport::Stdio && self.ends_calls && engine.is_session_open());
-        let Some(Run { mut work, reply, background }) = engine.run() else { return Some(false) };
+        let since = engine.arrival(|| self.clock.now());
+        let Some(Run { mut work, reply, mut background }) = engine.run() else { return Some(false) };
+        if let Work::Call(call) = &mut work {
+            background.set_running(call.operation.name);
+            if let (Some(since), Some(nanos)) = (since, &mut call.context.timeout_nanos) {
+                let waited = self.clock.now().nanos_since(since);
+                *nanos = nanos.saturating_sub(waited);
+                if *nanos == 0 {
+                    let why = Late { waited, running: None };
+                    let failure = reply.reply.failure(reply.memory, FailureKind::Timeout, &why);
+                    self.safety.set(SafeState::Idle);
+                    engine.complete(&Err(failure));
+                    return Some(false);
+                }
+            }
+        }
         let state = State::default();
         let mut result = Err(Failure::CANCELLED);
         let mut guard = self.guard(work.timeout_nanos(), &reply, &state, &mut result);
@@ -308,8 +324,10 @@ impl Driver<'_> {
         work.prepare(&mut cx);
         let mut alongside =
             Alongside { driver: self, state: &state, background, sending: None, extra: [0], is_full: false };
-        let is_wanted =
-            |task: Option<&mut task::Context<'_>>| task.is_none() && (state.over.get() || !self.queue.is_empty());
+        let is_wanted = |task: Option<&mut task::Context<'_>>| {
+            let is_due = || state.due.get().is_some_and(|due| self.clock.now() > due);
+            task.is_none() && (state.over.get() || !self.queue.is_empty() || is_due())
+        };
         {
             let mut outside = pin!(exchange(reader, writer, &mut alongside, &is_wanted, fault));
             {
@@ -623,6 +641,9 @@ impl Guard<'_, '_> {
 
     fn poll_alongside(&mut self, alongside: Dyn<'_, ()>, task: &mut task::Context<'_>) -> Poll<()> {
         let polled = alongside.poll(task);
+        if let Some(due) = self.state.due.get() {
+            self.driver.clock.wake_at(due.after_nanos(1), task.waker());
+        }
         self.lost = polled.is_ready();
         if self.state.nudged.take() {
             // What was answered may concern the handler: a run of its may be cancelled.
@@ -686,6 +707,8 @@ struct State {
     nudged: Cell<bool>,
     /// The caller has cancelled the call.
     cancelled: Cell<bool>,
+    /// When the time of a call is up that waits.
+    due: Due,
 }
 
 /// The work beside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
@@ -772,7 +795,14 @@ impl<'d> Alongside<'_, 'd> {
             return Some(filled);
         }
         let mut spare = queue.spare.take()?;
+        if Arrivals::ARE_NOTED && self.background.has_more() {
+            self.background.set_now(self.driver.clock.now());
+        }
         spare.length = self.background.answer(spare.memory).map_or(0, <[u8]>::len);
+        if Arrivals::ARE_NOTED && spare.length == 0 && self.background.next_due().is_some() {
+            spare.length = self.background.expire(self.driver.clock.now(), spare.memory);
+        }
+        self.state.due.set(self.background.next_due());
         if self.background.is_cancelled() {
             self.state.cancelled.set(true);
             self.state.nudged.set(true);

@@ -116,16 +116,20 @@ fn bad_timeouts_are_refused_before_anything_runs() {
     }
 }
 
-/// A member that is late is answered as such, and the batch goes on.
+/// A member that is late is answered as such, and the batch goes on. The async driver of a desktop counts each limit from the arrival of
+/// the batch: a member whose limit passes before its turn does not run.
 #[test]
 fn each_member_of_a_batch_has_a_timeout_of_its_own() {
     let late = timed("work", r#"{"ms":30,"logs":1}"#, "\"20ms\"");
     let batch = format!("[{late},{},{late}]", execute("2", "work", r#"{"ms":100}"#));
-    for (lines, happened) in each_shell(&PLAIN, &[batch]) {
+    for (shell, (lines, happened)) in each_shell(&PLAIN, &[batch]).into_iter().enumerate() {
         let members: Vec<serde_json::Value> = serde_json::from_str(lines.last().unwrap()).unwrap();
         let codes: Vec<_> = members.iter().map(|member| member["error"]["code"].as_i64().unwrap_or(0)).collect();
-        assert_eq!((codes, lines.len()), (vec![-32001, 0, -32001], 3));
-        assert_eq!(happened, ["work", "dropped", "safe", "work", "ended", "work", "dropped", "safe"]);
+        assert_eq!(codes, [-32001, 0, -32001]);
+        let counts_from_arrival = shell == 1 && cfg!(feature = "std");
+        assert_eq!(lines.len(), if counts_from_arrival { 2 } else { 3 });
+        let all = ["work", "dropped", "safe", "work", "ended", "work", "dropped", "safe"];
+        assert_eq!(happened, if counts_from_arrival { &all[..5] } else { &all });
     }
 }
 

@@ -77,7 +77,7 @@ fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     memory
 }
 
-/// FrameKind, sequence and payload of each whole frame in `bytes`.
+/// The kind, sequence and payload of each whole frame in `bytes`.
 fn frames(bytes: impl IntoIterator<Item = u8>) -> Vec<(FrameKind, u32, String)> {
     let mut memory = vec![0; 4096];
     let mut collector = Collector::new(&mut memory);

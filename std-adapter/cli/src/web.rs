@@ -507,7 +507,8 @@ async fn one_call(queue: &Queue, caller: &QueueClient, params: &[u8]) -> Option<
     if let Err(reply) = queue.reach(&mut session, &line, &|_| {}).await {
         return Some(reply);
     }
-    let asker = Asker { client: caller, session: None, cancels: true, wants_logs: false, identity: None };
+    let asker =
+        Asker { client: caller, session: None, cancels: true, wants_logs: false, identity: None, arrived: None };
     match queue.receive_in(&mut session, line, &asker, true) {
         Ok(Received::Reply(reply)) => Some(reply),
         Ok(Received::Waits(mut incoming)) => loop {

@@ -14,6 +14,8 @@
 //! [guarantees](rigline::Guarantee), since nothing is known about the work of the target.
 //! A configuration and the context of a gevals call reach a target that is asked by gevals, and a
 //! server of rigline's own. Logs go to the [listener](Options::listener).
+//! A part of a call or of its result that the protocol of the clients or the protocol of the target
+//! [does not carry](crate::protocol::Protocol::carries) is reported once, on standard error and by a log.
 //!
 //! A relay that [`Relay::at`] makes connects to the target when it is first needed, and again after
 //! its session has ended. If a request is longer than the target accepts, it is sent without
@@ -38,6 +40,8 @@
 //! # }
 //! ```
 
+mod losses;
+
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -55,7 +59,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
-use crate::choose::{self, Need};
+use crate::choose::{self, Chosen, Need};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
 use crate::coerce::Schemas;
 use crate::host::wire::Connect;
@@ -65,8 +69,10 @@ use crate::protocol::Protocol;
 use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
+use losses::{AskedBy, Losses};
 use rigline_std::mutex::lock;
 use rigline_std::queue::{Absence, Origin, Reaching};
+use rigline_std::stderr::complain;
 
 /// How long a description may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -91,12 +97,15 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    losses: Losses,
     /// A call did not end by itself.
     was_cut_off: bool,
     /// Logs for the caller.
     logs: backlog::Receiver<Log>,
     /// A caller waits, who gets the logs. Without one they go to the listener.
     is_calling: Arc<AtomicBool>,
+    /// The target has logged during a call.
+    has_logged: Arc<AtomicBool>,
 }
 
 /// The reason why a relay could not be made.
@@ -201,6 +210,8 @@ struct Known {
     absence: Option<String>,
     /// Whether there is a session with it, or was one that was lost.
     is_open: bool,
+    /// How it was asked last.
+    asked_by: Option<AskedBy>,
 }
 
 /// News about the target, for [`Relay::watch`].
@@ -418,11 +429,19 @@ impl Relay {
         let Manner { takes_logs, is_lazy, watch, last } = manner;
         let (log, logs) = backlog::backlog(LOGS, LOG_BYTES);
         let others = way.options.listener.take();
+        let losses = Losses::new(&way.target);
         let is_calling = Arc::new(AtomicBool::new(false));
         let has_caller = is_calling.clone();
+        let has_logged = Arc::new(AtomicBool::new(false));
+        let logged = has_logged.clone();
         way.options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
-            EventKind::Log(line) if takes_logs && has_caller.load(Ordering::Relaxed) => {
-                log.send(line.clone(), size_of(line));
+            EventKind::Log(line) if has_caller.load(Ordering::Relaxed) => {
+                logged.store(true, Ordering::Relaxed);
+                if takes_logs {
+                    log.send(line.clone(), size_of(line));
+                } else {
+                    others.iter().for_each(|listener| listener(event));
+                }
             }
             _ => others.iter().for_each(|listener| listener(event)),
         }));
@@ -452,6 +471,7 @@ impl Relay {
                     is_lazy,
                     open: None,
                     traces: Traces::default(),
+                    is_cancel_said: false,
                 };
                 let opened = if is_lazy || is_known { Ok(()) } else { end.reach().await };
                 if is_rig {
@@ -475,9 +495,11 @@ impl Relay {
             jobs: Some(jobs),
             thread: Some(thread),
             codes: Vec::new(),
+            losses,
             was_cut_off: false,
             logs,
             is_calling,
+            has_logged,
         })
     }
 
@@ -553,14 +575,11 @@ fn pass_content_on(
     cx: &mut Context<'_>,
 ) -> Result<bool, Failure> {
     let blocks = content.iter().map(|text| (text, Json::parse(text.as_bytes()).unwrap_or(Json::NULL)));
-    let is = |block: &Json<'_>, kind: &str| {
-        block.get("type").and_then(|found| found.text()).is_some_and(|found| found == *kind)
-    };
     if cx.has_content() {
         // A text alone is the message.
         let is_message = matches!(content, [_]) && blocks.clone().all(|(_, block)| block.members().count() == 2);
-        let has_texts = is_success && !(is_message && blocks.clone().all(|(_, block)| is(&block, "text")));
-        for (text, _) in blocks.clone().filter(|(_, block)| has_texts || !is(block, "text")) {
+        let has_texts = is_success && !(is_message && blocks.clone().all(|(_, block)| is_text_block(block)));
+        for (text, _) in blocks.clone().filter(|(_, block)| has_texts || !is_text_block(*block)) {
             match RawJson::from_checked_str(text) {
                 Ok(block) => cx.content("content", &Content::Block(block))?,
                 Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("content: {error}"))),
@@ -569,7 +588,7 @@ fn pass_content_on(
         return Ok(has_texts && !content.is_empty());
     }
     let mut names: Vec<String> = outputs.iter().map(|(name, _)| name.clone()).collect();
-    for (_, block) in blocks.filter(|(_, block)| !is(block, "text")) {
+    for (_, block) in blocks.filter(|(_, block)| !is_text_block(*block)) {
         let kind = block.get("type").and_then(|kind| kind.text()).map(|kind| kind.to_string());
         let kind = kind.unwrap_or_else(|| "content".into());
         let numbered = (2..).map(|number| format!("{kind}-{number}"));
@@ -585,6 +604,11 @@ fn pass_content_on(
         names.push(name);
     }
     Ok(false)
+}
+
+/// Whether a block is a text.
+fn is_text_block(block: Json<'_>) -> bool {
+    block.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == *"text")
 }
 
 /// A block as a text: bytes as a `data:` URI (RFC 2397), a text as it is; none for a block of another kind.
@@ -648,6 +672,7 @@ impl Known {
             text: described.manifest.text.clone(),
             absence: None,
             is_open: true,
+            asked_by: None,
         }
     }
 
@@ -660,6 +685,7 @@ impl Known {
                 text: String::new(),
                 absence: None,
                 is_open: false,
+                asked_by: None,
             },
         };
         known.go(&why);
@@ -681,7 +707,7 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        *self = Self::present(described);
+        *self = Self { asked_by: self.asked_by.take(), ..Self::present(described) };
         true
     }
 }
@@ -747,8 +773,10 @@ impl Extension for Relay {
         };
         // They are about a call that was given up.
         self.logs.clear();
+        let asked_by = lock(&self.known).asked_by.clone();
+        self.losses.of_request(&request, asked_by.as_ref(), cx);
         let mut scale = None;
-        let RelayedOutcome { outputs, content, end } = {
+        let answer = {
             let Self { jobs, logs, is_calling, .. } = &mut *self;
             let _calling = Calling::begin(is_calling);
             let mut answer = pin!(ask(jobs.as_ref(), request));
@@ -772,6 +800,8 @@ impl Extension for Relay {
             }
             answer
         };
+        self.losses.of_answer(&answer, self.has_logged.swap(false, Ordering::Relaxed), cx);
+        let RelayedOutcome { outputs, content, end } = answer;
         match self.logs.take_dropped() {
             0 => {}
             dropped => {
@@ -854,11 +884,7 @@ impl Way {
     }
 
     /// Connects to the other end, by the protocol that it answers.
-    async fn connect(
-        &self,
-        config: Option<JsonObject>,
-        wait: Duration,
-    ) -> Result<(Box<dyn Client>, Described), RelayError> {
+    async fn connect(&self, config: Option<JsonObject>, wait: Duration) -> Result<(Chosen, Described), RelayError> {
         let has_config = config.is_some();
         let options = Options { wait, config, ..self.options.clone() };
         let dialer = self.dialer.as_ref().map(|dial| dial(&options)).transpose().map_err(ClientError::from)?;
@@ -872,7 +898,7 @@ impl Way {
             let text = format!("{} does not carry {}", chosen.protocol.title, Part::Config.name());
             return Err(ClientError::usage(text).into());
         }
-        Ok((chosen.client, described))
+        Ok((chosen, described))
     }
 }
 
@@ -889,6 +915,8 @@ struct OtherEnd {
     wait: Duration,
     open: Option<Box<dyn Client>>,
     traces: Traces,
+    /// It was said that calls cannot be given up.
+    is_cancel_said: bool,
 }
 
 /// The traces that calls have left at the other end.
@@ -985,8 +1013,9 @@ impl OtherEnd {
 
     async fn reach_within(&mut self, wait: Duration) -> Result<(), RelayError> {
         match self.way.connect(self.config.clone(), wait).await {
-            Ok((upstream, described)) => {
-                self.open = Some(upstream);
+            Ok((chosen, described)) => {
+                lock(&self.known).asked_by = Some(AskedBy::of(&chosen));
+                self.open = Some(chosen.client);
                 self.tell_of(&described);
                 Ok(())
             }
@@ -1003,7 +1032,8 @@ impl OtherEnd {
             return Ok(());
         }
         match self.reach_within(Duration::ZERO).await {
-            Err(error) if error.may_pass() && !self.wait.is_zero() => {
+            // A rig of the lab has a queue, and what it cannot wait for is refused again at once.
+            Err(error) if (error.may_pass() || matches!(self.way.target, Target::Rig(_))) && !self.wait.is_zero() => {
                 let _ = told.send(format!("{error}; waiting up to {:?}", self.wait));
                 self.reach().await
             }
@@ -1079,6 +1109,13 @@ impl OtherEnd {
                 let is_safe = !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state;
                 let may_stay = only_reads && !self.traces.is_left && !(is_safe && upstream.cancels_calls());
                 self.traces.is_left = may_stay && upstream.leave();
+                let asked_by = lock(&self.known).asked_by.clone();
+                if let Some(asked_by) = asked_by.filter(|asked_by| !asked_by.carries(Part::Cancel))
+                    && !std::mem::replace(&mut self.is_cancel_said, true)
+                {
+                    let text = asked_by.lacks(Part::Cancel, "the target goes on with it");
+                    complain(format_args!("warning: {text}"));
+                }
                 if !self.traces.is_left {
                     upstream.cancel().await;
                 }

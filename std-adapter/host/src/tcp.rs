@@ -227,8 +227,14 @@ async fn configure(queue: &Queue, config: &str) -> io::Result<()> {
     let request = protocols::ALL.iter().find_map(|protocol| protocol.configuration);
     let request = request.map(|request| request(config)).unwrap_or_default();
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    let asker =
-        Asker { client: &QueueClient::of_process(), session: None, cancels: true, wants_logs: false, identity: None };
+    let asker = Asker {
+        client: &QueueClient::of_process(),
+        session: None,
+        cancels: true,
+        wants_logs: false,
+        identity: None,
+        arrived: None,
+    };
     let reply = match queue.receive(request.into_bytes(), &asker) {
         Received::Reply(reply) => reply,
         Received::Waits(mut incoming) => loop {

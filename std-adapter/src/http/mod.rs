@@ -212,7 +212,7 @@ pub(crate) enum Endpoint {
     Function(fn(Arc<Service>, QueueClient, Request) -> Pending<Response>),
 }
 
-/// The options of a [`Server`].
+/// The options of a [`HttpServer`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -743,7 +743,8 @@ impl Service {
     }
 
     async fn ask(&self, message: Vec<u8>, client: QueueClient) -> Response {
-        let asker = Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None };
+        let asker =
+            Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None, arrived: None };
         let mut reply = match self.queue.receive_by(Some(self.routes.protocol), message, &asker) {
             Received::Reply(reply) | Received::StaysOpen(reply) => reply,
             Received::Full => return self.refuse_overload(),

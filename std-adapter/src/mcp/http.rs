@@ -360,6 +360,7 @@ impl CheckedRequest<'_> {
             cancels: self.is_modern,
             wants_logs: self.wants_logs,
             identity: Some(self.identity.unwrap_or_default()),
+            arrived: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::idle::Idle;
 use crate::between::{Between, Passing, Peer, Renewal, Wire};
 
 /// The bytes that are read at once.
-const CHUNK: usize = 64 * 1024;
+pub(super) const CHUNK: usize = 64 * 1024;
 
 /// How lines are sent that nobody else has sent.
 struct Wires<F> {
@@ -99,6 +99,11 @@ impl<R> Gate<R> {
             between.renewed();
         }
         renews
+    }
+
+    /// The input without what is between.
+    pub(super) fn into_reader(self) -> R {
+        self.reader
     }
 
     /// Returns the observer, and its name for the client.

@@ -785,6 +785,83 @@ fn a_timeout_that_passes_while_awaiting() {
     assert!(ended.stderr.contains("safe state"));
 }
 
+/// A call of `operation` that may take so long.
+fn limited(id: u32, operation: &str, args: Value, timeout: &str) -> String {
+    let mut request = parse(&execute(id, operation, args));
+    request["params"]["context"]["timeout"] = json!(timeout);
+    request.to_string()
+}
+
+#[test]
+fn a_call_whose_time_is_up_while_it_waits_is_answered_and_never_runs() {
+    let mut child = Session::start(extension());
+    child.send(&execute(1, "slow", json!({"millis": 3000})));
+    assert!(child.next_line().contains("first"));
+    let lines = [
+        limited(2, "slow", json!({"millis": 100}), "300ms"),
+        limited(3, "big", json!({"size": 10, "log": 9}), "200ms"),
+        limited(4, "echo", json!({}), "60s"),
+        execute(5, "echo", json!({})),
+    ];
+    for line in lines {
+        child.send(&line);
+    }
+    let replies: Vec<Value> = (0..2).map(|_| parse(&child.next_line())).collect();
+    for (reply, id, waited) in [(&replies[0], 3, "0.2 s"), (&replies[1], 2, "0.3 s")] {
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(id), &json!(-32001)), "{reply}");
+        let text = reply["error"]["message"].as_str().unwrap();
+        assert!(text.contains("in the queue: slow"), "{text} after {waited}");
+    }
+    // They came before the call that they waited for has logged again, and none of them has logged.
+    assert_eq!(child.end().summary(), ["log second", "1 ok", "4 ok", "5 ok"]);
+}
+
+#[test]
+fn a_call_that_has_waited_gets_what_is_left_of_its_time() {
+    let mut child = Session::start(extension());
+    child.send(&execute(1, "slow", json!({"millis": 1500})));
+    assert!(child.next_line().contains("first"));
+    child.send(&limited(2, "slow", json!({"millis": 2500}), "3000ms"));
+    let lines = child.end().summary();
+    assert_eq!(lines.get(..3), Some(&["log second", "1 ok", "log first"].map(str::to_owned)[..]), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("2 -32001"), "{lines:?}");
+}
+
+#[test]
+fn the_time_limits_of_a_batch_count_from_its_arrival() {
+    let members = [
+        execute(1, "slow", json!({"millis": 800})),
+        limited(2, "slow", json!({"millis": 10}), "300ms"),
+        limited(3, "echo", json!({}), "60s"),
+    ];
+    for before in [None, Some(execute(9, "slow", json!({"millis": 100})))] {
+        let mut child = Session::start(extension());
+        if let Some(before) = &before {
+            child.send(before);
+        }
+        child.send(&format!("[{}]", members.join(",")));
+        let ended = child.end();
+        let lines: Vec<&str> = ended.stdout.lines().filter(|line| line.starts_with('[')).collect();
+        let replies: Value = parse(lines[0]);
+        assert_eq!(replies[1]["error"]["code"], -32001, "{replies}");
+        assert!(replies[1]["error"]["message"].as_str().unwrap().contains("in the queue"), "{replies}");
+        assert_eq!((&replies[0]["result"]["success"], &replies[2]["result"]["success"]), (&json!(true), &json!(true)));
+        let ran = ended.stdout.matches("\"first\"").count();
+        assert_eq!(ran, 1 + usize::from(before.is_some()), "the second member has not begun: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_late_call_that_waited_leaves_everything_as_it_is() {
+    let mut child = Session::start(extension());
+    child.send(&execute(1, "slow", json!({"millis": 600})));
+    assert!(child.next_line().contains("first"));
+    child.send(&limited(2, "echo", json!({}), "50ms"));
+    let ended = child.end();
+    assert_eq!(ended.summary(), ["2 -32001", "log second", "1 ok"]);
+    assert!(!ended.stderr.contains("safe state"), "{}", ended.stderr);
+}
+
 /// The extension under test: `examples/bench_bed.rs`, which `cargo test` builds beside this.
 fn extension() -> Command {
     let mut command = Command::new(extension_path());

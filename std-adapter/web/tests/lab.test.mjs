@@ -20,7 +20,11 @@ async function serve() {
 }
 
 const line = (page) => page.getByRole('group', { name: 'Who has the rig' });
-const says = (page, pattern) => until(async () => pattern.test(((await line(page).allTextContents()).join(' '))), `the line says ${pattern}`);
+async function says(page, pattern) {
+  let text = '';
+  const isSo = async () => pattern.test((text = (await line(page).allTextContents()).join(' ')));
+  await until(isSo, `the line says ${pattern}`).catch((error) => assert.fail(`${error.message}; it says: ${text}`));
+}
 
 test('two_pages_show_who_has_the_rig_until_when_and_the_place_of_the_one_that_waits', async (t) => {
   const first = await open(t, browser, await serve());

@@ -345,7 +345,7 @@ fn a_rig_whose_port_a_hidden_process_has_open_after_a_lease_is_in_quarantine_wit
     let rigs = format!("[[rig]]\nname = 'r1'\ntarget = 'serial:{}'\ncheck = false\n", port.path().display());
     let lab = Lab::new(&rigs, None);
     // It has left the family of the command and its environment, and then the command's keeper is killed.
-    let hidden = format!("exec 3<>{}; echo $$ > $FOLDER/pid; sleep 600; sleep 600", port.path().display());
+    let hidden = format!("exec 3<>{}; echo $$ > $FOLDER/pid; exec sleep 600", port.path().display());
     let script = format!(
         "setsid env -u RIGLINE_LEASE sh -c '{hidden}' & while [ ! -s $FOLDER/pid ]; do sleep 0.02; done; kill -9 $PPID"
     );

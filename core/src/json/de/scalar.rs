@@ -1,9 +1,8 @@
 //! Strings, characters and floats from their text.
 
 use super::error::DecodeErrorKind;
-#[cfg(not(target_pointer_width = "64"))]
 use super::float;
-#[cfg(not(target_pointer_width = "64"))]
+use crate::bytes::BY_WORDS;
 use crate::json::number;
 use crate::json::text::{escape, put, put_utf8};
 
@@ -13,14 +12,11 @@ pub(super) const ONE_CHARACTER: &str = "a string of one character";
 /// parser is the faster one.
 macro_rules! float_readers {
     ($($name:ident $float:ident $small:ident)*) => {$(
-        #[cfg(target_pointer_width = "64")]
         pub(super) fn $name(text: &[u8]) -> Option<$float> {
+            if !BY_WORDS {
+                return float::$small(&number::Digits::new(text)?);
+            }
             str::from_utf8(text).ok()?.parse::<$float>().ok().filter(|value| value.is_finite())
-        }
-
-        #[cfg(not(target_pointer_width = "64"))]
-        pub(super) fn $name(text: &[u8]) -> Option<$float> {
-            float::$small(&number::Digits::new(text)?)
         }
     )*};
 }

@@ -229,7 +229,7 @@ fn read_timeout(received: &Received<'_>) -> Result<Option<u64>, &'static Refusal
 
 const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
 
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[inline(never)]
 fn read_duration(raw: &[u8]) -> Result<Option<u64>, &'static Refusal> {
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;

@@ -5,10 +5,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, ErrorKind};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::TryRecvError;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
@@ -23,6 +26,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tempfile::TempDir;
+use tungstenite::client::IntoClientRequest as _;
+use tungstenite::{Message, WebSocket};
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
@@ -418,6 +423,12 @@ fn ways() -> Vec<Box<dyn FnOnce() -> Way>> {
             }));
         }
     }
+    ways.push(Box::new(|| {
+        let server = Serving::start(&["web", &extension()]);
+        let (web, token) = server.address.strip_prefix("http://").unwrap().split_once("/#token=").unwrap();
+        let target = lines_to_websocket(web, token);
+        Way { name: "web".to_owned(), target, protocol: Some("gevals"), _server: Some(server) }
+    }));
     ways
 }
 
@@ -692,7 +703,7 @@ fn an_eval_judges_numbers_as_the_vectors_say() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Calls every outcome, and prints what the client makes of it.
+/// Calls every outcome, and prints what the client makes of it: the row's name, the class of the failure, its own code, outputs and message.
 const PYTHON: &str = r"
 import json, sys
 import rigline
@@ -710,33 +721,184 @@ for row in json.load(open(sys.argv[2])):
     print(json.dumps([row['name'], *seen]), flush=True)
 ";
 
+/// The same, by the client in JavaScript.
+const JAVASCRIPT: &str = r"
+import { readFileSync } from 'node:fs';
+import { connect } from 'CLIENT';
+
+const [target, table] = process.argv.slice(2);
+for (const row of JSON.parse(readFileSync(table, 'utf8'))) {
+  if (row.content || row.operation === 'exit') continue;
+  const rig = await connect(target);
+  const name = row.operation ?? 'give';
+  let seen;
+  try {
+    const result = await rig.call(name, name === 'give' ? { name: row.name } : (row.args ?? {}), { timeout: (row.timeout_ms ?? 20000) / 1000 });
+    seen = ['', null, Object.fromEntries(result.outputs), result.message];
+  } catch (error) {
+    seen = [error.kind ?? String(error), error.ownCode ?? null, {}, error.text ?? ''];
+  }
+  await rig.close();
+  console.log(JSON.stringify([row.name, ...seen]));
+}
+";
+
+/// The same, by the client in Go.
+const GO: &str = r#"package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	rigline "github.com/rigline/rigline/std-adapter/go"
+)
+
+type row struct {
+	Name      string
+	Operation string
+	Args      json.RawMessage
+	Timeout   int `json:"timeout_ms"`
+	Content   []string
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	text, err := os.ReadFile(os.Args[2])
+	must(err)
+	var rows []row
+	must(json.Unmarshal(text, &rows))
+	for _, row := range rows {
+		if len(row.Content) > 0 || row.Operation == "exit" {
+			continue
+		}
+		rig, err := rigline.Connect(context.Background(), os.Args[1], nil)
+		must(err)
+		operation, args := row.Operation, any(row.Args)
+		if operation == "" {
+			operation, args = "give", map[string]any{"name": row.Name}
+		} else if len(row.Args) == 0 {
+			args = nil
+		}
+		options := &rigline.CallOptions{Timeout: 20 * time.Second}
+		if row.Timeout > 0 {
+			options.Timeout = time.Duration(row.Timeout) * time.Millisecond
+		}
+		result, err := rig.Call(context.Background(), operation, args, options)
+		outputs, kind, message := map[string]string{}, "", ""
+		var own *string
+		var failure *rigline.Error
+		if errors.As(err, &failure) {
+			kind, message = string(failure.Kind), failure.Message
+			if code := failure.OwnCode(); code != "" {
+				own = &code
+			}
+		} else {
+			must(err)
+			message = result.Message
+			for _, output := range result.Outputs {
+				outputs[output.Name] = output.Text
+			}
+		}
+		must(rig.Close())
+		line, err := json.Marshal([]any{row.Name, kind, own, outputs, message})
+		must(err)
+		fmt.Println(string(line))
+	}
+}
+"#;
+
+fn clients_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Whether a program runs with this argument, and says so by its exit code.
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 fn the_python_client_has_every_outcome_in_every_way() {
-    if !Command::new("python3")
-        .arg("-c")
-        .arg("import sys; sys.exit(sys.version_info < (3, 9))")
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !runs("python3", &["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]) {
         return rigline_test_support::skipped(
             "the outcomes in the Python client",
             "there is no python3 of 3.9 or newer",
             "apt-get install python3",
         );
     }
+    let sources = clients_folder().join("python/src");
+    client_has_every_outcome("python", || {
+        let mut command = Command::new("python3");
+        command.args(["-c", PYTHON]).env("PYTHONPATH", &sources);
+        command
+    });
+}
+
+fn the_javascript_client_has_every_outcome_in_every_way() {
+    if !runs("node", &["-e", "process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)"]) {
+        return rigline_test_support::skipped(
+            "the outcomes in the JavaScript client",
+            "there is no node of 18 or newer",
+            "apt-get install nodejs",
+        );
+    }
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("outcomes.mjs");
+    let client = clients_folder().join("js/src/node.js");
+    fs::write(&script, JAVASCRIPT.replace("CLIENT", client.to_str().unwrap())).unwrap();
+    client_has_every_outcome("client", || {
+        let mut command = Command::new("node");
+        command.arg(&script);
+        command
+    });
+}
+
+fn the_go_client_has_every_outcome_in_every_way() {
+    if !runs("go", &["version"]) {
+        return rigline_test_support::skipped(
+            "the outcomes in the Go client",
+            "there is no go",
+            "apt-get install golang-go",
+        );
+    }
+    let folder = TempDir::new().unwrap();
+    let module = "github.com/rigline/rigline/std-adapter/go";
+    let client = clients_folder().join("go");
+    let text = format!(
+        "module outcomes\n\ngo 1.19\n\nrequire {module} v0.0.0\n\nreplace {module} => {}\n",
+        client.to_str().unwrap()
+    );
+    fs::write(folder.path().join("go.mod"), text).unwrap();
+    fs::write(folder.path().join("main.go"), GO).unwrap();
+    let program = folder.path().join("outcomes");
+    let mut build = Command::new("go");
+    build.args(["build", "-o", program.to_str().unwrap(), "."]).current_dir(folder.path()).env("GOFLAGS", "-mod=mod");
+    let built = build.env("GOPROXY", "off").output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    client_has_every_outcome("client", || Command::new(&program));
+}
+
+/// Has a client call every outcome, directly, through a server, and through one that asks by another protocol. `column` of the table of failures
+/// is what the client calls them.
+fn client_has_every_outcome(column: &str, program: impl Fn() -> Command) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let sources = here.parent().unwrap().join("python/src");
     let table =
         here.ancestors().map(|folder| folder.join("tests/vectors/outcomes.json")).find(|path| path.is_file()).unwrap();
     let kinds: Vec<Value> = serde_json::from_str(&vectors("failures.json")).unwrap();
     let tcp = Serving::start(&["serve", &extension(), "--tcp", "0"]);
     let relayed = Serving::start(&["serve", &extension(), "--tcp", "0", "--protocol", "mcp"]);
     for target in [&extension(), &tcp.address, &relayed.address] {
-        let output = Command::new("python3")
-            .args(["-c", PYTHON, target, table.to_str().unwrap()])
-            .env("PYTHONPATH", &sources)
-            .env("RIGLINE_BINARY", RIGLINE)
-            .output()
-            .unwrap();
+        let output = program().args([target.as_str(), table.to_str().unwrap()]).env("RIGLINE_BINARY", RIGLINE).output();
+        let output = output.unwrap();
         assert!(output.status.success(), "{target}: {}", String::from_utf8_lossy(&output.stderr));
         let seen = String::from_utf8(output.stdout).unwrap();
         for line in seen.lines() {
@@ -746,7 +908,7 @@ fn the_python_client_has_every_outcome_in_every_way() {
             };
             let row = rows().iter().find(|row| row.name == *name).unwrap();
             let kind = kinds.iter().find(|kind| kind["kind"].as_str() == row.kind_by("gevals").as_deref());
-            assert_eq!(class, kind.map_or("", |kind| kind["python"].as_str().unwrap()), "{target}: {line}");
+            assert_eq!(class, kind.map_or("", |kind| kind[column].as_str().unwrap()), "{target}: {line}");
             assert_eq!(own_code.as_str(), row.own_code.as_deref(), "{target}: {line}");
             let wanted = row.seen("gevals", false, false);
             for (name, value) in &wanted.outputs {
@@ -766,19 +928,90 @@ fn the_python_client_has_every_outcome_in_every_way() {
     }
 }
 
+/// Leads connections of lines to the WebSocket of `rigline web`, a frame for each line. Returns where it listens.
+fn lines_to_websocket(web: &str, token: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (web, token) = (web.to_owned(), token.to_owned());
+    thread::spawn(move || {
+        for lines in listener.incoming() {
+            let Ok(lines) = lines else { return };
+            let mut request = format!("ws://{web}/ws?token={token}").into_client_request().unwrap();
+            request.headers_mut().insert("Origin", format!("http://{web}").parse().unwrap());
+            let Ok(stream) = TcpStream::connect(&web) else { return };
+            let control = stream.try_clone().unwrap();
+            let Ok((mut socket, _)) = tungstenite::client(request, stream) else { return };
+            thread::spawn(move || carry_lines(&mut socket, &control, lines));
+        }
+    });
+    format!("tcp:{address}")
+}
+
+/// Carries what either side says to the other, until one ends.
+fn carry_lines(socket: &mut WebSocket<TcpStream>, control: &TcpStream, mut lines: TcpStream) {
+    let (sender, said) = std::sync::mpsc::channel();
+    let reader = BufReader::new(lines.try_clone().unwrap());
+    let waking = control.try_clone().unwrap();
+    thread::spawn(move || {
+        for line in reader.lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        drop(sender);
+        let _ = waking.shutdown(Shutdown::Read);
+    });
+    let _ = control.set_read_timeout(Some(Duration::from_millis(5)));
+    loop {
+        loop {
+            match said.try_recv() {
+                // A blank line is nothing to a page.
+                Ok(line) if line.trim().is_empty() => {}
+                Ok(line) => {
+                    if socket.send(Message::text(line)).is_err() {
+                        return;
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    let _ = control.shutdown(Shutdown::Both);
+                    return;
+                }
+            }
+        }
+        match socket.read() {
+            Ok(Message::Text(text)) => {
+                if io::Write::write_all(&mut lines, format!("{}\n", text.as_str().trim_end()).as_bytes()).is_err() {
+                    return;
+                }
+            }
+            Ok(_) => {}
+            Err(tungstenite::Error::Io(error))
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => {
+                let _ = lines.shutdown(Shutdown::Both);
+                return;
+            }
+        }
+    }
+}
+
 /// Serves the extension on standard input and output.
 pub(super) fn serve() -> ExitCode {
     Server::new().reply_limit(65_536).serve(Outcomes)
 }
 
 pub(super) fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 8] = [
         ("every_outcome_is_the_same_in_every_way", every_outcome_is_the_same_in_every_way),
         ("a_cancelled_call_ends_at_the_extension_in_every_way", a_cancelled_call_ends_at_the_extension_in_every_way),
         ("the_exit_code_follows_from_the_kind", the_exit_code_follows_from_the_kind),
         ("an_eval_has_every_outcome_the_same_in_every_way", an_eval_has_every_outcome_the_same_in_every_way),
         ("an_eval_judges_numbers_as_the_vectors_say", an_eval_judges_numbers_as_the_vectors_say),
         ("the_python_client_has_every_outcome_in_every_way", the_python_client_has_every_outcome_in_every_way),
+        ("the_javascript_client_has_every_outcome_in_every_way", the_javascript_client_has_every_outcome_in_every_way),
+        ("the_go_client_has_every_outcome_in_every_way", the_go_client_has_every_outcome_in_every_way),
     ];
     let trial = |(name, test): (&str, fn())| {
         Trial::test(name, move || {

@@ -591,6 +591,146 @@ fn what_a_protocol_does_not_carry_is_said_by_each_command() {
     }
 }
 
+/// The output of a server whose client has called it.
+struct Said {
+    /// Lines to the client.
+    lines: String,
+    errors: String,
+}
+
+/// Two calls of `measure` by a client of this protocol.
+fn calls_by(protocol: &str) -> Vec<Value> {
+    let calls = |call: &dyn Fn(u32) -> Value| vec![call(1), call(2)];
+    match protocol {
+        "gevals" => {
+            let context = json!({ "workdir": "/w", "phase": "verify", "env": { "RAIL": "3V3" }, "timeout": "20s" });
+            calls(&|id| execute(id, "measure", context.clone()))
+        }
+        "amplifier" => calls(&|_| json!({ "op": "measure", "args": {}, "session_id": "s-1" })),
+        _ => {
+            let client = json!({
+                "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" },
+            });
+            let call = |id| gevals(id, "tools/call", json!({ "name": "measure", "arguments": {} }));
+            vec![gevals(9, "initialize", client), call(1), call(2)]
+        }
+    }
+}
+
+/// Calls a command on standard input and output.
+fn said_on_stdio(words: &[&str], protocol: &str) -> Said {
+    let mut child = Command::new(RIGLINE);
+    let child = child.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text: String = calls_by(protocol).iter().map(|call| format!("{call}\n")).collect();
+    std::io::Write::write_all(&mut input, text.as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { lines: text(output.stdout), errors: text(output.stderr) }
+}
+
+/// Calls a server. `ask` gets its address, and returns the replies.
+fn said_by_server(words: &[&str], ask: impl FnOnce(&str) -> String) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, errors) = (folder.path().join("errors"), fs::File::create(folder.path().join("errors")).unwrap());
+    let mut child = Command::new(RIGLINE);
+    let child = child.args(words).current_dir(folder.path()).stdout(Stdio::piped()).stderr(errors);
+    let mut child = child.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = ServerProcess { child, address: line.trim().rsplit(' ').next().unwrap().to_owned() };
+    let lines = ask(&server.address);
+    drop(server);
+    Said { lines, errors: fs::read_to_string(path).unwrap() }
+}
+
+fn ask_over_tcp(address: &str, protocol: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address.trim_start_matches("tcp:")).unwrap();
+    let calls = calls_by(protocol);
+    let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
+    std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
+    let (mut lines, mut replies) = (String::new(), 0);
+    let mut reader = BufReader::new(stream);
+    while replies < calls.len() {
+        let start = lines.len();
+        assert!(reader.read_line(&mut lines).unwrap() > 0, "{lines}");
+        replies += usize::from(!lines[start..].contains("\"method\""));
+    }
+    lines
+}
+
+/// Calls by the page's interface for programs.
+fn ask_the_page(address: &str) -> String {
+    let (url, token) = address.split_once("/#token=").unwrap();
+    let address = url.trim_start_matches("http://");
+    let mut answers = String::new();
+    for call in calls_by("gevals") {
+        let body = call["params"].to_string();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST /api/call HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let start = answers.len();
+        std::io::Read::read_to_string(&mut stream, &mut answers).unwrap();
+        assert!(answers[start..].contains(" 200 "), "{answers}");
+    }
+    answers
+}
+
+/// Each server says once, for each protocol of its clients, what of a call or its result the one side carries and the other does not: on standard
+/// error, and by a log where the client's protocol has logs.
+#[test]
+fn a_server_says_once_what_its_clients_and_its_target_do_not_both_carry() {
+    use rigline_host::client::Part;
+    use rigline_host::protocols;
+    let gevals_log = r#"say('{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"a log"}}')"#;
+    let mcp_log =
+        r#"say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a log"}}')"#;
+    let noting = "note(\"call \" + json.dumps(params))";
+    let logging = |program: &str, log: &str| program.replace(noting, &format!("{noting}\n        {log}"));
+    for (name, program, came) in [
+        ("gevals", logging(GEVALS, gevals_log), &[Part::Logs][..]),
+        ("mcp", logging(MCP, mcp_log), &[Part::Types, Part::Blocks, Part::Logs]),
+        ("amplifier", AMPLIFIER.to_owned(), &[Part::Types]),
+    ] {
+        let asked_by = protocols::named(name).unwrap();
+        let peer = Peer::new(&program);
+        let target = &peer.target();
+        let mut ways = vec![
+            ("mcp", "mcp", said_on_stdio(&["mcp", target], "mcp")),
+            ("gevals", "web", said_by_server(&["web", target], ask_the_page)),
+        ];
+        for client in ["gevals", "amplifier", "mcp"] {
+            ways.push((client, "bridge", said_on_stdio(&["bridge", target, "--protocol", client], client)));
+            let ask = |address: &str| ask_over_tcp(address, client);
+            ways.push((client, "serve", said_by_server(&["serve", target, "--tcp", "0"], ask)));
+        }
+        for (client, command, Said { lines, errors }) in ways {
+            let of_client = protocols::named(client).unwrap();
+            for part in Part::ALL {
+                let sends = match part {
+                    Part::Context | Part::Env => client == "gevals",
+                    Part::Session => client == "amplifier",
+                    // A server keeps time limits itself, and has a place for kinds and codes in every protocol.
+                    _ => false,
+                };
+                let is_lost = sends && !asked_by.carries(part) || came.contains(&part) && !of_client.carries(part);
+                let sentence = format!("does not carry {}: ", part.name());
+                let what = format!("{command} of a target by {name}, a client by {client}: {}", part.name());
+                let count = errors.lines().filter(|line| line.contains(&sentence)).count();
+                assert_eq!(count, usize::from(is_lost), "{what}: {errors}{lines}");
+                // The page's interface for programs returns no logs.
+                let has_logs = of_client.carries(Part::Logs) && command != "web";
+                assert_eq!(lines.matches(&sentence).count(), usize::from(is_lost && has_logs), "{what}: {lines}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_eval_sends_the_token_of_an_http_server() {
     let folder = tempfile::tempdir().unwrap();

@@ -47,6 +47,8 @@ fn who_uses_a_lease_that_has_ended_is_told_by_whom_when_and_why_also_by_the_next
     let lease = fs::read_to_string(lab.path("lease")).unwrap().trim().to_owned();
     assert_eq!(lab.said(&["lab", "break", "r1", "--reason", "the fire alarm"]).0, 0);
     assert_eq!(ended(holder).0, 3);
+    // Until then its processes are ended, and what says that it is of the lease is one of them.
+    until("it is free", || lab.state("r1") == "free");
     let late = |lease: &str| {
         let output = lab.command(&["call", "rig:r1", "measure", "channel=3V3"]).env("RIGLINE_LEASE", lease).output();
         crate::lab::said(&output.unwrap())

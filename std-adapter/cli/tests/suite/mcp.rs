@@ -989,7 +989,7 @@ fn tools_of_a_server_of_lines_have_types_and_annotations() {
     }
 }
 
-/// Streamable HTTP, Request Metadata and ServerProcess Validation.
+/// Streamable HTTP, Request Metadata and Server Validation.
 #[test]
 fn the_modern_era_over_http() {
     let http = Http::start();

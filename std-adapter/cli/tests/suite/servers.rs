@@ -668,6 +668,32 @@ fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
 }
 
 #[test]
+fn a_time_limit_counts_from_arrival_behind_a_batch_and_within_it() {
+    let program = format!("exec:{RIGLINE} rig");
+    for target in ["sim", &program] {
+        let server = ServerProcess::start(&["serve", target, "--tcp", "0"], "serving");
+        let mut client = server.connect();
+        let limited = |id: u32, timeout: &str| {
+            let args = json!({ "channel": "3V3" });
+            let params = json!({ "operation": "measure", "args": args, "context": { "timeout": timeout } });
+            json!({ "jsonrpc": "2.0", "id": id, "method": "execute", "params": params }).to_string()
+        };
+        let wait = execute("wait-for", json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 3000 }));
+        client.send(&format!("[{wait},{}]", limited(7, "1s")));
+        client.send(&limited(8, "500ms"));
+        client.send(&limited(9, "60s"));
+        let late = client.reply();
+        assert_eq!((&late["id"], &late["error"]["code"]), (&json!(8), &json!(-32001)), "{target}: {late}");
+        let text = late["error"]["message"].as_str().unwrap();
+        assert!(text.contains("in the queue: wait-for has run for"), "{target}: {text}");
+        let batch = client.reply();
+        assert_eq!((&batch[1]["id"], &batch[1]["error"]["code"]), (&json!(7), &json!(-32001)), "{target}: {batch}");
+        let last = client.reply();
+        assert_eq!((&last["id"], &last["result"]["success"]), (&json!(9), &json!(true)), "{target}: {last}");
+    }
+}
+
+#[test]
 fn a_timeout_of_zero_is_none_through_a_server_too() {
     let server = ServerProcess::start(&["serve", "sim", "--tcp", "0"], "serving");
     let mut client = server.connect();

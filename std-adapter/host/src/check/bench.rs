@@ -9,13 +9,11 @@ use std::time::Duration;
 use rigline::client::member;
 use rigline::json::{Json, JsonKind};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
-use crate::host::wire::{self, Connect, RawConnection};
-use crate::host::{Child, Direction, Exit, HostError, Options};
+use crate::host::wire::{self, Connect};
+use crate::host::{Child, Connection, Direction, Exit, HostError, Options, RawLine, RequestError};
 use crate::http_client::Credentials;
 use crate::target::Target;
 
@@ -201,7 +199,9 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
         self.opened.set(true);
-        Ok(Peer::new(wire, Rc::clone(&self.notes), self.timeout))
+        let options = Options { line_limit: LINE_LIMIT, ..Options::default() };
+        let connection = Connection::open(wire, &self.dialer.name(), &Arc::new(options));
+        Ok(Peer::new(connection, Rc::clone(&self.notes), self.timeout))
     }
 
     /// Opens a new connection, and a session on it.
@@ -365,51 +365,29 @@ impl Reply {
 
 /// One connection to an extension.
 pub struct Peer {
-    writer: wire::Writer,
-    reader: BufReader<wire::Reader>,
-    /// The part of a line that has come.
-    line: Vec<u8>,
-    child: Option<Child>,
+    connection: Connection,
     /// The properties of the wire that the host must respect.
     pub traits: wire::TransportTraits,
-    _control: Option<std::sync::Arc<dyn wire::Control>>,
     notes: Rc<RefCell<Notes>>,
     timeout: Duration,
     next_id: u32,
     /// A message has come: later lines are not left over from an earlier session.
     greeted: bool,
-    stderr: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("child", &self.child).finish_non_exhaustive()
+        f.debug_struct("Peer").field("child", &self.connection.child()).finish_non_exhaustive()
     }
 }
 
 impl Peer {
-    fn new(wire: RawConnection, notes: Rc<RefCell<Notes>>, timeout: Duration) -> Self {
-        let RawConnection { reader, writer, stderr, child, control, traits, .. } = wire;
-        let stderr = stderr.map(|mut stderr| {
-            tokio::spawn(async move {
-                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
-            })
-        });
+    fn new(connection: Connection, notes: Rc<RefCell<Notes>>, timeout: Duration) -> Self {
+        connection.take_lines();
+        let traits = connection.traits();
         // Replies to another connection's requests must not fit this one's.
         let base = if traits.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
-        Self {
-            writer,
-            reader: BufReader::with_capacity(64 * 1024, reader),
-            line: Vec::new(),
-            child,
-            traits,
-            _control: control,
-            notes,
-            timeout,
-            next_id: base,
-            greeted: !traits.shared,
-            stderr,
-        }
+        Self { connection, traits, notes, timeout, next_id: base, greeted: !traits.shared }
     }
 
     /// Returns an id that this connection has not used yet, as JSON text.
@@ -424,18 +402,15 @@ impl Peer {
         if !text.is_empty() {
             self.note(Direction::Sent, text);
         }
-        let sent = async {
-            self.writer.write_all(bytes).await?;
-            self.writer.flush().await
-        };
-        match timeout(self.timeout.saturating_mul(4), sent).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
+        match self.connection.send_raw(bytes.to_vec(), Instant::now() + self.timeout.saturating_mul(4)).await {
+            Ok(()) => Ok(()),
+            Err(RequestError::Late) => Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
+            Err(error) => {
                 // How it ended says more than the broken pipe.
                 self.exit(Duration::from_millis(300)).await;
-                Err(CaseFailure::Fail(format!("it does not accept more input ({error}){}", self.ending())))
+                let error = self.connection.error(error, "", self.timeout);
+                Err(CaseFailure::Fail(format!("it does not accept more input ({error})")))
             }
-            Err(_) => Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
         }
     }
 
@@ -443,13 +418,9 @@ impl Peer {
     pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
         self.note(Direction::Sent, bytes.trim_ascii_end());
         for byte in bytes {
-            let sent = async {
-                self.writer.write_all(&[*byte]).await?;
-                self.writer.flush().await
-            };
-            match timeout(self.timeout, sent).await {
-                Ok(Ok(())) => tokio::time::sleep(Duration::from_millis(1)).await,
-                _ => return Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
+            match self.connection.send_raw(vec![*byte], Instant::now() + self.timeout).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(_) => return Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
             }
         }
         Ok(())
@@ -542,12 +513,11 @@ impl Peer {
         loop {
             let line = match timeout_at(until, self.raw_line()).await {
                 Err(_) => return Ok(None),
-                Ok(None) => return Ok(Some(None)),
-                Ok(Some(line)) => line,
+                Ok(line) => match line? {
+                    None => return Ok(Some(None)),
+                    Some(line) => line,
+                },
             };
-            if line.len() > LINE_LIMIT {
-                return Err(CaseFailure::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")));
-            }
             self.note(Direction::Received, &line);
             let Ok(text) = String::from_utf8(line) else {
                 self.noise("bytes that are not UTF-8".to_owned());
@@ -574,7 +544,7 @@ impl Peer {
     pub async fn line(&mut self) -> Result<Option<String>, CaseFailure> {
         match timeout(self.timeout, self.raw_line()).await {
             Ok(line) => {
-                let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+                let line = line?.map(|line| String::from_utf8_lossy(&line).into_owned());
                 if let Some(line) = &line {
                     self.note(Direction::Received, line.as_bytes());
                 }
@@ -584,34 +554,35 @@ impl Peer {
         }
     }
 
-    /// Cancel-safe: what was read stays in `line`. Of a line over the limit, no more than shows that.
-    async fn raw_line(&mut self) -> Option<Vec<u8>> {
-        let room = (LINE_LIMIT + b"\r\n".len()).saturating_sub(self.line.len()) as u64;
-        // A stream that fails has ended.
-        let _ = (&mut self.reader).take(room).read_until(b'\n', &mut self.line).await;
-        let mut line = std::mem::take(&mut self.line);
-        if line.pop_if(|byte| *byte == b'\n').is_some() {
-            while line.pop_if(|byte| *byte == b'\r').is_some() {}
-            return Some(line);
+    /// The next line. Nothing is lost if this is dropped. Blank lines and byte-order marks, which the line client removes, count as noise.
+    async fn raw_line(&mut self) -> Result<Option<Vec<u8>>, CaseFailure> {
+        let line = self.connection.next_line().await;
+        for oddity in self.connection.take_oddities() {
+            self.noise(oddity.to_owned());
         }
-        (!line.is_empty()).then_some(line)
+        match line {
+            Some(RawLine::Line(line, _)) => Ok(Some(line)),
+            Some(RawLine::TooLong) => {
+                Err(CaseFailure::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Closes the sending half: a program sees the end of its input, and a TCP server the end of
     /// the stream.
     pub async fn close_input(&mut self) {
-        let _ = timeout(self.timeout, self.writer.shutdown()).await;
-        self.writer = Box::new(tokio::io::sink());
+        self.connection.close_input().await;
     }
 
     /// Waits at most `within` for the program to end, and returns how it ended. Returns `None` if
     /// it goes on, or if there is no program.
     pub async fn exit(&mut self, within: Duration) -> Option<Exit> {
-        timeout(within, self.child.as_ref()?.ended()).await.ok()
+        timeout(within, self.connection.child()?.ended()).await.ok()
     }
 
     fn ending(&self) -> String {
-        self.child.as_ref().and_then(Child::exit).map(|exit| format!(": {exit}")).unwrap_or_default()
+        self.connection.child().and_then(Child::exit).map(|exit| format!(": {exit}")).unwrap_or_default()
     }
 
     fn noise(&self, text: String) {
@@ -623,14 +594,6 @@ impl Peer {
 
     fn note(&self, direction: Direction, text: &[u8]) {
         self.notes.borrow_mut().note(direction, text);
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        if let Some(stderr) = self.stderr.take() {
-            stderr.abort();
-        }
     }
 }
 

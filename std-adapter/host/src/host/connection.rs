@@ -201,6 +201,10 @@ impl Connection {
         self.child.as_ref()
     }
 
+    pub(crate) fn traits(&self) -> TransportTraits {
+        self.traits
+    }
+
     /// Whether other processes may write to it and read from it, too.
     pub(crate) fn is_shared(&self) -> bool {
         self.traits.shared

@@ -3,9 +3,10 @@
 //! A request that does not need the extension is answered at once, whatever runs. The lines of a
 //! connection are handled in their order. A line that begins or ends a session waits until the
 //! earlier lines of its connection have been answered. In a protocol without ids, each line waits
-//! for the one before it. Lines after a batch or a configuration also wait for its end. A batch
-//! runs member by member, and requests of other clients may run between the members. When a client
-//! ends, its requests end too.
+//! for the one before it. Lines after a batch or a configuration also wait for its end. The time
+//! limit of a call counts from its arrival. A call whose limit passes while it waits is answered,
+//! and never runs. A batch runs member by member, and requests of other clients may run between the
+//! members. When a client ends, its requests end too.
 //!
 //! | what | limit |
 //! |---|---|
@@ -19,7 +20,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rigline::exchange::Session;
 use rigline::json::{Json, JsonKind};
@@ -203,10 +204,18 @@ struct Connection {
     client: QueueClient,
     transport: Transport,
     /// Lines that were not received yet.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<Waiting>,
     /// The queue has no room for the next one.
     is_full: bool,
     seat: ConnectionSession,
+}
+
+/// A line that was not received yet.
+struct Waiting {
+    line: Vec<u8>,
+    since: Instant,
+    /// When its time is up, if it is a call that can be answered before its turn; none until that was looked for.
+    due: Option<Option<Instant>>,
 }
 
 /// A request that waits or runs.
@@ -229,7 +238,7 @@ struct Done {
     session: Session,
     reply: Option<Vec<u8>>,
     /// The line itself, if it is to be received now.
-    line: Option<Vec<u8>>,
+    line: Option<Waiting>,
 }
 
 /// The ids of a batch's members that are cancelled.
@@ -270,9 +279,12 @@ impl Connection {
             if has_ended && self.is_idle() {
                 return End::Input;
             }
+            let due = self.next_due();
             let is_unread = self.out.waiting() >= MAX_UNREAD / 2;
             let may_read = !has_ended && !is_unread && !self.has_enough();
-            let (deadline, ticks) = (input.deadline(), has_ended || self.is_full);
+            // A target that is reached meanwhile says nothing of that.
+            let is_unknown = self.waiting.iter().any(|waiting| waiting.due.is_none());
+            let (deadline, ticks) = (input.deadline(), has_ended || self.is_full || is_unknown);
             let out = self.out.clone();
             tokio::select! {
                 biased;
@@ -282,6 +294,10 @@ impl Connection {
                 () = at(deadline), if may_read => {
                     self.out.send(input.stalled());
                     return End::Refused;
+                }
+                () = at(due.map(Into::into)) => {
+                    self.refuse_late();
+                    continue;
                 }
                 () = tokio::time::sleep(TICK), if ticks => {
                     self.is_full = false;
@@ -336,8 +352,38 @@ impl Connection {
 
     /// Whether no more is read for now.
     fn has_enough(&self) -> bool {
-        let bytes = self.waiting.iter().map(Vec::len).chain(self.open.iter().map(|open| open.bytes)).sum::<usize>();
+        let bytes = self
+            .waiting
+            .iter()
+            .map(|waiting| waiting.line.len())
+            .chain(self.open.iter().map(|open| open.bytes))
+            .sum::<usize>();
         self.waiting.len() >= MAX_WAITING || bytes >= MAX_BYTES
+    }
+
+    /// When the time of a line is up that was not received, and can be answered all the same.
+    fn next_due(&mut self) -> Option<Instant> {
+        let ConnectionSession { queue, session, .. } = &self.seat;
+        // What an extension has is known once it is reached.
+        let is_reached = queue.is_reached();
+        for Waiting { line, since, due } in
+            self.waiting.iter_mut().rev().take_while(|waiting| is_reached && waiting.due.is_none())
+        {
+            *due = Some(queue.due(session, line, *since));
+        }
+        self.waiting.iter().filter_map(|waiting| waiting.due.flatten()).min()
+    }
+
+    /// Answers the calls whose time is up before they were received.
+    fn refuse_late(&mut self) {
+        let now = Instant::now();
+        let is_late = |waiting: &Waiting| waiting.due.flatten().is_some_and(|due| due <= now);
+        let (late, left): (VecDeque<_>, _) = std::mem::take(&mut self.waiting).into_iter().partition(is_late);
+        self.waiting = left;
+        for Waiting { line, since, .. } in late {
+            let reply = self.seat.queue.refuse_late(self.seat.session, line, since);
+            reply.into_iter().for_each(|reply| self.send(reply));
+        }
     }
 
     /// Takes a line. What need not wait for what came before it on this connection is answered.
@@ -347,12 +393,14 @@ impl Connection {
         let waits = self.is_idle() || !queue.is_reached();
         let early = if waits { Early::Waits } else { queue.look_ahead(&mut self.seat.session, line) };
         match early {
-            Early::Waits => self.waiting.push_back(line.to_vec()),
+            Early::Waits => {
+                self.waiting.push_back(Waiting { line: line.to_vec(), since: Instant::now(), due: None });
+            }
             Early::Reply(reply) => self.send(reply),
             Early::Silent => {}
             Early::Cancels(id) => {
-                self.waiting.retain(|line| {
-                    let message = Json::parse(line).ok();
+                self.waiting.retain(|waiting| {
+                    let message = Json::parse(&waiting.line).ok();
                     message.and_then(|message| message.get("id")).is_none_or(|known| known.as_bytes() != id)
                 });
                 let mut meant = self.open.iter().filter(|open| open.incoming.id() == id);
@@ -372,30 +420,31 @@ impl Connection {
             && self.apart.is_none()
             && self.open.len() < MAX_WAITING
             && !self.open.iter().any(|open| open.is_barrier)
-            && let Some(mut line) = self.waiting.pop_front()
+            && let Some(mut waiting) = self.waiting.pop_front()
         {
             let is_alone = self.open.is_empty();
-            if is_batch(&line, &self.seat.session) {
+            if is_batch(&waiting.line, &self.seat.session) {
                 if !is_alone {
-                    self.waiting.push_front(line);
+                    self.waiting.push_front(waiting);
                     break;
                 }
                 let (queue, session) = (Arc::clone(&self.seat.queue), self.seat.session);
                 let cancels = Arc::new(Cancels::default());
-                let working = batch(queue, session, self.client.clone(), line, self.out.clone(), Arc::clone(&cancels));
+                let working =
+                    batch(queue, session, self.client.clone(), waiting, self.out.clone(), Arc::clone(&cancels));
                 self.apart = Some(Apart { working: Box::pin(working), cancels: Some(cancels) });
                 break;
             }
             if !self.seat.queue.is_reached() {
                 if !is_alone {
-                    self.waiting.push_front(line);
+                    self.waiting.push_front(waiting);
                     break;
                 }
-                let working = reached(Arc::clone(&self.seat.queue), self.seat.session, line, self.out.clone());
+                let working = reached(Arc::clone(&self.seat.queue), self.seat.session, waiting, self.out.clone());
                 let mut working: Pin<Box<dyn Future<Output = Done> + Send>> = Box::pin(working);
                 // What need not be reached goes on at once.
                 match working.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
-                    Poll::Ready(Done { line: Some(same), .. }) => line = same,
+                    Poll::Ready(Done { line: Some(same), .. }) => waiting = same,
                     Poll::Ready(done) => {
                         self.seat.set(done.session);
                         done.reply.into_iter().for_each(|reply| self.send(reply));
@@ -407,9 +456,10 @@ impl Connection {
                     }
                 }
             }
+            let Waiting { line, since, due } = waiting;
             let bytes = line.len();
             let mut session = self.seat.session;
-            let asker = Asker { client: &self.client, session: None, cancels: true, wants_logs: true, identity: None };
+            let asker = asker(&self.client, since);
             match self.seat.queue.receive_in(&mut session, line, &asker, is_alone) {
                 Ok(Received::Reply(reply) | Received::StaysOpen(reply)) => self.send(reply),
                 Ok(Received::Silent | Received::Full) => {}
@@ -420,7 +470,7 @@ impl Connection {
                 }
                 Err(line) => {
                     self.is_full = is_alone;
-                    self.waiting.push_front(line);
+                    self.waiting.push_front(Waiting { line, since, due });
                     break;
                 }
             }
@@ -504,21 +554,26 @@ fn is_batch(line: &[u8], session: &Session) -> bool {
 }
 
 /// Reaches the extension, which is to come before the line is received.
-async fn reached(queue: Arc<Queue>, mut session: Session, line: Vec<u8>, out: Output) -> Done {
+async fn reached(queue: Arc<Queue>, mut session: Session, waiting: Waiting, out: Output) -> Done {
     let (told, limit) = (session, queue.limits().1);
     let log = |line| send_log(&out, line, &told, limit);
-    match queue.reach(&mut session, &line, &log).await {
-        Ok(()) => Done { session, reply: None, line: Some(line) },
+    match queue.reach(&mut session, &waiting.line, &log).await {
+        Ok(()) => Done { session, reply: None, line: Some(waiting) },
         Err(reply) => Done { session, reply: Some(reply).filter(|reply| !reply.is_empty()), line: None },
     }
 }
 
-/// Runs the members of a batch one after the other.
+/// A connection of lines asks, by a request that came then.
+fn asker(client: &QueueClient, since: Instant) -> Asker<'_> {
+    Asker { client, session: None, cancels: true, wants_logs: true, identity: None, arrived: Some(since) }
+}
+
+/// Runs the members of a batch one after the other. The time limit of each counts from when the batch came.
 async fn batch(
     queue: Arc<Queue>,
     mut session: Session,
     client: QueueClient,
-    line: Vec<u8>,
+    Waiting { line, since, .. }: Waiting,
     out: Output,
     cancels: Arc<Cancels>,
 ) -> Done {
@@ -552,7 +607,7 @@ async fn batch(
             }
             continue;
         }
-        let asker = Asker { client: &client, session: None, cancels: true, wants_logs: true, identity: None };
+        let asker = asker(&client, since);
         let mut message = member;
         let received = loop {
             match queue.receive_in(&mut session, message, &asker, true) {

@@ -157,7 +157,7 @@ impl Course {
     fn forward(&mut self, message: Vec<u8>) -> Begun {
         let Whose { client, session, cancels, wants_logs, identity } = &self.asker;
         let (session, identity) = (session.as_deref(), identity.as_deref());
-        let asker = Asker { client, session, cancels: *cancels, wants_logs: *wants_logs, identity };
+        let asker = Asker { client, session, cancels: *cancels, wants_logs: *wants_logs, identity, arrived: None };
         match self.service.queue().receive(message, &asker) {
             Received::Reply(reply) => self.sent(reply).map_or(Begun::Waits, Begun::Reply),
             Received::StaysOpen(first) => self.sent(first).map_or(Begun::Waits, Begun::StaysOpen),

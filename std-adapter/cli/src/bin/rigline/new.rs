@@ -36,6 +36,8 @@ enum Board {
     Stm32f411,
     /// nRF52840-DK, with embassy; linked, not run
     Nrf52840,
+    /// ESP32-C3 by its built-in USB serial port, with esp-hal and blocking I/O; linked, not run
+    Esp32c3,
 }
 
 /// The parts of the files of [`chip_files`] that differ from chip to chip.
@@ -55,6 +57,13 @@ impl Board {
     fn chip(self) -> Option<Chip> {
         Some(match self {
             Self::Rp2040 => return None,
+            Self::Esp32c3 => Chip {
+                board: "ESP32-C3",
+                target: "riscv32imc-unknown-none-elf",
+                probe: "esp32c3",
+                hal: r#"esp-hal = { version = "1", features = ["esp32c3", "unstable"] }"#,
+                critical_section: false,
+            },
             Self::Rp2350 => Chip {
                 board: "Raspberry Pi Pico 2 (RP2350)",
                 target: "thumbv8m.main-none-eabi",
@@ -93,6 +102,7 @@ impl Board {
             Self::Stm32f072 => chip_files!("stm32f072"),
             Self::Stm32f411 => chip_files!("stm32f411"),
             Self::Nrf52840 => chip_files!("nrf52840"),
+            Self::Esp32c3 => ESP32C3,
         }
     }
 }
@@ -167,6 +177,19 @@ const RP2040: Files = &[
     (".cargo/config.toml", include_str!("new/rp2040/config.toml.in")),
     ("udev/60-rigline.rules", include_str!("new/rp2040/udev.rules")),
     ("README.md", include_str!("new/rp2040/README.md.in")),
+];
+
+/// A desktop program and the firmware of an ESP32-C3, whose HAL has the linker's script. The file with `main` is a link to that of
+/// `firmware-example/esp32c3`, which is linked in the gate.
+const ESP32C3: Files = &[
+    ("Cargo.toml", include_str!("new/rp2040/Cargo.toml.in")),
+    ("src/lib.rs", include_str!("new/rp2040/lib.rs.in")),
+    ("src/main.rs", include_str!("new/rp2040/main.rs.in")),
+    ("firmware/Cargo.toml", include_str!("new/esp32c3/firmware.toml.in")),
+    ("firmware/build.rs", include_str!("new/esp32c3/build.rs")),
+    ("firmware/src/main.rs", include_str!("new/esp32c3/main.rs")),
+    (".cargo/config.toml", include_str!("new/chip/config.toml.in")),
+    ("README.md", include_str!("new/esp32c3/README.md.in")),
 ];
 
 impl Arguments {

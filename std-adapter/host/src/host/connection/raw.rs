@@ -34,6 +34,56 @@ struct RawState {
     partial: usize,
     /// How much of that was there before the last mark.
     old: usize,
+    /// The blank lines and byte-order marks, which the framer removes, since they were asked for last.
+    oddities: Vec<&'static str>,
+    /// The state of the line that has begun.
+    begun: Begun,
+}
+
+/// The beginning of a line: white space, or part of a byte-order mark.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    #[default]
+    Nothing,
+    White,
+    /// So many bytes of a mark.
+    Mark(usize),
+    Text,
+}
+
+/// The most oddities that are kept.
+const ODDITIES: usize = 100;
+const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+impl RawState {
+    /// Looks for blank lines and byte-order marks, which the framer takes out.
+    fn look(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.begun = match (self.begun, byte) {
+                (begun, b'\n') => {
+                    if begun != Begun::Text {
+                        self.note("a blank line");
+                    }
+                    Begun::Nothing
+                }
+                (Begun::Nothing | Begun::White, b' ' | b'\t' | b'\r') => Begun::White,
+                (Begun::Nothing, byte) if MARK.first() == Some(byte) => Begun::Mark(1),
+                (Begun::Mark(count), byte) if MARK.get(count) == Some(byte) => {
+                    if count + 1 == MARK.len() {
+                        self.note("a byte-order mark");
+                    }
+                    Begun::Mark(count + 1)
+                }
+                _ => Begun::Text,
+            };
+        }
+    }
+
+    fn note(&mut self, oddity: &'static str) {
+        if self.oddities.len() < ODDITIES {
+            self.oddities.push(oddity);
+        }
+    }
 }
 
 /// A line, or what is left of one.
@@ -77,6 +127,13 @@ impl Raw {
         }
     }
 
+    /// Inspects bytes before the framer gets them.
+    pub(super) fn look(&self, bytes: &[u8]) {
+        if self.is_on() {
+            self.lock().look(bytes);
+        }
+    }
+
     pub(super) fn end(&self) {
         self.came.notify_one();
     }
@@ -104,6 +161,11 @@ impl Connection {
     /// Has lines come as they are from now on. Only one caller may read them.
     pub(crate) fn take_lines(&self) {
         self.shared.raw.is_on.store(true, Ordering::Release);
+    }
+
+    /// Returns the blank lines and byte-order marks that came, in words. The framer removes them from the lines.
+    pub(crate) fn take_oddities(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.shared.raw.lock().oddities)
     }
 
     /// The next line; none at the end. Nothing is lost if this is dropped.

@@ -51,6 +51,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
                 shared.heard.store(true, Ordering::Relaxed);
                 in_a_row += read;
                 let chunk = space.get(..read).unwrap_or_default();
+                shared.raw.look(chunk);
                 if let (None, Some(hint)) = (&child, frames.look(chunk)) {
                     shared.lock().hint = Some(hint.to_owned());
                 }

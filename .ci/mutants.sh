@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Mutants of the core: cargo-mutants changes it in one place at a time, and its own tests must notice. All mutants are cut into 120 shards.
+#   .ci/mutants.sh SHARD...        these shards, such as: 3 60 117
+#   .ci/mutants.sh for MINUTES     shards from the day's on, the next day others, until the time is up
+#   .ci/mutants.sh today MINUTES   an eighth of one, another one each day; what is not done in this time is left out
+# At least 95 % of the viable mutants must be noticed, where it is a few all but two; .ci/mutants.known lists those that need not be.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=.ci/lib.sh
+source .ci/lib.sh
+[ -n "${RUSTUP_TOOLCHAIN:-}" ] || use_pinned
+usage() { sed -n '2,6s/^# //p' "$0" >&2 && exit 2; }
+[ $# -gt 0 ] || usage
+# Its own build without optimisation takes a third of the time, and it waits for cargo anyway.
+if ! cargo mutants --version >/dev/null 2>&1 && ! cargo install --quiet --locked --debug cargo-mutants; then
+  echo "there is no cargo-mutants, and cargo cannot install it: cargo install cargo-mutants --locked"
+  exit 77
+fi
+
+out=$(realpath "${CARGO_TARGET_DIR:-target}")/mutants
+rm -rf "$out" && mkdir -p "$out"
+# The copy's own.
+unset CARGO_TARGET_DIR
+# Most of a mutant's time is its build.
+export CARGO_INCREMENTAL=1
+day=$(($(date +%s) / 86400))
+
+# A name without the place in the file, which any change moves.
+named() { sed -E 's/^([^:]+):[0-9]+:[0-9]+: /\1: /'; }
+
+mutants() { # SECONDS SHARD OPTION...
+  local seconds=$1 shard=$2 code=0
+  shift 2
+  rm -rf "$out/run" && mkdir "$out/run"
+  # It ends by itself when it is interrupted, and tells what it has found.
+  timeout --signal=INT --kill-after=60 "$seconds" cargo mutants -p rigline --all-features --shard "$shard" --sharding round-robin --output "$out/run" --colors never \
+    --no-shuffle "$@" -- --lib --tests >"$out/log" 2>&1 || code=$?
+  case $code in
+  0 | 2 | 3 | 124 | 130) ;; # 2: some were missed, 3: some took too long; and those whose time was up
+  *) tail -n 40 "$out/log" && exit 1 ;;
+  esac
+  local kind
+  for kind in caught missed timeout unviable; do
+    named <"$out/run/mutants.out/$kind.txt" >>"$out/$kind" || true
+  done
+}
+
+case $1 in
+today)
+  [ $# = 2 ] || usage
+  # The gate has just seen that the tests pass without a change.
+  mutants $(($2 * 60)) "$((day % 960))/960" --baseline skip --timeout 60
+  ;;
+for)
+  [ $# = 2 ] || usage
+  until=$((SECONDS + $2 * 60)) shards=0
+  while [ $((until - SECONDS)) -gt 300 ] && [ $shards -lt 120 ]; do
+    mutants $((until - SECONDS)) "$(((day * 7 + shards) % 120))/120"
+    shards=$((shards + 1))
+  done
+  ;;
+*)
+  for shard in "$@"; do mutants 36000 "${shard%/120}/120"; done
+  ;;
+esac
+cargo mutants -p rigline --all-features --list --colors never | named >"$out/all"
+touch "$out"/{caught,missed,timeout,unviable}
+
+python3 - "$out" .ci/mutants.known <<'PYTHON'
+import pathlib, sys
+
+out, known_file = map(pathlib.Path, sys.argv[1:])
+lines = {kind: (out / kind).read_text().splitlines() for kind in ("all", "caught", "missed", "timeout", "unviable")}
+known, problems = {}, []
+for line in known_file.read_text().splitlines():
+    if not line.startswith("#"):
+        name, _, reason = line.partition(" | ")
+        known[name] = reason
+        if not reason.strip():
+            problems.append(f"{name}: {known_file} has no reason for it")
+for name in known:
+    if name not in lines["all"]:
+        problems.append(f"{name}: there is no such mutant: remove it from {known_file}")
+    elif lines["all"].count(name) == 1 and name in lines["caught"] + lines["timeout"]:
+        problems.append(f"{name}: it is noticed: remove it from {known_file}")
+noticed = len(lines["caught"]) + len(lines["timeout"])
+excused = [name for name in lines["missed"] if name in known]
+missed = [name for name in lines["missed"] if name not in known]
+viable = noticed + len(missed) + len(excused)
+for name in missed:
+    print(f"not noticed: {name}")
+print(
+    f"mutants: of {len(lines['all'])} in all, {viable + len(lines['unviable'])} were made; {viable} of these compile, and {noticed} of them are noticed"
+    f" ({100 * noticed / max(viable, 1):.1f} %), {len(excused)} are known"
+)
+if viable == 0:
+    problems.append("no mutant was tried within the time")
+if len(missed) > max(2, 0.05 * viable):
+    problems.append(f"{len(missed)} of {viable} are not noticed: write a test for each, or a reason into {known_file}")
+for problem in problems:
+    print(f"mutants: {problem}")
+sys.exit(bool(problems))
+PYTHON

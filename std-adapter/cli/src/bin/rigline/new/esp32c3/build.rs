@@ -1,0 +1,1 @@
+../../../../../../../firmware-example/esp32c3/build.rs
