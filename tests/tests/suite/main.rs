@@ -15,6 +15,8 @@ mod host;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
 mod lab;
 mod manifest;
 mod model;
