@@ -84,6 +84,21 @@ install() { # COMMAND DEBIAN-PACKAGE...
   command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${@:2}"; } >/dev/null 2>&1
 }
 
+# What the tests of rigs on other hosts need: sshd, and a NATS server.
+step_hosts() {
+  local made log=${CARGO_TARGET_DIR:-target}/nats.log
+  mkdir -p "${log%/*}"
+  PATH=$PATH:/usr/sbin install sshd openssh-server openssh-client || skip "rigs over SSH" "there is no sshd, and apt-get cannot install it"
+  if ! command -v python3 >/dev/null 2>&1; then
+    skip "rigs over NATS" "there is no python3"
+  elif made=$(.ci/nats.sh 2>"$log"); then
+    export NATS_SERVER=$made
+    printf '\n=== the NATS server: %s\n' "$NATS_SERVER"
+  else
+    skip "rigs over NATS" "its server cannot be installed: $(tail -n 1 "$log")"
+  fi
+}
+
 # The real namel3ss for its tests, which the README's `cargo test` runs among the others.
 step_namel3ss() {
   local made log=${CARGO_TARGET_DIR:-target}/namel3ss.log

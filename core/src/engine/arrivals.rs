@@ -2,7 +2,7 @@
 //!
 //! With feature `std` only. Without it nothing is noted and nothing of this is linked: a limit counts from the call's turn.
 
-#![cfg_attr(not(feature = "async"), allow(dead_code, reason = "the async driver uses it"))]
+#![cfg_attr(not(feature = "async"), allow(dead_code, unused_imports, reason = "the async driver uses it"))]
 
 #[cfg(not(feature = "std"))]
 pub(crate) use not_noted::{Arrivals, Due};

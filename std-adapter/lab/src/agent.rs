@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 
 use crate::book::{Ask, Effect, Heartbeats, Lab, LeaseReply, Refusal};
 use crate::check::{self, RigCheck};
+use crate::client::Far;
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
@@ -45,7 +46,7 @@ use crate::users;
 use crate::wire::{self, Wire};
 
 /// The version of the protocol between the agent and its clients. Both must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The longest line of the agent.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
@@ -109,7 +110,7 @@ struct Agent {
     jobs: std::sync::mpsc::Sender<Job>,
     /// The holders of leases are heard, and their bytes pass, without the clerk.
     heartbeats: Heartbeats,
-    clients: Mutex<HashMap<u64, Client>>,
+    clients: Mutex<HashMap<u64, AgentClient>>,
     /// The ports that are open, by the connections that use them.
     wires: Mutex<HashMap<u64, (Wire, JoinHandle<()>)>>,
     /// The ports that are being closed, by their leases: a rig is not checked before.
@@ -118,13 +119,15 @@ struct Agent {
     /// A client has gone.
     changed: Notify,
     instance: String,
+    /// The numbers of users who are known by their names only.
+    numbers: Mutex<HashMap<u32, String>>,
     system: Option<System>,
     rigs: Mutex<Listed>,
     folders: Folders,
     roots: Roots,
 }
 
-struct Client {
+struct AgentClient {
     uid: u32,
     lines: mpsc::Sender<Vec<u8>>,
 }
@@ -218,6 +221,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         next: AtomicU64::new(0),
         changed: Notify::new(),
         instance: uuid::Uuid::new_v4().simple().to_string(),
+        numbers: Mutex::default(),
         system: options.system,
         rigs: Mutex::default(),
         folders: folders.clone(),
@@ -295,6 +299,29 @@ struct Peer {
     conn: u64,
     uid: u32,
     process: Process,
+    /// The user on another host for whom that process speaks.
+    far: Option<Far>,
+}
+
+impl Peer {
+    /// The process that has a lease, or waits for one.
+    fn holder(&self) -> Process {
+        self.far.as_ref().map_or(self.process, |far| Process::elsewhere(far.pid))
+    }
+
+    /// The user's name, with the host if it is another one.
+    fn user(&self) -> String {
+        match &self.far {
+            None => users::name(self.uid),
+            Some(Far { user, machine, is_vouched: true, .. }) => format!("{user} on {machine}"),
+            Some(Far { machine, .. }) => format!("{} on {machine}", users::name(self.uid)),
+        }
+    }
+
+    /// Whether the user is not one of this system.
+    fn is_foreign(&self) -> bool {
+        self.far.as_ref().is_some_and(|far| far.is_vouched)
+    }
 }
 
 impl Agent {
@@ -330,13 +357,13 @@ impl Agent {
             return;
         }
         let (lines, unread) = mpsc::channel(UNREAD);
-        clients.insert(peer.conn, Client { uid: peer.uid, lines: lines.clone() });
+        clients.insert(peer.conn, AgentClient { uid: peer.uid, lines: lines.clone() });
         tokio::spawn(Arc::clone(self).serve(peer, stream, lines, unread));
     }
 
     async fn serve(
         self: Arc<Self>,
-        peer: Peer,
+        mut peer: Peer,
         stream: UnixStream,
         send: mpsc::Sender<Vec<u8>>,
         mut lines: mpsc::Receiver<Vec<u8>>,
@@ -361,6 +388,10 @@ impl Agent {
                     Frame::TooLong(fault) => Some(rpc::answer_too_long(fault, &mut [0; SHORT]).to_vec()),
                     Frame::Line(line) => match self.at_once(&peer, line, now) {
                         Answered::Yes(reply) => reply,
+                        Answered::Speaks(far, uid, reply) => {
+                            (peer.far, peer.uid) = (Some(far), uid);
+                            reply
+                        }
                         Answered::Opens(params) => {
                             drop(framer);
                             self.pass_on(&peer, params, reader, &send).await;
@@ -398,11 +429,11 @@ impl Agent {
         if !matches!(method.as_deref(), Some("hello" | "renew" | "open")) {
             return Answered::No;
         }
-        let (mut memory, mut opens, mut is_unknown) = ([0; SHORT], None, false);
+        let (mut memory, mut opens, mut is_unknown, mut speaks) = ([0; SHORT], None, false, None);
         let reply = rpc::answer(line, &mut memory, &mut |incoming, out| {
             let params: Value = serde_json::from_str(incoming.params.as_str()).unwrap_or_default();
             let answer = self.ensure_served(peer).and_then(|()| match incoming.method.to_string().as_str() {
-                "hello" => self.hello(parse(params)?, now),
+                "hello" => self.hello(peer, parse(params)?, now, &mut speaks),
                 "renew" => {
                     let OfLease { lease } = parse(params)?;
                     is_unknown = !self.heartbeats.knows(&lease);
@@ -420,7 +451,13 @@ impl Agent {
             Some(params) => Answered::Opens(params),
             // Why it is unknown, the books may tell.
             None if is_unknown => Answered::No,
-            None => Answered::Yes(reply.map(<[u8]>::to_vec)),
+            None => {
+                let reply = reply.map(<[u8]>::to_vec);
+                match speaks {
+                    Some((far, uid)) => Answered::Speaks(far, uid, reply),
+                    None => Answered::Yes(reply),
+                }
+            }
         }
     }
 
@@ -450,7 +487,7 @@ impl Agent {
     }
 
     fn ensure_served(&self, peer: &Peer) -> Result<(), Refusal> {
-        if self.system.is_none() && peer.uid != rustix::process::getuid().as_raw() {
+        if self.system.is_none() && !peer.is_foreign() && peer.uid != rustix::process::getuid().as_raw() {
             return Err(Refusal::refused("this agent serves another user"));
         }
         Ok(())
@@ -461,14 +498,17 @@ impl Agent {
         let pid = u32::try_from(who.pid.as_raw_nonzero().get()).ok()?;
         // Somebody whose process has ended does not listen any more.
         let process = Process::of(pid)?;
-        Some(Peer { conn: self.next.fetch_add(1, Ordering::Relaxed) + 1, uid: who.uid.as_raw(), process })
+        let conn = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Peer { conn, uid: who.uid.as_raw(), process, far: None })
     }
 
     /// Answers a request that came at the time `now`.
     fn answer(&self, lab: &mut Lab, peer: &Peer, method: &str, params: Value, now: BootTime) -> Result<Value, Refusal> {
         self.ensure_served(peer)?;
+        if method == "quarantine" && peer.is_foreign() && !self.is_admin(peer) {
+            return Err(Refusal::refused("only administrators of the lab put rigs into quarantine and end that"));
+        }
         match method {
-            "hello" => self.hello(parse(params)?, now),
             "lock" => self.ask(lab, peer, parse(params)?, now),
             "confirm" => {
                 let Request { request } = parse(params)?;
@@ -482,7 +522,8 @@ impl Agent {
             }
             "attach" => {
                 let Attach { lease, keeps, told } = parse(params)?;
-                let keeper = keeps.then_some(peer.process);
+                // Nothing is known here of a keeper on another host.
+                let keeper = keeps.then_some(peer.process).filter(|_| peer.far.is_none());
                 // The agent ends the processes of a lease: they must be this user's.
                 let is_own = |process: Process| process.uid().is_none_or(|uid| uid == peer.uid);
                 let told = told.filter(|told| is_own(told.holder.process) && told.keeper.is_none_or(is_own));
@@ -502,7 +543,7 @@ impl Agent {
             }
             "join" => {
                 let Join { lease, selector } = parse(params)?;
-                let selector = selector.map(|selector| self.selector(lab, &selector)).transpose()?;
+                let selector = selector.map(|selector| self.selector(lab, peer, &selector)).transpose()?;
                 let rigs = &lab.usable(&lease, peer.uid, now)?.rigs;
                 let fits = |spec: &&Spec| selector.as_ref().is_none_or(|selector| selector.fits(spec));
                 let fitting = lab.specs().filter(|spec| rigs.contains(&spec.name)).filter(fits);
@@ -512,7 +553,7 @@ impl Agent {
             "status" => {
                 let OfRig { rig, .. } = parse(params)?;
                 self.read_rigs(lab, now)?;
-                let rig = self.rig(lab, rig)?;
+                let rig = self.rig(lab, peer, rig)?;
                 let mut status = lab.status(rig.as_deref(), now)?;
                 status["agent"] = json!({ "pid": std::process::id(), "instance": self.instance });
                 Ok(status)
@@ -520,55 +561,93 @@ impl Agent {
             "select" => {
                 let Select { selector } = parse(params)?;
                 self.read_rigs(lab, now)?;
-                self.list_matching(lab, &selector, now)
+                self.list_matching(lab, peer, &selector, now)
             }
             "check" => {
                 let OfRig { rig, .. } = parse(params)?;
                 self.read_rigs(lab, now)?;
-                let rig = self.rig(lab, rig)?;
+                let rig = self.rig(lab, peer, rig)?;
                 lab.check_now(rig.as_deref())?;
                 Ok(Value::Null)
             }
             "break" => {
-                let (rig, reason) = named(self, lab, params)?;
+                let (rig, reason) = named(self, lab, peer, params)?;
                 let reason =
                     reason.ok_or_else(|| Refusal::usage("a lease is broken for a reason; say it by --reason"))?;
                 let uid = (!self.is_admin(peer)).then_some(peer.uid);
-                lab.break_lease(&rig, &reason, &self.who(peer), uid, now)?;
+                lab.break_lease(&rig, &reason, &Self::who(peer), uid, now)?;
                 Ok(Value::Null)
             }
             "quarantine" => {
-                let (rig, reason) = named(self, lab, params)?;
-                lab.quarantine(&rig, reason.as_deref(), &self.who(peer), now)?;
+                let (rig, reason) = named(self, lab, peer, params)?;
+                lab.quarantine(&rig, reason.as_deref(), &Self::who(peer), now)?;
                 Ok(Value::Null)
             }
             "log" => {
                 let OfRig { rig, .. } = parse(params)?;
-                let rig = self.rig(lab, rig)?;
+                let rig = self.rig(lab, peer, rig)?;
                 lab.log(rig.as_deref())
             }
             _ => Err(Refusal::usage(format!("the agent has no method `{method}`"))),
         }
     }
 
-    fn hello(&self, hello: Hello, now: BootTime) -> Result<Value, Refusal> {
-        if hello.protocol != PROTOCOL {
+    /// Answers who this agent is. If the peer speaks for somebody on another host, `speaks` gets who that is, with the number of the user.
+    fn hello(
+        &self,
+        peer: &Peer,
+        hello: Hello,
+        now: BootTime,
+        speaks: &mut Option<(Far, u32)>,
+    ) -> Result<Value, Refusal> {
+        let Hello { protocol, far } = hello;
+        if protocol != PROTOCOL {
+            let pid = std::process::id();
+            let how = match &far {
+                None => format!("it ends by `kill {pid}`, and its leases go on"),
+                Some(_) => "install the same version on both hosts".to_owned(),
+            };
             return Err(Refusal::refused(format!(
-                "the agent (process {}) is of another version of rigline: it speaks version {PROTOCOL} of its protocol, and this command {}; it ends by `kill {}`, and its leases go on",
-                std::process::id(),
-                hello.protocol,
-                std::process::id()
+                "the agent (process {pid}) is of another version of rigline: it speaks version {PROTOCOL} of its protocol, and this command {protocol}; {how}"
             )));
+        }
+        if let Some(far) = far {
+            // What comes behind this is of the one on the other host.
+            if peer.far.is_some() {
+                return Err(Refusal::refused("who is on the other host is said already"));
+            }
+            let uid = match far.is_vouched {
+                false => peer.uid,
+                true if peer.uid == 0 || peer.uid == rustix::process::getuid().as_raw() => self.number(&far.user)?,
+                true => return Err(Refusal::refused("only the agent's own user vouches for others")),
+            };
+            *speaks = Some((far, uid));
         }
         Ok(json!({ "protocol": PROTOCOL, "instance": self.instance, "pid": std::process::id(), "now": now }))
     }
 
-    fn who(&self, peer: &Peer) -> String {
-        format!("{} (process {})", users::name(peer.uid), peer.process.pid)
+    /// The number of a user who is known by the name only, which no user of the system has (those are below 2³¹).
+    fn number(&self, name: &str) -> Result<u32, Refusal> {
+        // FNV-1a: the same after a restart, for leases that are in the books.
+        let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let number = hash | 0x8000_0000;
+        let mut numbers = lock(&self.numbers);
+        let known = numbers.entry(number).or_insert_with(|| name.to_owned());
+        if known == name {
+            return Ok(number);
+        }
+        Err(Refusal::refused(format!("the user {name} cannot be told from {known}; give one of them another name")))
+    }
+
+    fn who(peer: &Peer) -> String {
+        format!("{} (process {})", peer.user(), peer.holder().pid)
     }
 
     /// Whether somebody may end the leases of others.
     fn is_admin(&self, peer: &Peer) -> bool {
+        if let Some(far) = peer.far.as_ref().filter(|far| far.is_vouched) {
+            return far.is_admin;
+        }
         match self.system {
             None => true,
             Some(_) if peer.uid == 0 || peer.uid == rustix::process::getuid().as_raw() => true,
@@ -580,12 +659,12 @@ impl Agent {
         self.read_rigs(lab, now)?;
         let mut selectors = Vec::new();
         for text in &want.rigs {
-            selectors.push(self.selector(lab, text)?);
+            selectors.push(self.selector(lab, peer, text)?);
         }
         let holder = Holder {
-            user: users::name(peer.uid),
+            user: peer.user(),
             uid: peer.uid,
-            process: peer.process,
+            process: peer.holder(),
             purpose: want.purpose.chars().filter(|char| !char.is_control()).take(200).collect(),
         };
         let ask = Ask {
@@ -594,7 +673,7 @@ impl Agent {
             count: want.count,
             wait: want.wait,
             // Nobody has waited for longer than it lives.
-            since: want.since.max(peer.process.since_boot()),
+            since: if peer.far.is_some() { want.since } else { want.since.max(peer.process.since_boot()) },
             ttl: want.ttl,
             idle: want.idle,
             is_raw: want.is_raw,
@@ -682,15 +761,19 @@ impl Agent {
     }
 
     /// Returns the meaning of a target. A target that is a rig of the list is that rig.
-    fn selector(&self, lab: &mut Lab, text: &str) -> Result<Selector, Refusal> {
+    fn selector(&self, lab: &mut Lab, peer: &Peer, text: &str) -> Result<Selector, Refusal> {
         Ok(match text.parse::<Selector>().map_err(Refusal::usage)? {
             Selector::Target(target) => {
                 let mut spec = Spec::unlisted(&target);
                 spec.find_board(&self.roots);
-                // It would open what the user named with the agent's rights.
-                if self.system.is_some() && !lab.is_listed(&spec) {
+                // It would open, or run, what the user named with the agent's rights.
+                if (self.system.is_some() || peer.is_foreign()) && !lab.is_listed(&spec) {
+                    let whom = match peer.is_foreign() {
+                        true => "users over NATS get no others",
+                        false => "the system's agent serves no others",
+                    };
                     return Err(Refusal::usage(format!(
-                        "{target} is no rig of {}, and the system's agent serves no others",
+                        "{target} is no rig of {}, and {whom}",
                         self.folders.rigs().display()
                     )));
                 }
@@ -701,22 +784,22 @@ impl Agent {
     }
 
     /// The name of a rig that a person names by its name, by `rig:NAME` or by its target.
-    fn rig(&self, lab: &mut Lab, text: Option<String>) -> Result<Option<String>, Refusal> {
+    fn rig(&self, lab: &mut Lab, peer: &Peer, text: Option<String>) -> Result<Option<String>, Refusal> {
         let Some(text) = text else { return Ok(None) };
         if lab.specs().any(|spec| spec.name == text) {
             return Ok(Some(text));
         }
         match text.strip_prefix("rig:").unwrap_or(&text) {
             name if !name.contains([':', '=']) && (name != "sim" || text != name) => Ok(Some(name.to_owned())),
-            _ => match self.selector(lab, &text)? {
+            _ => match self.selector(lab, peer, &text)? {
                 Selector::Name(name) => Ok(Some(name)),
                 selector => Err(Refusal::usage(format!("`{selector}` may mean several rigs; name one"))),
             },
         }
     }
 
-    fn list_matching(&self, lab: &mut Lab, text: &str, now: BootTime) -> Result<Value, Refusal> {
-        let selector = if text.is_empty() { None } else { Some(self.selector(lab, text)?) };
+    fn list_matching(&self, lab: &mut Lab, peer: &Peer, text: &str, now: BootTime) -> Result<Value, Refusal> {
+        let selector = if text.is_empty() { None } else { Some(self.selector(lab, peer, text)?) };
         let mut status = lab.status(None, now)?;
         let Some(selector) = selector else { return Ok(status) };
         let fitting = lab.specs().filter(|spec| selector.fits(spec));
@@ -803,7 +886,7 @@ impl Agent {
     fn tell(&self, conn: u64, method: &str, params: &Value) {
         let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
         let mut clients = lock(&self.clients);
-        let Some(Client { lines, .. }) = clients.get(&conn) else { return };
+        let Some(AgentClient { lines, .. }) = clients.get(&conn) else { return };
         // Of its places, one that does not read needs the last only.
         if method == "place" && lines.capacity() <= UNREAD - PLACES {
             return;
@@ -819,6 +902,8 @@ enum Answered {
     /// It needs them.
     No,
     Yes(Option<Vec<u8>>),
+    /// From now on the peer speaks for a user on another host, whose number this is.
+    Speaks(Far, u32, Option<Vec<u8>>),
     /// A port is wanted, and frames follow.
     Opens(Value),
 }
@@ -836,9 +921,9 @@ fn targets(lab: &Lab, lease: &Lease) -> Value {
     lease.rigs.iter().map(|name| json!({ "name": name, "target": target(name) })).collect()
 }
 
-fn named(agent: &Agent, lab: &mut Lab, params: Value) -> Result<(String, Option<String>), Refusal> {
+fn named(agent: &Agent, lab: &mut Lab, peer: &Peer, params: Value) -> Result<(String, Option<String>), Refusal> {
     let OfRig { rig, reason } = parse(params)?;
-    let rig = agent.rig(lab, rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
+    let rig = agent.rig(lab, peer, rig)?.ok_or_else(|| Refusal::usage("no rig is named"))?;
     let reason = reason.map(|reason| reason.chars().filter(|char| !char.is_control()).take(500).collect());
     Ok((rig, reason))
 }
@@ -847,6 +932,8 @@ fn named(agent: &Agent, lab: &mut Lab, params: Value) -> Result<(String, Option<
 #[derive(Deserialize)]
 struct Hello {
     protocol: u32,
+    #[serde(default)]
+    far: Option<Far>,
 }
 
 /// A client's request.

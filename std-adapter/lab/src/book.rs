@@ -696,7 +696,10 @@ impl Lab {
     fn end_dead(&mut self, is_meant: impl Fn(&Held) -> bool, now: BootTime) {
         let mut dead: Vec<String> = Vec::new();
         for held in self.leases.values_mut().filter(|held| is_meant(held)) {
-            if held.lease.process().is_alive() {
+            if held.lease.process().is_elsewhere() {
+                // It is known by what it says, and its lease ends when it is silent.
+                held.looks = BootTime::MAX;
+            } else if held.lease.process().is_alive() {
                 held.looks = now + LOOK;
             } else {
                 dead.push(held.lease.id.clone());

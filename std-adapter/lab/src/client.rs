@@ -10,16 +10,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rigline::frame::{Frame, HeapFramer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::agent::{LINE_LIMIT, PROTOCOL};
 use crate::book::{LATE, Refusal, SILENCE};
 use crate::clock;
 use crate::folders::Folders;
+use crate::hosts::Remote;
+use crate::link::There;
 use crate::processes::LEASE;
 use crate::records::Lease;
 
@@ -36,17 +38,59 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// How often it is looked for while it starts: at first, and at last.
 const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
+/// How soon another host that did not answer is asked again.
+const AWAY: Duration = Duration::from_millis(250);
+
 /// The arguments of the command `rigline` that start an agent on demand.
 pub const ON_DEMAND: [&str; 3] = ["lab", "agent", "--on-demand"];
 
 /// The place of the agent, and the program that starts it.
 #[derive(Debug, Clone)]
 pub struct AgentLocation {
-    /// The folders of the lab.
+    /// The folders of the lab on this host.
     pub folders: Folders,
     /// The command `rigline`. With the arguments `lab agent` it is the agent.
     pub program: PathBuf,
+    /// The other host that the agent is on, if it is not on this one.
+    pub remote: Option<Arc<Remote>>,
 }
+
+impl AgentLocation {
+    /// The agent of this host.
+    pub fn here(folders: Folders, program: PathBuf) -> Self {
+        Self { folders, program, remote: None }
+    }
+
+    /// The name of the other host, if it is one.
+    pub fn host(&self) -> Option<&str> {
+        self.remote.as_ref().map(|remote| remote.name())
+    }
+
+    /// A name of this host with its host in front, if that is another one: `lab1/pico`.
+    pub fn named(&self, name: &str) -> String {
+        self.host().map_or_else(|| name.to_owned(), |host| format!("{host}/{name}"))
+    }
+}
+
+/// A holder on another host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Far {
+    /// The user's name.
+    pub(crate) user: String,
+    /// The name of the other host, as it says it.
+    pub(crate) machine: String,
+    /// The process there.
+    pub(crate) pid: u32,
+    /// The carrier.
+    pub(crate) via: String,
+    /// Whether the carrier vouches for the user's name, and the user need not be the one whom the agent serves.
+    pub(crate) is_vouched: bool,
+    /// Whether the user may end the leases of others.
+    pub(crate) is_admin: bool,
+}
+
+pub(crate) type Reading = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// The reason why the agent gave no answer that can be used.
 #[derive(Debug)]
@@ -68,11 +112,12 @@ impl From<Trouble> for Refusal {
 
 /// A connection to the agent.
 pub struct Connection {
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
+    reader: Reading,
+    writer: Writing,
     framer: HeapFramer,
     events: VecDeque<(String, Value)>,
     next: u64,
+    there: There,
     /// The process id of the agent.
     pub agent: u32,
 }
@@ -83,6 +128,12 @@ impl Connection {
     /// # Errors
     /// The agent has another version, or does not answer.
     pub async fn to_running(folders: &Folders) -> Result<Option<Self>, Trouble> {
+        let hello = json!({ "protocol": PROTOCOL });
+        Ok(Self::greet(folders, hello).await?.map(|(connection, _)| connection))
+    }
+
+    /// Connects to the agent that runs, and returns its answer too.
+    async fn greet(folders: &Folders, hello: Value) -> Result<Option<(Self, Value)>, Trouble> {
         let stream = match UnixStream::connect(folders.socket()).await {
             Ok(stream) => stream,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
@@ -94,12 +145,26 @@ impl Connection {
             Err(error) => return Err(Trouble::Lost(error)),
         };
         let (reader, writer) = stream.into_split();
-        let framer = HeapFramer::new(LINE_LIMIT);
-        let mut this = Self { reader, writer, framer, events: VecDeque::new(), next: 0, agent: 0 };
-        let hello = this.ask("hello", json!({ "protocol": PROTOCOL })).await?;
+        let mut this = Self::over(Box::new(reader), Box::new(writer), There::default());
+        let answer = this.ask("hello", hello).await?;
         this.agent =
-            hello.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
-        Ok(Some(this))
+            answer.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
+        Ok(Some((this, answer)))
+    }
+
+    fn over(reader: Reading, writer: Writing, there: There) -> Self {
+        let framer = HeapFramer::new(LINE_LIMIT);
+        Self { reader, writer, framer, events: VecDeque::new(), next: 0, there, agent: 0 }
+    }
+
+    /// The clock of the agent.
+    pub(crate) fn there(&self) -> &There {
+        &self.there
+    }
+
+    /// Its two ends, before anything else is asked.
+    pub(crate) fn into_halves(self) -> (Reading, Writing) {
+        (self.reader, self.writer)
     }
 
     /// Connects to the agent. If it does not run, it is started.
@@ -107,12 +172,27 @@ impl Connection {
     /// # Errors
     /// The agent cannot be started, has another version, or does not answer.
     pub async fn open(place: &AgentLocation) -> Result<Self, Trouble> {
+        if let Some(remote) = &place.remote {
+            let session = remote.session().await?;
+            let (reading, sending) = (Box::new(session.reading), Box::new(session.sending));
+            return Ok(Self { agent: session.agent, ..Self::over(reading, sending, session.there) });
+        }
+        Ok(Self::start(place, &json!({ "protocol": PROTOCOL })).await?.0)
+    }
+
+    /// Connects for a holder on another host, who speaks this version of the agent's protocol. Returns
+    /// the agent's answer too.
+    pub(crate) async fn open_for(place: &AgentLocation, far: &Far, protocol: u64) -> Result<(Self, Value), Trouble> {
+        Self::start(place, &json!({ "protocol": protocol, "far": far })).await
+    }
+
+    async fn start(place: &AgentLocation, hello: &Value) -> Result<(Self, Value), Trouble> {
         let given_up = Instant::now() + if place.folders.is_system() { ANSWER } else { START };
         let [mut pause, longest] = LOOKS;
         let mut starting: Option<Starting> = None;
         loop {
-            let error = match Self::to_running(&place.folders).await {
-                Ok(Some(connection)) => return Ok(connection),
+            let error = match Self::greet(&place.folders, hello.clone()).await {
+                Ok(Some(greeted)) => return Ok(greeted),
                 Err(refused @ Trouble::Refused(_)) => return Err(refused),
                 Ok(None) if place.folders.is_system() => {
                     let text = format!(
@@ -185,10 +265,10 @@ impl Connection {
     ///
     /// # Errors
     /// The connection has ended.
-    pub(crate) async fn into_wire(mut self, params: Value) -> io::Result<(OwnedReadHalf, OwnedWriteHalf)> {
+    pub(crate) async fn into_wire(mut self, params: Value) -> io::Result<(Reading, Writing, There)> {
         let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": "open", "params": params }));
         self.writer.write_all(line.as_bytes()).await?;
-        Ok((self.reader, self.writer))
+        Ok((self.reader, self.writer, self.there))
     }
 
     /// Waits for the next notification. Returns its method and its parameters. If the future is
@@ -334,28 +414,51 @@ impl Granted {
 pub async fn acquire(
     place: &AgentLocation,
     want: &Want,
+    tell: impl FnMut(u64, &str),
+) -> Result<(Connection, Granted), Refusal> {
+    acquire_first(place, want, &First::default(), tell).await
+}
+
+/// Of several requests the one that is granted first: no other one confirms an offer.
+#[derive(Debug, Default)]
+pub(crate) struct First(tokio::sync::Mutex<bool>);
+
+/// As [`acquire`], for one of several requests.
+pub(crate) async fn acquire_first(
+    place: &AgentLocation,
+    want: &Want,
+    first: &First,
     mut tell: impl FnMut(u64, &str),
 ) -> Result<(Connection, Granted), Refusal> {
     let request = uuid::Uuid::new_v4().simple().to_string();
-    let (started, since) = (Instant::now(), clock::now());
+    let started = Instant::now();
+    let mut lost = String::new();
     loop {
         // What was waited for before a crash of the agent counts.
         if want.wait.is_some_and(|wait| !wait.is_zero() && wait <= started.elapsed()) {
-            return Err(Refusal { code: 124, why: format!("the wait for {} is over", want.rigs.join(" ")) });
+            return Err(Refusal { code: 124, why: format!("the wait for {} is over{lost}", want.rigs.join(" ")) });
         }
         let wait = want.wait.map(|wait| clock::millis(wait.saturating_sub(started.elapsed())));
+        let mut connection = match Connection::open(place).await {
+            Ok(connection) => connection,
+            // It lives, or the way to another host may be there again before the wait is over.
+            Err(Trouble::Lost(error))
+                if want.wait.is_some_and(|wait| !wait.is_zero())
+                    && (place.remote.is_some() || error.kind() == io::ErrorKind::TimedOut) =>
+            {
+                lost = format!(": {error}");
+                sleep(AWAY).await;
+                continue;
+            }
+            Err(trouble) => return Err(trouble.into()),
+        };
+        let since = connection.there().now().saturating_sub(clock::millis(started.elapsed()));
         let ask = json!({
             "request": request, "rigs": want.rigs, "count": want.count, "wait": wait, "since": since,
             "ttl": clock::millis(want.ttl), "idle": want.idle.map_or(0, clock::millis),
             "is_raw": want.is_raw, "purpose": want.purpose,
         });
-        let mut connection = match Connection::open(place).await {
-            Ok(connection) => connection,
-            // It lives: who has time waits for it.
-            Err(Trouble::Lost(error)) if wait.is_some() && error.kind() == io::ErrorKind::TimedOut => continue,
-            Err(trouble) => return Err(trouble.into()),
-        };
-        match wait_for(&mut connection, &request, ask, &mut tell).await {
+        match wait_for(&mut connection, &request, ask, first, &mut tell).await {
             Ok(granted) => return Ok((connection, granted)),
             Err(Trouble::Refused(refusal)) => return Err(refusal),
             // Its successor knows the request, or gives it its place again.
@@ -368,11 +471,13 @@ async fn wait_for(
     connection: &mut Connection,
     request: &str,
     ask: Value,
+    first: &First,
     tell: &mut impl FnMut(u64, &str),
 ) -> Result<Granted, Trouble> {
     let of = |answer| Granted::of(answer).ok_or_else(|| Trouble::Lost(io::Error::other("it answers without a lease")));
     let answer = connection.ask("lock", ask).await?;
     if !answer.get("lease").is_none_or(Value::is_null) {
+        *first.0.lock().await = true;
         return of(answer);
     }
     loop {
@@ -383,11 +488,20 @@ async fn wait_for(
         let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         match method.as_str() {
             "place" => tell(params.get("place").and_then(Value::as_u64).unwrap_or_default(), &text("why")),
-            "offer" => match connection.ask("confirm", json!({ "request": request })).await {
-                Ok(answer) => return of(answer),
-                Err(Trouble::Refused(Refusal { code: LATE, .. })) => {}
-                Err(trouble) => return Err(trouble),
-            },
+            "offer" => {
+                let mut is_granted = first.0.lock().await;
+                if *is_granted {
+                    return Err(Trouble::Refused(Refusal::refused("another host has granted the rig")));
+                }
+                match connection.ask("confirm", json!({ "request": request })).await {
+                    Ok(answer) => {
+                        *is_granted = true;
+                        return of(answer);
+                    }
+                    Err(Trouble::Refused(Refusal { code: LATE, .. })) => {}
+                    Err(trouble) => return Err(trouble),
+                }
+            }
             "refused" => {
                 let code = params.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
                 return Err(Trouble::Refused(Refusal { code: code.unwrap_or(3), why: text("why") }));

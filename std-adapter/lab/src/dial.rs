@@ -3,23 +3,25 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use rigline::frame::LineEnds;
-use rigline_host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
+use rigline_host::wire::{Connect, Connecting, Control, RawConnection, Timed, TransportTraits};
 use rigline_host::{HostError, Options};
 use rigline_std::mutex::lock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Trouble, Want};
+use crate::client::{self, AgentLocation, Connection, Reading, Trouble, Want, Writing};
 use crate::clock;
 use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
+use crate::hosts::{Hosts, split};
+use crate::link::{Ending, Pieces, There, refusal_of};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.
@@ -31,7 +33,7 @@ const GIVEN_BACK: Duration = Duration::from_secs(10);
 
 /// A dialer of a rig of the lab. It gets a lease, and connects to the rig through the agent.
 pub struct RigDialer {
-    place: AgentLocation,
+    hosts: Hosts,
     selector: String,
     wait: Duration,
     state: tokio::sync::Mutex<State>,
@@ -42,11 +44,12 @@ enum State {
     /// The request for the lease is in progress. It goes on while nobody waits for the connection,
     /// so that it keeps its place in the queue.
     Asking(JoinHandle<Result<Held, Refusal>>),
-    Held(Held),
+    Held(Box<Held>),
 }
 
 /// A lease of this process, or one that it has joined.
 struct Held {
+    place: AgentLocation,
     lease: String,
     rig: String,
     /// The reason of the loss.
@@ -55,17 +58,46 @@ struct Held {
     _keeps: Option<Keeps>,
 }
 
-/// The lease that this process has for all its targets.
-static OWN: LazyLock<Mutex<Option<String>>> = LazyLock::new(Mutex::default);
+/// The leases that this process has for all its targets, each with its host in front if that is another one.
+static OWN: LazyLock<Mutex<Vec<String>>> = LazyLock::new(Mutex::default);
 
-/// Targets of this process join this lease from now on, if it has such a rig; none if there is none any more.
-pub(crate) fn within(lease: Option<String>) {
-    *lock(&OWN) = lease;
+/// Targets of this process join one of these leases from now on, if it has such a rig.
+pub(crate) fn within(leases: Vec<String>) {
+    *lock(&OWN) = leases;
 }
 
-/// The lease that targets of this process join: its own, or the one that it was started within.
-pub(crate) fn joined() -> Option<String> {
-    lock(&OWN).clone().or_else(|| std::env::var(LEASE).ok())
+/// The leases that targets of this process join: its own, or the one that it was started within.
+pub(crate) fn joined() -> Vec<String> {
+    let own = lock(&OWN).clone();
+    if own.is_empty() { std::env::var(LEASE).ok().into_iter().collect() } else { own }
+}
+
+/// Of the leases that targets of this process join, the first with rigs that are meant: its agent, its id and those rigs.
+pub(crate) async fn join(
+    hosts: &Hosts,
+    selector: Option<&str>,
+) -> Result<Option<(AgentLocation, String, Vec<String>)>, Refusal> {
+    let (host, rig) = selector.map(split).unzip();
+    let host = host.flatten();
+    for lease in joined() {
+        let at = lease.split_once('/').map_or(crate::hosts::HERE, |(host, _)| host);
+        if host.is_some_and(|host| host != at) {
+            continue;
+        }
+        let (place, id) = hosts.of_lease(&lease).await?;
+        // A port, or a program, is one of this host.
+        if place.remote.is_some() && rig.as_ref().is_some_and(|rig| !rig.starts_with("rig:")) {
+            continue;
+        }
+        let mut agent = Connection::open(&place).await?;
+        let joined = agent.ask("join", json!({ "lease": id, "selector": rig })).await?;
+        let rigs = joined.get("rigs").and_then(Value::as_array).into_iter().flatten();
+        let rigs: Vec<String> = rigs.filter_map(Value::as_str).map(str::to_owned).collect();
+        if !rigs.is_empty() {
+            return Ok(Some((place, id.to_owned(), rigs)));
+        }
+    }
+    Ok(None)
 }
 
 /// After which time without a call the leases of this process's targets end.
@@ -91,24 +123,31 @@ pub fn current() -> Option<(String, String)> {
 static GIVING_BACK: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
 
 /// Gives a lease back when it is dropped.
-struct Keeps(Option<oneshot::Sender<GivingBack>>);
+struct Keeps {
+    keeps: Option<oneshot::Sender<GivingBack>>,
+    /// Whether its agent is on another host, which does not see the end of this process.
+    is_far: bool,
+}
 
 impl Drop for Keeps {
     fn drop(&mut self) {
-        if let Some(keeps) = self.0.take() {
+        if let Some(keeps) = self.keeps.take() {
             // Nobody has it, if the lease is lost.
-            let _ = keeps.send(GivingBack::new());
+            let _ = keeps.send(GivingBack::new(self.is_far));
         }
     }
 }
 
 /// While it is there, this process asks for no lease: it would find the rig with itself.
-struct GivingBack;
+struct GivingBack {
+    /// This process does not end meanwhile.
+    _ending: Option<Ending>,
+}
 
 impl GivingBack {
-    fn new() -> Self {
+    fn new(is_far: bool) -> Self {
         GIVING_BACK.send_modify(|count| *count += 1);
-        Self
+        Self { _ending: is_far.then(Ending::new) }
     }
 }
 
@@ -122,11 +161,11 @@ impl Drop for GivingBack {
 ///
 /// # Errors
 /// The text is not a selector.
-pub fn dialer(place: &AgentLocation, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
+pub fn dialer(hosts: &Hosts, selector: &str, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     let selector = format!("rig:{selector}");
-    selector.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;
+    split(&selector).1.parse::<crate::rigs::Selector>().map_err(HostError::Unsupported)?;
     Ok(Box::new(RigDialer {
-        place: place.clone(),
+        hosts: hosts.clone(),
         selector,
         wait: options.wait,
         state: tokio::sync::Mutex::new(State::Unknown),
@@ -147,32 +186,32 @@ impl Connect for RigDialer {
             };
             let mut state = self.state.lock().await;
             if let State::Unknown = &*state {
-                *state = State::Asking(tokio::spawn(ask(self.place.clone(), self.selector.clone(), self.wait)));
+                *state = State::Asking(tokio::spawn(ask(self.hosts.clone(), self.selector.clone(), self.wait)));
             }
             if let State::Asking(asking) = &mut *state {
                 let asked = asking.await.map_err(|error| self.unopened(io::Error::other(error)))?;
                 *state = State::Unknown;
-                *state = State::Held(asked.map_err(failed)?);
+                *state = State::Held(Box::new(asked.map_err(failed)?));
             }
             let State::Held(held) = &*state else { return Err(self.unopened(io::ErrorKind::NotConnected.into())) };
             if let Some(why) = lock(&held.lost).clone() {
                 return Err(self.unopened(io::Error::other(why)));
             }
-            open(&self.place, &held.lease, &held.rig).await.map_err(|trouble| failed(trouble.into()))
+            open(&held.place, &held.lease, &held.rig).await.map_err(|trouble| failed(trouble.into()))
         })
     }
 }
 
 /// The dialer of the rig that this process has leased at the time of the call.
-struct LeasedDialer(AgentLocation);
+struct LeasedDialer(Hosts);
 
 /// The selector of the target `rig:*`: the rig that this process has leased.
 pub const LEASED: &str = "*";
 
 /// Returns the dialer of the rig that this process has leased. After another lease it connects to
 /// the other rig.
-pub fn leased(place: &AgentLocation) -> Box<dyn Connect> {
-    Box::new(LeasedDialer(place.clone()))
+pub fn leased(hosts: &Hosts) -> Box<dyn Connect> {
+    Box::new(LeasedDialer(hosts.clone()))
 }
 
 impl Connect for LeasedDialer {
@@ -184,15 +223,13 @@ impl Connect for LeasedDialer {
         Box::pin(async {
             let failed = |source: io::Error| HostError::Open { what: self.name(), source };
             let nothing = || failed(io::Error::new(io::ErrorKind::NotConnected, "no rig is leased"));
-            let lease = joined().ok_or_else(nothing)?;
             let asked = async {
-                let mut agent = Connection::open(&self.0).await?;
-                let joined = agent.ask("join", json!({ "lease": lease })).await?;
-                let Some(rig) = joined.get("rig").and_then(Value::as_str) else { return Ok(None) };
-                open(&self.0, &lease, rig).await.map(Some)
+                let Some((place, lease, rigs)) = join(&self.0, None).await? else { return Ok(None) };
+                let Some(rig) = rigs.first() else { return Ok(None) };
+                open(&place, &lease, rig).await.map(Some).map_err(Refusal::from)
             };
-            let opened: Result<_, Trouble> = asked.await;
-            let opened = opened.map_err(|trouble| failed(io::Error::other(Refusal::from(trouble).why)))?;
+            let opened: Result<_, Refusal> = asked.await;
+            let opened = opened.map_err(|refusal| failed(io::Error::other(refusal.why)))?;
             opened.ok_or_else(nothing)
         })
     }
@@ -213,13 +250,11 @@ impl Drop for RigDialer {
 }
 
 /// Joins the lease that this command runs within, if that has such a rig, and gets one otherwise.
-async fn ask(place: AgentLocation, selector: String, wait: Duration) -> Result<Held, Refusal> {
-    if let Some(id) = joined() {
-        let mut connection = Connection::open(&place).await?;
-        let joined = connection.ask("join", json!({ "lease": id, "selector": selector })).await?;
-        if let Some(rig) = joined.get("rig").and_then(Value::as_str) {
-            return Ok(Held { lease: id, rig: rig.to_owned(), lost: Arc::default(), _keeps: None });
-        }
+async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Refusal> {
+    if let Some((place, lease, rigs)) = join(&hosts, Some(&selector)).await?
+        && let Some(rig) = rigs.into_iter().next()
+    {
+        return Ok(Held { place, lease, rig, lost: Arc::default(), _keeps: None });
     }
     let want = Want {
         rigs: vec![selector],
@@ -233,33 +268,36 @@ async fn ask(place: AgentLocation, selector: String, wait: Duration) -> Result<H
     // An agent that does not answer is reported by what is asked next.
     let mut giving_back = GIVING_BACK.subscribe();
     let _ = tokio::time::timeout(GIVEN_BACK, giving_back.wait_for(|count| *count == 0)).await;
-    let (connection, granted) = client::acquire(&place, &want, |_, _| {}).await?;
+    let (place, connection, granted) = hosts.acquire(&want, |_, _| {}).await?;
     let rig = granted.lease.rigs.first().cloned().unwrap_or_default();
+    let is_far = place.remote.is_some();
     let lost = Arc::new(Mutex::new(None));
     let (keeps, dropped) = oneshot::channel::<GivingBack>();
-    let (told, lease) = (Arc::clone(&lost), granted.lease.clone());
-    *lock(&LATEST) = Some((lease.id.clone(), rig.clone()));
+    let (told, lease, at) = (Arc::clone(&lost), granted.lease.clone(), place.clone());
+    let named = place.named(&lease.id);
+    *lock(&LATEST) = Some((named.clone(), place.named(&rig)));
     tokio::spawn(async move {
-        let forget = || drop(lock(&LATEST).take_if(|(id, _)| *id == lease.id));
+        let forget = || drop(lock(&LATEST).take_if(|(id, _)| *id == named));
         tokio::select! {
-            why = client::keep(&place, connection, &lease, false) => {
+            why = client::keep(&at, connection, &lease, false) => {
                 forget();
                 *lock(&told) = Some(why.why);
             }
             giving_back = dropped => {
                 forget();
-                let _ = client::release(&place, &lease.id).await;
+                let _ = client::release(&at, &lease.id).await;
                 drop(giving_back);
             }
         }
     });
-    Ok(Held { lease: granted.lease.id, rig, lost, _keeps: Some(Keeps(Some(keeps))) })
+    Ok(Held { place, lease: granted.lease.id, rig, lost, _keeps: Some(Keeps { keeps: Some(keeps), is_far }) })
 }
 
 /// Opens the rig's port by the agent.
 async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
     let agent = Connection::open(place).await?;
-    let (mut reader, writer) = agent.into_wire(json!({ "lease": lease, "rig": rig })).await.map_err(Trouble::Lost)?;
+    let params = json!({ "lease": lease, "rig": rig });
+    let (mut reader, writer, there) = agent.into_wire(params).await.map_err(Trouble::Lost)?;
     let traits = loop {
         let mut head = [0; HEAD_BACK];
         reader.read_exact(&mut head).await.map_err(Trouble::Lost)?;
@@ -277,56 +315,63 @@ async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnec
     found.resend = traits.get("resend_ms").and_then(Value::as_u64).map(Duration::from_millis);
     found.shared = is("shared");
     found.ends = if is("serial") { LineEnds::Serial } else { LineEnds::Lf };
-    let out = Arc::new(Mutex::new(Out { half: writer, frames: Vec::new(), written: 0, seq: 0 }));
+    let out = Out { half: writer, frames: Vec::new(), written: 0, seq: 0, there, until: None, waiting: Vec::new() };
+    let out = Arc::new(Mutex::new(out));
     let (complained, stderr) = mpsc::channel(64);
     let reader =
         FromRig { half: reader, bytes: vec![0; PIECE], read: 0, filled: 0, head: None, complained, is_over: false };
     let mut connection = RawConnection::new(reader, ToRig(Arc::clone(&out)), found);
     connection.stderr = Some(Box::new(Pieces::new(stderr)));
+    connection.timed = Some(Arc::new(Lines(Arc::clone(&out))));
     if is("control") {
         connection.control = Some(Arc::new(Lines(out)));
     }
     Ok(connection)
 }
 
-/// Why the agent has closed the port.
-fn refusal_of(bytes: &[u8]) -> Refusal {
-    let told = serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    let code = told.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
-    let why = told.get("why").and_then(Value::as_str).unwrap_or_default();
-    Refusal { code: code.unwrap_or(3), why: why.to_owned() }
-}
-
 /// Frames on their way to the agent.
 struct Out {
-    half: OwnedWriteHalf,
+    half: Writing,
     frames: Vec<u8>,
     written: usize,
     seq: u64,
+    there: There,
+    /// After which time bytes are of no use.
+    until: Option<Instant>,
+    /// Those who wait for the frames to be written.
+    waiting: Vec<Waker>,
 }
 
 impl Out {
     fn add(&mut self, kind: PieceKind, bytes: &[u8]) {
         self.seq += 1;
-        frames::write(&mut self.frames, kind, self.seq, clock::now() + FRESH, bytes);
+        let left = self.until.filter(|_| kind == PieceKind::Bytes).map(|until| until.duration_since(Instant::now()));
+        let left = left.map_or(FRESH, |left| clock::millis(left).min(FRESH));
+        frames::write(&mut self.frames, kind, self.seq, self.there.now() + left, bytes);
     }
 
-    /// Writes as much as the socket takes at once. Returns whether that is all.
+    /// Writes as much as goes at once. Returns whether that is all.
     fn try_write(&mut self) -> io::Result<bool> {
-        while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.half.try_write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            }
+        match self.poll_written(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(written) => written.map(|()| true),
+            Poll::Pending => Ok(false),
         }
-        self.frames.clear();
-        self.written = 0;
-        Ok(true)
     }
 
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = self.poll_all(cx);
+        if written.is_pending() {
+            // Only the last one who asked is woken by the connection.
+            if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                self.waiting.push(cx.waker().clone());
+            }
+        } else {
+            self.waiting.drain(..).for_each(Waker::wake);
+        }
+        written
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.frames.get(self.written..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.half).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -392,6 +437,12 @@ impl Lines {
     }
 }
 
+impl Timed for Lines {
+    fn until(&self, time: Option<Instant>) {
+        lock(&self.0).until = time;
+    }
+}
+
 impl Control for Lines {
     fn set_dtr(&self, on: bool) -> io::Result<()> {
         self.send(PieceKind::Dtr, &[u8::from(on)])
@@ -404,7 +455,7 @@ impl Control for Lines {
 
 /// Bytes of the rig, as they come in the agent's frames.
 struct FromRig {
-    half: OwnedReadHalf,
+    half: Reading,
     bytes: Vec<u8>,
     read: usize,
     filled: usize,
@@ -488,36 +539,6 @@ impl AsyncRead for FromRig {
     }
 }
 
-/// Bytes that come in pieces.
-struct Pieces {
-    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
-    piece: Vec<u8>,
-    read: usize,
-}
-
-impl Pieces {
-    fn new(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Self {
-        Self { pieces, piece: Vec::new(), read: 0 }
-    }
-}
-
-impl AsyncRead for Pieces {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.read >= self.piece.len() {
-            match ready!(self.pieces.poll_recv(cx)) {
-                Some(Ok(piece)) => (self.piece, self.read) = (piece, 0),
-                Some(Err(error)) => return Poll::Ready(Err(error)),
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let rest = self.piece.get(self.read..).unwrap_or_default();
-        let count = rest.len().min(into.remaining());
-        into.put_slice(rest.get(..count).unwrap_or_default());
-        self.read += count;
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,11 +547,11 @@ mod tests {
     #[tokio::test]
     async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let place = AgentLocation { folders: Folders::in_one(folder.path().into()), program: "/bin/false".into() };
+        let place = AgentLocation::here(Folders::in_one(folder.path().into()), "/bin/false".into());
         let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
         let (keeps, dropped) = oneshot::channel();
-        drop(Keeps(Some(keeps)));
-        let asking = tokio::spawn(ask(place, "rig:r1".into(), Duration::ZERO));
+        drop(Keeps { keeps: Some(keeps), is_far: false });
+        let asking = tokio::spawn(ask(Hosts::alone(place), "rig:r1".into(), Duration::ZERO));
         assert!(tokio::time::timeout(Duration::from_millis(200), agent.accept()).await.is_err());
         drop(dropped.await.unwrap());
         tokio::time::timeout(Duration::from_secs(5), agent.accept()).await.unwrap().unwrap();

@@ -16,6 +16,7 @@ const FOLDER: &str = "RIGLINE_LAB_DIR";
 pub struct Folders {
     state: PathBuf,
     rigs: PathBuf,
+    hosts: PathBuf,
     socket: PathBuf,
     is_system: bool,
     /// A variable names them.
@@ -38,13 +39,15 @@ impl Folders {
         }
         let system = Self::of_system();
         // Its list is there also while it does not run: nobody else grants its rigs then.
-        if system.rigs.exists() || system.socket.exists() {
-            return Ok(system);
-        }
         let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
+        let hosts = base.config_dir().join("rigline").join("lab.toml");
+        if system.rigs.exists() || system.socket.exists() {
+            // A user's own list of hosts goes before the system's.
+            return Ok(if hosts.exists() { Self { hosts, ..system } } else { system });
+        }
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
         let state = state.join("rigline").join("lab");
-        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), ..Self::in_one(state) })
+        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), hosts, ..Self::in_one(state) })
     }
 
     /// The folders of the system-wide agent, which serves the users of a group:
@@ -59,13 +62,14 @@ impl Folders {
             }
             None => ("/var/lib/rigline/lab".into(), "/etc/rigline/rigs.toml".into(), "/run/rigline/agent.sock".into()),
         };
-        Self { state, rigs, socket, is_system: true, is_named: false }
+        Self { hosts: rigs.with_file_name("lab.toml"), state, rigs, socket, is_system: true, is_named: false }
     }
 
     /// Folders of an agent that has all its files in `folder`.
     pub fn in_one(folder: PathBuf) -> Self {
         let (rigs, socket) = (folder.join("rigs.toml"), folder.join("agent.sock"));
-        Self { rigs, socket, state: folder, is_system: false, is_named: false }
+        let hosts = folder.join("lab.toml");
+        Self { rigs, hosts, socket, state: folder, is_system: false, is_named: false }
     }
 
     /// The variable that names them, for a process in another folder; none if none does.
@@ -130,6 +134,11 @@ impl Folders {
     /// Returns the path of the list of rigs, `rigs.toml`.
     pub fn rigs(&self) -> PathBuf {
         self.rigs.clone()
+    }
+
+    /// The list of other hosts.
+    pub fn hosts(&self) -> PathBuf {
+        self.hosts.clone()
     }
 
     /// Returns the path of the folder for the state.

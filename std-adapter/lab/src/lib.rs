@@ -1,4 +1,4 @@
-//! Rigs that several people, their CI and their agents share on one host.
+//! Rigs that several people, their CI and their agents share, on one host or on many.
 //!
 //! An agent of the user grants *leases*. A rig has one holder at a time, and holders get it in the
 //! order in which they asked. A lease ends when its holder ends in any way. The rig is then brought
@@ -14,6 +14,8 @@
 //! | [`agent`], [`client`] | the two ends of the agent's socket |
 //! | [`lock`] | a command that runs as long as its lease lasts |
 //! | [`dial`] | targets `rig:…` of all commands |
+//! | [`hosts`] | the hosts of the lab, and what is asked of several of them |
+//! | [`ssh`], [`nats`] | how the agent of another host is reached |
 //! | [`shards`] | several rigs for one command |
 //!
 //! It needs Linux: process file descriptors, child subreapers, `/proc` and a clock that counts sleep.
@@ -37,7 +39,13 @@ pub mod folders;
 mod frames;
 pub mod guide;
 #[cfg(target_os = "linux")]
+pub mod hosts;
+#[cfg(target_os = "linux")]
+mod link;
+#[cfg(target_os = "linux")]
 pub mod lock;
+#[cfg(target_os = "linux")]
+pub mod nats;
 #[cfg(target_os = "linux")]
 pub mod processes;
 #[cfg(target_os = "linux")]
@@ -48,6 +56,8 @@ pub mod rigs;
 pub mod scan;
 #[cfg(target_os = "linux")]
 pub mod shards;
+#[cfg(target_os = "linux")]
+pub mod ssh;
 #[cfg(target_os = "linux")]
 pub mod store;
 #[cfg(target_os = "linux")]

@@ -17,13 +17,14 @@ use std::time::Duration;
 
 use rigline_std::signals::Signals;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use serde_json::{Value, json};
 use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::book::Refusal;
 use crate::client::{self, AgentLocation, Connection, Want};
+use crate::dial;
+use crate::hosts::{self, Hosts};
 use crate::processes::{self, LEASE};
 
 /// The environment variable with the names of the lease's rigs, which the command gets.
@@ -37,9 +38,11 @@ const SOON: Duration = Duration::from_millis(400);
 /// The parameters of `rigline lock`.
 #[derive(Debug, Clone)]
 pub struct Lock {
-    /// The folders of the agent, and the program that starts it.
-    pub place: AgentLocation,
-    /// The request for the rig.
+    /// The lab's hosts.
+    pub hosts: Hosts,
+    /// The hosts that the option `--lab` names, if it does.
+    pub option: Option<String>,
+    /// The request.
     pub want: Want,
     /// The command, followed by its arguments.
     pub command: Vec<OsString>,
@@ -60,13 +63,18 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
     }
     let mut signals = Signals::new().map_err(|error| failed("signals", error))?;
     let acquired = tokio::select! {
-        acquired = client::acquire(&lock.place, &lock.want, tell) => acquired?,
+        acquired = lock.hosts.acquire(&lock.want, tell) => acquired?,
         code = signals.next() => return Err(Refusal { code, why: "interrupted while it waited; its place is given up".into() }),
     };
-    let (connection, granted) = acquired;
+    let (place, connection, granted) = acquired;
+    let named = place.named(&granted.lease.id);
     let has_terminal = has_terminal();
-    let mut keeper = Command::new(&lock.place.program);
-    keeper.args(["lab", "keeper", &granted.lease.id, &std::process::id().to_string()]);
+    let mut keeper = Command::new(&place.program);
+    keeper.args(["lab", "keeper", &named, &std::process::id().to_string()]);
+    if let Some(hosts) = &lock.option {
+        // The keeper, and commands inside of it, have the same hosts.
+        keeper.env(hosts::HOSTS, hosts);
+    }
     if has_terminal {
         keeper.arg("--terminal");
     }
@@ -74,7 +82,7 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
     let mut keeper = match keeper.spawn() {
         Ok(keeper) => keeper,
         Err(error) => {
-            let _ = client::release(&lock.place, &granted.lease.id).await;
+            let _ = client::release(&place, &granted.lease.id).await;
             return Err(failed("the keeper cannot be started", error));
         }
     };
@@ -87,6 +95,13 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
             status = keeper.wait() => {
                 drop(connection);
                 let status = status.map_err(|error| failed("the keeper", error))?;
+                if place.remote.is_some() && status.code().is_none() {
+                    // The agent is on another host, and ends no process here.
+                    let uid = rustix::process::getuid().as_raw();
+                    let of = named.clone();
+                    processes::end(move || processes::of_lease(&of, uid), SOON).await;
+                    let _ = client::release(&place, &granted.lease.id).await;
+                }
                 return Ok(code_of(status));
             }
             code = signals.next() => {
@@ -101,12 +116,9 @@ pub async fn run(lock: &Lock, tell: impl FnMut(u64, &str)) -> Result<u8, Refusal
 
 /// The rig, if this runs within a lease that has it.
 async fn joined(lock: &Lock) -> Result<Option<String>, Refusal> {
-    let (Ok(lease), [rig], 1) = (std::env::var(LEASE), lock.want.rigs.as_slice(), lock.want.count) else {
-        return Ok(None);
-    };
-    let mut agent = Connection::open(&lock.place).await?;
-    let joined = agent.ask("join", json!({ "lease": lease, "selector": rig })).await?;
-    Ok(joined.get("rig").and_then(Value::as_str).map(str::to_owned))
+    let ([rig], 1) = (lock.want.rigs.as_slice(), lock.want.count) else { return Ok(None) };
+    let joined = dial::join(&lock.hosts, Some(rig)).await?;
+    Ok(joined.and_then(|(place, _, rigs)| rigs.first().map(|rig| place.named(rig))))
 }
 
 /// Whether standard input is a terminal, and this process is in front on it.
@@ -123,9 +135,9 @@ fn code_of(status: ExitStatus) -> u8 {
 /// The parameters of the keeper, from the process that starts it.
 #[derive(Debug, Clone)]
 pub struct Keeper {
-    /// The folders of the agent, and the program that starts it.
-    pub place: AgentLocation,
-    /// The id of the lease.
+    /// The lab's hosts.
+    pub hosts: Hosts,
+    /// The lease, with its host in front if that is another one.
     pub lease: String,
     /// The id of the process that has started the keeper.
     pub parent: u32,
@@ -148,6 +160,8 @@ enum Over {
 /// The lease has ended or was lost, or the command cannot be started.
 pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let failed = |what: &str, error: std::io::Error| Refusal { code: 1, why: format!("{what}: {error}") };
+    let (place, id) = keeper.hosts.of_lease(&keeper.lease).await?;
+    let keep = Kept { place: &place, lease: id };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| failed("descendants cannot be kept", error.into()))?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| failed("signals", error))?;
@@ -157,37 +171,37 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     let watched = parent.and_then(|parent| rustix::process::pidfd_open(parent, PidfdFlags::NONBLOCK).ok());
     let is_parent_there = rustix::process::getppid() == parent;
     let (Some(watched), true) = (watched, is_parent_there) else {
-        return Err(give_back(keeper, Refusal::refused("the process that has started the keeper is gone")).await);
+        return Err(keep.give_back(Refusal::refused("the process that has started the keeper is gone")).await);
     };
     #[allow(deprecated, reason = "its successor is unsafe; this one owns the descriptor, which is never another one")]
     let watched = AsyncFd::new(watched).map_err(|error| failed("the process that has started the keeper", error))?;
-    let (connection, granted) = client::attach(&keeper.place, &keeper.lease, true).await?;
+    let (connection, granted) = client::attach(&place, id, true).await?;
     if keeper.has_terminal {
         wait_for_terminal().await;
     }
     let Some((program, args)) = keeper.command.split_first() else {
-        return Err(give_back(keeper, Refusal::usage("there is no command to run")).await);
+        return Err(keep.give_back(Refusal::usage("there is no command to run")).await);
     };
-    let rigs: Vec<&str> = granted.targets.iter().map(|(name, _)| name.as_str()).collect();
+    let rigs: Vec<String> = granted.targets.iter().map(|(name, _)| place.named(name)).collect();
     let mut command = std::process::Command::new(program);
-    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" ")).envs(keeper.place.folders.variable());
+    command.args(args).env(LEASE, &keeper.lease).env(RIGS, rigs.join(" ")).envs(place.folders.variable());
     command.process_group(rustix::process::getpgrp().as_raw_nonzero().get());
     let mut child = match Command::from(command).spawn() {
         Ok(child) => child,
         Err(error) => {
             let why = format!("`{}` cannot be started: {error}", program.to_string_lossy());
-            return Err(give_back(keeper, Refusal::usage(why)).await);
+            return Err(keep.give_back(Refusal::usage(why)).await);
         }
     };
     let over = tokio::select! {
         status = child.wait() => Over::Ended(status.map_err(|error| failed("the command", error))?),
         _ = terminated.recv() => Over::Signalled,
         _ = watched.readable() => Over::Abandoned,
-        why = client::keep(&keeper.place, connection, &granted.lease, true) => Over::Lost(why),
+        why = client::keep(&place, connection, &granted.lease, true) => Over::Lost(why),
     };
     let grace = if matches!(over, Over::Signalled) { POLITE } else { SOON };
     // An agent that was started from within the command lives longer than it.
-    let agent = Connection::to_running(&keeper.place.folders).await.ok().flatten().map(|connection| connection.agent);
+    let agent = Connection::to_running(&place.folders).await.ok().flatten().map(|connection| connection.agent);
     let (this, lease) = (std::process::id(), keeper.lease.clone());
     let left = processes::end(
         move || {
@@ -207,7 +221,7 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     };
     let lost = match over {
         Over::Lost(why) => Some(why),
-        _ => client::release(&keeper.place, &keeper.lease).await.err(),
+        _ => client::release(&place, id).await.err(),
     };
     if keeper.has_terminal
         && let Ok(group) = rustix::process::getpgid(parent)
@@ -221,9 +235,17 @@ pub async fn keep(keeper: &Keeper) -> Result<u8, Refusal> {
     }
 }
 
-async fn give_back(keeper: &Keeper, why: Refusal) -> Refusal {
-    let _ = client::release(&keeper.place, &keeper.lease).await;
-    why
+/// The lease of a keeper.
+struct Kept<'a> {
+    place: &'a AgentLocation,
+    lease: &'a str,
+}
+
+impl Kept<'_> {
+    async fn give_back(&self, why: Refusal) -> Refusal {
+        let _ = client::release(self.place, self.lease).await;
+        why
+    }
 }
 
 /// Waits until the terminal is this group's: a command that reads from it earlier would be stopped.

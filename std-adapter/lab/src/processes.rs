@@ -42,10 +42,23 @@ impl Process {
         Self::of(pid).unwrap_or(Self { pid, started: 0 })
     }
 
-    /// Returns whether the process is alive. A zombie, which has ended but was not waited for, is
-    /// not alive. If the system does not tell, for example because no more files can be opened, the
-    /// process counts as alive.
+    /// A process of this number on another host. Nothing is known of it here but what it says itself.
+    pub fn elsewhere(pid: u32) -> Self {
+        Self { pid, started: u64::MAX }
+    }
+
+    /// Whether it is on another host.
+    pub fn is_elsewhere(self) -> bool {
+        self.started == u64::MAX
+    }
+
+    /// Returns whether the process is alive, as far as is known. A zombie, which has ended but was not
+    /// waited for, is not alive. If the system does not tell, for example because no more files can be
+    /// opened, the process counts as alive.
     pub fn is_alive(self) -> bool {
+        if self.is_elsewhere() {
+            return true;
+        }
         match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
             Ok(stat) => Stat::read(&stat).is_some_and(|stat| !stat.is_dead && stat.started == self.started),
             Err(error) => !is_gone(&error),
@@ -61,13 +74,17 @@ impl Process {
 
     /// Returns the id of the user who runs the process. Returns `None` if the process has ended.
     pub fn uid(self) -> Option<u32> {
+        if self.is_elsewhere() {
+            return None;
+        }
         let uid = owner(self.pid)?;
         self.is_alive().then_some(uid)
     }
 
     /// Sends a signal to the process. Nothing happens if it has ended.
     pub fn signal(self, signal: Signal) {
-        if self.is_alive()
+        if !self.is_elsewhere()
+            && self.is_alive()
             && let Some(pid) = pid(self.pid)
         {
             let _ = rustix::process::kill_process(pid, signal);

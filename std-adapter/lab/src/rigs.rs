@@ -153,7 +153,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char))
@@ -188,11 +188,6 @@ impl FromStr for Selector {
         };
         if rig.is_empty() {
             return Err("rig: names no rig; write rig:NAME or rig:KEY=VALUE".to_owned());
-        }
-        if rig.contains('/') {
-            return Err(format!(
-                "`{text}`: rigs of other hosts cannot be named yet; write rig:NAME for one of this host"
-            ));
         }
         if !rig.contains('=') {
             return if is_name(rig) {
@@ -288,7 +283,7 @@ mod tests {
             ("rig:a b", "is not a rig's name"),
             ("rig:board=", "`board=` is not KEY=VALUE"),
             ("rig:board=pico,", "`` is not KEY=VALUE"),
-            ("rig:lab1/pico", "other hosts"),
+            ("rig:lab1/pico", "is not a rig's name"),
             ("exec:./rig", "absolute path"),
             ("http://localhost/x", "cannot be locked"),
             ("simm", "absolute path"),

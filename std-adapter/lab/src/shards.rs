@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline_std::mutex::lock;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Want};
+use crate::client::{self, AgentLocation, Connection, Granted, Want};
 use crate::dial;
+use crate::hosts::{HERE, Hosts, split};
 use crate::rigs::Selector;
 
 /// The longest duration of a lease for one command: 24 hours.
@@ -33,9 +34,10 @@ pub struct RigRequest<'a> {
 /// Rigs that this process has. Its targets `rig:NAME` join their lease.
 pub struct Shards {
     targets: Vec<String>,
-    own: Option<Own>,
+    own: Vec<Own>,
 }
 
+/// The rigs of one host.
 struct Own {
     place: AgentLocation,
     lease: String,
@@ -44,34 +46,24 @@ struct Own {
 }
 
 impl Shards {
-    /// Gets rigs. If this process runs within a lease that has enough rigs, it takes those;
-    /// otherwise it gets a lease of its own. `tell` gets the place in the queue and the reason of
-    /// the wait.
+    /// Takes rigs: those of the lease that this process runs within, if that has so many, and otherwise by leases of its own. `tell` gets the
+    /// place in the queue. Rigs of several hosts are taken one host after the other, and are given back if not all can be had.
     ///
     /// # Errors
-    /// There are not enough rigs, they are not free within `wait`, or the agent does not answer.
-    pub async fn take(
-        place: &AgentLocation,
-        asked: &RigRequest<'_>,
-        tell: impl FnMut(u64, &str),
-    ) -> Result<Self, Refusal> {
+    /// There are not so many, they are not free within `wait`, or the agent does not answer.
+    pub async fn take(hosts: &Hosts, asked: &RigRequest<'_>, mut tell: impl FnMut(u64, &str)) -> Result<Self, Refusal> {
         let RigRequest { selector, count, wait, ttl, purpose } = *asked;
         let selector = format!("rig:{}", selector.strip_prefix("rig:").unwrap_or(selector));
-        selector.parse::<Selector>().map_err(Refusal::usage)?;
-        if let Some(lease) = dial::joined() {
-            let mut agent = Connection::open(place).await?;
-            let joined = agent.ask("join", json!({ "lease": lease, "selector": selector })).await?;
-            let rigs: Vec<&str> =
-                joined.get("rigs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-            if rigs.len() >= count {
-                return Ok(Self {
-                    targets: rigs.iter().take(count).map(|rig| format!("rig:{rig}")).collect(),
-                    own: None,
-                });
-            }
+        let (host, rest) = split(&selector);
+        rest.parse::<Selector>().map_err(Refusal::usage)?;
+        if let Some((place, _, rigs)) = dial::join(hosts, Some(&selector)).await?
+            && rigs.len() >= count
+        {
+            let targets = rigs.iter().take(count).map(|rig| format!("rig:{}", place.named(rig)));
+            return Ok(Self { targets: targets.collect(), own: Vec::new() });
         }
         let want = Want {
-            rigs: vec![selector],
+            rigs: vec![selector.clone()],
             count,
             wait: (!wait.is_zero()).then_some(wait),
             ttl,
@@ -79,16 +71,41 @@ impl Shards {
             is_raw: false,
             purpose: purpose.to_owned(),
         };
-        let (connection, granted) = client::acquire(place, &want, tell).await?;
-        let targets = granted.lease.rigs.iter().map(|rig| format!("rig:{rig}")).collect();
-        dial::within(Some(granted.lease.id.clone()));
+        let mut taken = Self { targets: Vec::new(), own: Vec::new() };
+        if count == 1 || host.is_some() || hosts.is_alone() {
+            let (place, connection, granted) = hosts.acquire(&want, tell).await?;
+            taken.add(place, connection, granted);
+        } else {
+            let started = Instant::now();
+            for (place, count) in hosts.spread(&rest, count).await? {
+                let left = want.wait.map(|wait| wait.saturating_sub(started.elapsed()).max(Duration::from_millis(1)));
+                let want = Want { rigs: vec![rest.clone()], count, wait: left, ..want.clone() };
+                let name = place.host().unwrap_or(HERE).to_owned();
+                let tell = |place: u64, why: &str| tell(place, &format!("on {name}: {why}"));
+                match client::acquire(&place, &want, tell).await {
+                    Ok((connection, granted)) => taken.add(place, connection, granted),
+                    Err(refusal) => {
+                        taken.give_back().await;
+                        return Err(refusal);
+                    }
+                }
+            }
+        }
+        dial::within(taken.own.iter().map(|own| own.place.named(&own.lease)).collect());
+        Ok(taken)
+    }
+
+    fn add(&mut self, place: AgentLocation, connection: Connection, granted: Granted) {
+        let rigs = granted.lease.rigs.iter();
+        // Without other hosts a name is enough.
+        self.targets.extend(rigs.map(|rig| format!("rig:{}", place.named(rig))));
         let lost = Arc::new(Mutex::new(None));
-        let (id, told, at) = (granted.lease.id.clone(), Arc::clone(&lost), place.clone());
+        let (lease, told, at) = (granted.lease.id.clone(), Arc::clone(&lost), place.clone());
         let keeping = tokio::spawn(async move {
             let why = client::keep(&at, connection, &granted.lease, false).await;
             *lock(&told) = Some(why.why);
         });
-        Ok(Self { targets, own: Some(Own { place: place.clone(), lease: id, lost, keeping }) })
+        self.own.push(Own { place, lease, lost, keeping });
     }
 
     /// The targets of the rigs.
@@ -96,25 +113,31 @@ impl Shards {
         &self.targets
     }
 
-    /// The id of the lease, if this process has got one of its own.
-    pub fn lease(&self) -> Option<&str> {
-        self.own.as_ref().map(|own| own.lease.as_str())
+    /// The first lease, if it is one of its own, with its host in front if that is another one.
+    pub fn lease(&self) -> Option<String> {
+        self.own.first().map(|own| own.place.named(&own.lease))
     }
 
-    /// The reason why the rigs were lost; none if this process still has them.
+    /// The reason why rigs were lost; none if this process still has all of them.
     pub fn lost(&self) -> Option<String> {
-        self.own.as_ref().and_then(|own| lock(&own.lost).clone())
+        self.own.iter().find_map(|own| lock(&own.lost).clone())
     }
 
     /// Gives the rigs back. Returns the reason why they were lost before, if they were.
     pub async fn give_back(self) -> Option<String> {
-        let Own { place, lease, lost, keeping } = self.own?;
-        dial::within(None);
-        keeping.abort();
-        let lost = lock(&lost).clone();
-        match lost {
-            Some(why) => Some(why),
-            None => client::release(&place, &lease).await.err().map(|refusal| refusal.why),
+        if self.own.is_empty() {
+            return None;
         }
+        dial::within(Vec::new());
+        let mut whys = Vec::new();
+        for Own { place, lease, lost, keeping } in self.own {
+            keeping.abort();
+            let lost = lock(&lost).clone();
+            match lost {
+                Some(why) => whys.push(why),
+                None => whys.extend(client::release(&place, &lease).await.err().map(|refusal| refusal.why)),
+            }
+        }
+        (!whys.is_empty()).then(|| whys.join("; "))
     }
 }

@@ -19,23 +19,23 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A lab of its own, whose agent ends with it.
-struct Lab {
+pub(super) struct Lab {
     folder: TempDir,
     root: Option<PathBuf>,
 }
 
 impl Lab {
-    fn new(rigs: &str, root: Option<&Path>) -> Self {
+    pub(super) fn new(rigs: &str, root: Option<&Path>) -> Self {
         let lab = Self { folder: tempfile::tempdir().unwrap(), root: root.map(Path::to_owned) };
         fs::write(lab.path("rigs.toml"), rigs).unwrap();
         lab
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(rigline());
         command.args(args).env("RIGLINE_LAB_DIR", self.folder.path()).env("FOLDER", self.folder.path());
         command.env("RIGLINE", rigline());
@@ -46,15 +46,15 @@ impl Lab {
         command
     }
 
-    fn said(&self, args: &[&str]) -> (i32, String) {
+    pub(super) fn said(&self, args: &[&str]) -> (i32, String) {
         said(&self.command(args).output().unwrap())
     }
 
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         serde_json::from_slice(&self.command(&["lab", "status", "--json"]).output().unwrap().stdout).unwrap()
     }
 
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.status()["queue"].as_array().unwrap().len()
     }
 }
@@ -69,17 +69,17 @@ impl Drop for Lab {
     }
 }
 
-fn said(output: &Output) -> (i32, String) {
+pub(super) fn said(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
-fn ended(child: Child) -> (i32, String) {
+pub(super) fn ended(child: Child) -> (i32, String) {
     said(&child.wait_with_output().unwrap())
 }
 
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let given_up = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < given_up, "not within two minutes: {what}");
@@ -87,48 +87,39 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it. Dropping it
-/// pulls the board's plug: the path is gone.
-pub(crate) struct Port {
-    link: PathBuf,
-    folder: Option<TempDir>,
+/// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
+pub(super) struct Port {
+    folder: TempDir,
     is_over: Arc<AtomicBool>,
     keeping: Option<JoinHandle<()>>,
 }
 
 impl Port {
-    fn of(board: &Emulator) -> Self {
+    pub(super) fn of(board: &Emulator) -> Self {
         Self::at(board.usb_port())
     }
 
-    fn at(port: u16) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut port = Self::named(&folder.path().join("port"), port);
-        port.folder = Some(folder);
-        port
-    }
-
-    /// With this path.
-    pub(crate) fn named(link: &Path, port: u16) -> Self {
+    pub(super) fn at(port: u16) -> Self {
         let pty = Pty::in_front_of(port).unwrap();
-        symlink(pty.path(), link).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (link, new) = (folder.path().join("port"), folder.path().join("new"));
+        symlink(pty.path(), &link).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, kept) = (Arc::clone(&is_over), link.to_owned());
+        let over = Arc::clone(&is_over);
         let keeping = thread::spawn(move || {
-            let new = kept.with_extension("new");
             while !over.load(Ordering::Relaxed) {
-                if fs::read_link(&kept).unwrap() != Path::new(&pty.path()) {
+                if fs::read_link(&link).unwrap() != Path::new(&pty.path()) {
                     symlink(pty.path(), &new).unwrap();
-                    fs::rename(&new, &kept).unwrap();
+                    fs::rename(&new, &link).unwrap();
                 }
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        Self { link: link.to_owned(), folder: None, is_over, keeping: Some(keeping) }
+        Self { folder, is_over, keeping: Some(keeping) }
     }
 
-    fn path(&self) -> PathBuf {
-        self.link.clone()
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join("port")
     }
 }
 
@@ -138,20 +129,18 @@ impl Drop for Port {
         if let Some(keeping) = self.keeping.take() {
             let _ = keeping.join();
         }
-        let _ = fs::remove_file(&self.link);
-        drop(self.folder.take());
     }
 }
 
 /// All that a board has said since it was asked last.
-fn heard(board: &Emulator) -> String {
+pub(super) fn heard(board: &Emulator) -> String {
     let packets = board.control(&json!({ "cmd": "packets", "last": 1024, "clear": true }));
     let packets = packets["packets"].as_array().unwrap();
     packets.iter().map(|packet| packet["text"].as_str().unwrap()).collect()
 }
 
 /// The numbers of samples in a board's answers: holders measure with a number of their own.
-fn samples(log: &str) -> Vec<u32> {
+pub(super) fn samples(log: &str) -> Vec<u32> {
     let answers = log.split("\"samples\":").skip(1);
     answers
         .filter_map(|rest| rest.trim_start_matches('"').split(|char: char| !char.is_ascii_digit()).next()?.parse().ok())

@@ -3,8 +3,6 @@
 use rigline_test_support as _;
 
 #[cfg(target_os = "linux")]
-mod agents;
-#[cfg(target_os = "linux")]
 mod attack;
 #[cfg(unix)]
 mod boards;
@@ -16,6 +14,8 @@ mod evals;
 mod host;
 #[cfg(target_os = "linux")]
 mod hostile;
+#[cfg(target_os = "linux")]
+mod hosts;
 #[cfg(target_os = "linux")]
 mod lab;
 mod manifest;

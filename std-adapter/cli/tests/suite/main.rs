@@ -18,6 +18,8 @@ mod evidence;
 #[path = "../../../tests/common/executable.rs"]
 mod executable;
 #[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
 mod lab_faults;
@@ -27,6 +29,8 @@ mod machine;
 mod mcp;
 #[cfg(unix)]
 mod namel3ss;
+#[cfg(target_os = "linux")]
+mod nats;
 mod new;
 #[cfg(unix)]
 mod outcomes;

@@ -31,7 +31,7 @@ use super::event::{Event, EventKind};
 use super::manifest::Manifest;
 use super::reading::Reading;
 use super::result::OwnedReply;
-use super::transport::{Control, RawConnection, TransportTraits, Writer};
+use super::transport::{Control, RawConnection, Timed, TransportTraits, Writer};
 use super::{Options, random};
 use rigline_std::mutex::lock;
 
@@ -54,6 +54,7 @@ struct Shared {
     state: Mutex<State>,
     writer: Arc<AsyncMutex<Writer>>,
     control: Mutex<Option<Arc<dyn Control>>>,
+    timed: Option<Arc<dyn Timed>>,
     output_read: watch::Sender<bool>,
     errors_read: watch::Sender<bool>,
     ended: watch::Sender<bool>,
@@ -171,6 +172,7 @@ impl Connection {
             state: Mutex::new(state),
             writer: Arc::new(AsyncMutex::new(wire.writer)),
             control: Mutex::new(wire.control),
+            timed: wire.timed,
             output_read: watch::channel(false).0,
             errors_read: watch::channel(wire.stderr.is_none()).0,
             ended: watch::channel(false).0,

@@ -33,6 +33,8 @@ pub struct RawConnection {
     pub child: Option<Child>,
     /// The control lines of a serial port. `None` if the connection is no serial port.
     pub control: Option<Arc<dyn Control>>,
+    /// The receiver of the time limits of what is written. `None` if the way is short.
+    pub timed: Option<Arc<dyn Timed>>,
     /// The properties of the connection that a host must respect.
     pub traits: TransportTraits,
 }
@@ -69,7 +71,8 @@ impl RawConnection {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         traits: TransportTraits,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), stderr: None, child: None, control: None, traits }
+        let (reader, writer) = (Box::new(reader), Box::new(writer));
+        Self { reader, writer, stderr: None, child: None, control: None, timed: None, traits }
     }
 }
 
@@ -93,6 +96,14 @@ pub trait Control: Send + Sync {
     fn others(&self) -> Vec<Holder> {
         Vec::new()
     }
+}
+
+/// A connection over which bytes may be under way for long. Bytes that come too late are dropped at
+/// its other end.
+pub trait Timed: Send + Sync {
+    /// Sets the time after which bytes that are written from now on are of no use. `None` ends the
+    /// limit.
+    fn until(&self, time: Option<tokio::time::Instant>);
 }
 
 /// The future that [`Connect::dial`] returns.

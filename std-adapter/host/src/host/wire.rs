@@ -16,7 +16,7 @@ use super::recorded::RecordingDialer;
 use super::replay::ReplayDialer;
 use super::rig_lock::{self, InUse};
 use super::serial::SerialDialer;
-pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
+pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, Timed, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};

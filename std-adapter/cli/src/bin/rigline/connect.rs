@@ -101,6 +101,8 @@ pub(crate) fn on_threads<T, F: Future<Output = Result<T, Failure>>>(future: F) -
 fn block_on<T, F: Future<Output = Result<T, Failure>>>(runtime: io::Result<Runtime>, future: F) -> Result<T, Failure> {
     let runtime = runtime.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?;
     let result = runtime.block_on(future);
+    #[cfg(target_os = "linux")]
+    runtime.block_on(rigline_lab::hosts::settle());
     // A read from standard input cannot be called off: it is left alone.
     runtime.shutdown_background();
     result

@@ -1,4 +1,6 @@
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -14,8 +16,14 @@ mod results;
 /// The rigs of this host are in rigs.toml, in the folder rigline of the user's configuration. An
 /// agent grants leases for them (see `rigline lock`). The first command that needs the agent starts
 /// it. It ends when nobody has needed it for ten minutes.
+///
+/// Other hosts of the lab are in lab.toml, in the same folder, as in
+/// `hosts = ["ssh:lab1", "nats://ann@server:4222"]`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// The hosts of the lab, with commas between them, instead of those of RIGLINE_LAB or lab.toml
+    #[arg(long, value_name = "HOST,…", global = true)]
+    lab: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -39,7 +47,13 @@ enum Command {
     )]
     Log(OfRig),
     Results(results::Results),
-    Agent(Agent),
+    Agent(Box<Agent>),
+    #[command(
+        about = "Pass what other hosts ask on to the agent of this one: `ssh HOST rigline lab proxy`",
+        long_about = "Pass what other hosts ask on to the agent of this one: `ssh HOST rigline lab proxy`\n\nCommands whose lab has the host ssh:HOST run it there. It reads and writes messages on standard input and output, and ends when its input does."
+    )]
+    Proxy,
+    Key(Key),
     Keeper(Keeper),
 }
 
@@ -56,7 +70,7 @@ struct Status {
 /// List the rigs, with their targets, tags and states
 #[derive(Debug, Args)]
 struct List {
-    /// List only the rigs of this name or with these tags: `rig:NAME` or `rig:KEY=VALUE,…`
+    /// List only the rigs of this name or with these tags: `rig:NAME`, `rig:HOST/NAME` or `rig:KEY=VALUE,…`
     #[arg(default_value = "", hide_default_value = true)]
     selector: String,
     /// Print the list as JSON
@@ -81,7 +95,7 @@ struct Scan {
 /// One rig, or all of them
 #[derive(Debug, Args)]
 struct OfRig {
-    /// The rig's name, or its target [default: all rigs]
+    /// The rig's name, HOST/NAME, or its target [default: all rigs]
     rig: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
@@ -91,7 +105,7 @@ struct OfRig {
 /// End the lease of a rig
 #[derive(Debug, Args)]
 struct Break {
-    /// The rig's name, or its target
+    /// The rig's name, HOST/NAME, or its target
     rig: String,
     /// The reason, which the holder of the lease is told
     #[arg(long, value_name = "TEXT")]
@@ -102,7 +116,7 @@ struct Break {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["reason", "clear"]))]
 struct Quarantine {
-    /// The rig's name, or its target
+    /// The rig's name, HOST/NAME, or its target
     rig: String,
     /// The reason, which everybody who asks for the rig is told
     #[arg(long, value_name = "TEXT")]
@@ -113,7 +127,7 @@ struct Quarantine {
 }
 
 /// Run the agent, until nobody needs it any more
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct Agent {
     /// End when nobody has needed the agent for this time. With 0s it never ends by itself. With --system this option has no effect
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "10m")]
@@ -127,9 +141,33 @@ struct Agent {
     /// The group whose members may end the leases of others [default: root alone]
     #[arg(long, value_name = "GROUP", requires = "system")]
     admins: Option<String>,
+    /// Reach this host by a NATS server too: nats://[USER@]SERVER:4222, or tls://…. Such an agent does not end by itself
+    #[arg(long, value_name = "URL")]
+    nats: Option<String>,
+    /// The file with the agent's credentials for the NATS server, or with the seed of its NKey
+    #[arg(long, value_name = "FILE", requires = "nats")]
+    creds: Option<PathBuf>,
+    /// The certificates that the NATS server's is signed by [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "nats")]
+    ca: Option<PathBuf>,
+    /// The name of this host in the lab [default: the machine's]
+    #[arg(long, value_name = "HOST", requires = "nats")]
+    name: Option<String>,
+    /// A user of the NATS server who may end the leases of others. May be repeated
+    #[arg(long, value_name = "USER", requires = "nats")]
+    nats_admin: Vec<String>,
     /// It was started by another command
-    #[arg(long, hide = true, conflicts_with = "system")]
+    #[arg(long, hide = true, conflicts_with_all = ["system", "nats"])]
     on_demand: bool,
+}
+
+/// Make a key for a user or a host of a NATS server
+///
+/// The secret half is written to a new file, which only you can read. The public half is printed: it is for the server's configuration.
+#[derive(Debug, Args)]
+struct Key {
+    /// The new file
+    file: PathBuf,
 }
 
 /// Run a locked command for the agent
@@ -158,7 +196,22 @@ impl Arguments {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Rigs, choose, failure, place, reach_rigs, told};
+pub(crate) use linux::{Rigs, choose, failure, hosts, reach_rigs, select, told};
+
+/// The option `--lab`.
+static HOSTS: OnceLock<String> = OnceLock::new();
+
+/// Rigs are searched on these hosts, if the option is there.
+pub(crate) fn use_hosts(option: Option<String>) {
+    if let Some(option) = option {
+        let _ = HOSTS.set(option);
+    }
+}
+
+/// The option `--lab`, if it is there.
+pub(crate) fn option() -> Option<String> {
+    HOSTS.get().cloned()
+}
 
 /// No rigs of the lab.
 #[cfg(not(target_os = "linux"))]
@@ -186,7 +239,7 @@ pub(crate) fn run_on_demand(words: &[OsString]) -> Option<std::process::ExitCode
     #[cfg(target_os = "linux")]
     if words.iter().skip(1).eq(rigline_lab::client::ON_DEMAND.iter()) {
         let idle = Duration::from_secs(600);
-        let agent = Agent { idle, system: false, group: None, admins: None, on_demand: true };
+        let agent = Agent { idle, on_demand: true, ..Agent::default() };
         return Some(agent.run().unwrap_or_else(|failure| failure.tell()));
     }
     let _ = words;
@@ -212,6 +265,7 @@ pub(crate) fn reach_rigs() {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::process::ExitCode;
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -221,8 +275,10 @@ mod linux {
     use rigline_lab::book::{Refusal, seconds, time_of_day};
     use rigline_lab::client::{AgentLocation, Connection};
     use rigline_lab::folders::Folders;
+    use rigline_lab::hosts::{Answer, Hosts, split};
+    use rigline_lab::nats::{Server, Serving};
     use rigline_lab::shards::{LONGEST, RigRequest, Shards};
-    use rigline_lab::{dial, lock, scan, users};
+    use rigline_lab::{dial, lock, nats, scan, ssh, users};
     use serde_json::{Value, json};
 
     use super::{Agent, Arguments, Command, Keeper, List, OfRig, Scan, Status};
@@ -236,7 +292,18 @@ mod linux {
     pub(crate) fn place() -> Result<AgentLocation, Failure> {
         let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
         let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
-        Ok(AgentLocation { folders, program })
+        Ok(AgentLocation::here(folders, program))
+    }
+
+    /// The hosts of the lab: the same for all of this process, since they have their connections.
+    pub(crate) fn hosts() -> Result<Hosts, Failure> {
+        static KNOWN: OnceLock<Hosts> = OnceLock::new();
+        if let Some(hosts) = KNOWN.get() {
+            return Ok(hosts.clone());
+        }
+        let AgentLocation { folders, program, .. } = place()?;
+        let hosts = Hosts::of_user(folders, program, super::option().as_deref()).map_err(Failure::usage)?;
+        Ok(KNOWN.get_or_init(|| hosts).clone())
     }
 
     static CHOOSES: AtomicBool = AtomicBool::new(false);
@@ -253,10 +320,10 @@ mod linux {
     /// Targets `rig:…` of all commands are rigs of the lab.
     pub(crate) fn reach_rigs() {
         rigline_host::wire::set_rig_dialer(|selector, options| {
-            let place = place().map_err(|failure| HostError::Unsupported(failure.text))?;
+            let hosts = hosts().map_err(|failure| HostError::Unsupported(failure.text))?;
             match selector {
-                dial::LEASED if is_choosing() => Ok(dial::leased(&place)),
-                _ => dial::dialer(&place, selector, options),
+                dial::LEASED if is_choosing() => Ok(dial::leased(&hosts)),
+                _ => dial::dialer(&hosts, selector, options),
             }
         });
     }
@@ -267,7 +334,7 @@ mod linux {
         std::sync::Arc::new(move || {
             let selector = selector.clone();
             Box::pin(async move {
-                let found = ask("select", json!({ "selector": selector })).await.map_err(|failure| failure.text)?;
+                let found = select(&selector).await.map_err(|failure| failure.text)?;
                 let is_mine = |of: &Value| of["pid"] == std::process::id();
                 let rigs = found["rigs"].as_array().into_iter().flatten().map(|rig| {
                     let lease = &rig["lease"];
@@ -298,7 +365,7 @@ mod linux {
                 }
             };
             let asked = RigRequest { selector, count, wait, ttl: LONGEST, purpose: "eval run" };
-            Shards::take(&place()?, &asked, tell).await.map(Some).map(Self).map_err(failure)
+            Shards::take(&hosts()?, &asked, tell).await.map(Some).map(Self).map_err(failure)
         }
 
         pub(crate) fn none() -> Self {
@@ -325,50 +392,168 @@ mod linux {
 
     impl Arguments {
         pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+            super::use_hosts(self.lab);
             match self.command {
                 Command::Status(status) => connect::run(status.run()),
                 Command::List(list) => connect::run(list.run()),
                 Command::Scan(scan) => scan.run(),
                 Command::Check(of) => connect::run(of.check()),
                 Command::Break(arguments) => connect::run(async move {
-                    ask("break", json!({ "rig": arguments.rig, "reason": arguments.reason }))
+                    ask_of("break", Some(arguments.rig), json!({ "reason": arguments.reason }))
                         .await
                         .map(|_| connect::SUCCESS)
                 }),
                 Command::Quarantine(arguments) => connect::run(async move {
-                    let params = json!({ "rig": arguments.rig, "reason": arguments.reason });
-                    ask("quarantine", params).await.map(|_| connect::SUCCESS)
+                    let params = json!({ "reason": arguments.reason });
+                    ask_of("quarantine", Some(arguments.rig), params).await.map(|_| connect::SUCCESS)
                 }),
                 Command::Log(of) => connect::run(of.log()),
                 Command::Results(results) => results.run(),
                 Command::Agent(agent) => agent.run(),
+                Command::Key(key) => {
+                    let public = nats::new_key(&key.file).map_err(|error| Failure::usage(error.to_string()))?;
+                    connect::print(&format!("{public}\n"));
+                    Ok(ExitCode::SUCCESS)
+                }
+                Command::Proxy => connect::run_alone(async {
+                    let served = ssh::proxy(&place()?).await;
+                    served.map(|()| connect::SUCCESS).map_err(|error| Failure::failed(error.to_string()))
+                }),
                 Command::Keeper(keeper) => keeper.run(),
             }
         }
     }
 
-    async fn ask(method: &str, params: Value) -> Result<Value, Failure> {
-        let asked = async {
-            let mut connection = Connection::open(&place()?).await.map_err(|trouble| failure(trouble.into()))?;
-            connection.ask(method, params).await.map_err(|trouble| failure(trouble.into()))
+    /// The host that a person names in front of a rig, as `HOST/NAME` or `rig:HOST/NAME`, and the rig.
+    fn named(rig: &str) -> (Option<String>, String) {
+        let is_plain = !rig.contains(':') && !rig.starts_with(['.', '/']);
+        let whole = if is_plain { format!("rig:{rig}") } else { rig.to_owned() };
+        match split(&whole) {
+            (Some(host), rest) => (Some(host.to_owned()), rest),
+            (None, _) => (None, rig.to_owned()),
+        }
+    }
+
+    /// Asks the agent of the host that is named in front of the rig, or this host's.
+    async fn ask_of(method: &'static str, rig: Option<String>, mut params: Value) -> Result<Value, Failure> {
+        let (host, rig) = rig.as_deref().map(named).unzip();
+        params["rig"] = rig.into();
+        let hosts = hosts()?;
+        let place = match host.flatten() {
+            Some(host) => hosts.named(&host).await.map_err(failure)?,
+            None => hosts.here().clone(),
         };
-        asked.await
+        let mut connection = Connection::open(&place).await.map_err(|trouble| failure(trouble.into()))?;
+        connection.ask(method, params).await.map_err(|trouble| failure(trouble.into()))
+    }
+
+    /// Asks all hosts of the lab, or the one that is named, and puts together what they say. Rigs of other hosts have those in front of their
+    /// names. Hosts that do not answer are in `hosts`.
+    ///
+    /// # Errors
+    /// None answers.
+    async fn ask_all(host: Option<&str>, method: &'static str, params: Value) -> Result<Value, Failure> {
+        let hosts = hosts()?;
+        let mut answers = hosts.ask_all(host, method, &params).await;
+        if hosts.is_alone() || host.is_some() {
+            let Some(Answer { place, answer, .. }) = answers.pop() else {
+                return Err(Failure::no_answer("no agent answers".to_owned()));
+            };
+            let mut answer = answer.map_err(failure)?;
+            if let Some(place) = place {
+                put_host(&mut answer, &place);
+            }
+            return Ok(answer);
+        }
+        let mut whole = json!({ "rigs": [], "queue": [], "faults": [], "hosts": [] });
+        let (mut refused, mut count) = (Vec::new(), 0);
+        for answer in answers {
+            let name = answer.name().to_owned();
+            let mut about = json!({ "name": name, "error": null });
+            match answer {
+                Answer { answer: Ok(mut found), place: Some(place), .. } => {
+                    count += 1;
+                    put_host(&mut found, &place);
+                    for list in ["rigs", "queue", "faults"] {
+                        let more = found[list].as_array_mut().map(std::mem::take).unwrap_or_default();
+                        if let Some(list) = whole[list].as_array_mut() {
+                            list.extend(more);
+                        }
+                    }
+                    about["agent"] = found["agent"].take();
+                    if place.remote.is_none() {
+                        whole["agent"] = about["agent"].clone();
+                    }
+                }
+                // It has no such rig.
+                Answer { answer: Err(Refusal { code: 2, why }), .. } => refused.push(format!("{name}: {why}")),
+                Answer { answer: Err(Refusal { why, .. }), .. } => about["error"] = why.into(),
+                Answer { answer: Ok(_), place: None, .. } => {}
+            }
+            if let Some(list) = whole["hosts"].as_array_mut() {
+                list.push(about);
+            }
+        }
+        let errors: Vec<&str> =
+            whole["hosts"].as_array().into_iter().flatten().filter_map(|host| host["error"].as_str()).collect();
+        if count > 0 {
+            return Ok(whole);
+        }
+        match errors.is_empty() {
+            true => Err(Failure::usage(refused.join("; "))),
+            false => Err(Failure::no_answer(format!(
+                "no host that answers has it: {}",
+                [refused, errors.iter().map(|error| (*error).to_owned()).collect()].concat().join("; ")
+            ))),
+        }
+    }
+
+    /// Puts the host in front of the names of its rigs, if it is another one.
+    fn put_host(found: &mut Value, place: &AgentLocation) {
+        let Some(host) = place.host() else { return };
+        for rig in found.get_mut("rigs").and_then(Value::as_array_mut).into_iter().flatten() {
+            rig["name"] = place.named(rig["name"].as_str().unwrap_or_default()).into();
+            rig["host"] = host.into();
+        }
+        for waiting in found.get_mut("queue").and_then(Value::as_array_mut).into_iter().flatten() {
+            waiting["host"] = host.into();
+        }
+        for fault in found.get_mut("faults").and_then(Value::as_array_mut).into_iter().flatten() {
+            *fault = format!("{host}: {}", fault.as_str().unwrap_or_default()).into();
+        }
+    }
+
+    /// The rigs that a selector means, on all hosts.
+    pub(crate) async fn select(selector: &str) -> Result<Value, Failure> {
+        let (host, selector) = split(selector);
+        ask_all(host, "select", json!({ "selector": selector })).await
+    }
+
+    /// Says which hosts do not answer.
+    fn complain_of_silent(found: &Value) {
+        for host in found["hosts"].as_array().into_iter().flatten() {
+            if let Some(error) = host["error"].as_str() {
+                connect::complain(format_args!("rigline: {error}"));
+            }
+        }
     }
 
     impl Status {
         async fn run(self) -> Result<u8, Failure> {
             let mut shown = String::new();
             loop {
-                let status = ask("status", json!({ "rig": self.of.rig })).await?;
+                let (host, rig) = self.of.rig.as_deref().map(named).unzip();
+                let status = ask_all(host.flatten().as_deref(), "status", json!({ "rig": rig })).await?;
                 let text = if self.of.json { format!("{status:#}\n") } else { as_text(&status) };
                 // What is left of a lease's time changes always.
-                let key = as_text(&without_times(status));
+                let key = as_text(&without_times(status.clone()));
                 if key != shown {
                     if self.of.json {
                         connect::print_json(&text);
                     } else {
                         connect::print(&text);
                     }
+                    complain_of_silent(&status);
                     shown = key;
                 }
                 if !self.watch || crate::out::has_failed() {
@@ -393,7 +578,8 @@ mod linux {
 
     impl List {
         async fn run(self) -> Result<u8, Failure> {
-            let found = ask("select", json!({ "selector": self.selector })).await?;
+            let found = select(&self.selector).await?;
+            complain_of_silent(&found);
             let rigs = &found["rigs"];
             if self.json {
                 connect::print_json(&format!("{rigs:#}\n"));
@@ -456,11 +642,10 @@ mod linux {
     impl OfRig {
         /// Checks the free rigs, and the agent's own books.
         async fn check(self) -> Result<u8, Failure> {
-            let params = json!({ "rig": self.rig });
-            ask("check", params.clone()).await?;
+            ask_of("check", self.rig.clone(), json!({})).await?;
             let given_up = tokio::time::Instant::now() + CHECKED;
             let status = loop {
-                let status = ask("status", params.clone()).await?;
+                let status = ask_of("status", self.rig.clone(), json!({})).await?;
                 let is_checked = |rig: &Value| rig["state"] == "checked";
                 if !status["rigs"].as_array().into_iter().flatten().any(is_checked)
                     || tokio::time::Instant::now() >= given_up
@@ -490,7 +675,7 @@ mod linux {
         }
 
         async fn log(self) -> Result<u8, Failure> {
-            let log = ask("log", json!({ "rig": self.rig })).await?;
+            let log = ask_of("log", self.rig, json!({})).await?;
             if self.json {
                 connect::print_json(&format!("{log:#}\n"));
                 return Ok(connect::SUCCESS);
@@ -570,12 +755,42 @@ mod linux {
                     Folders::of_system()
                 }
             };
+            let serving = match &self.nats {
+                None => None,
+                Some(url) => {
+                    options.idle = None;
+                    let server = Server::new(url, self.creds, self.ca)
+                        .map_err(|why| Failure::usage(format!("--nats: {why}")))?;
+                    let serving = Serving::new(server, self.name.as_deref(), self.nats_admin);
+                    Some(serving.map_err(|why| Failure::usage(format!("--name, --nats-admin: {why}")))?)
+                }
+            };
+            let place = AgentLocation { folders: folders.clone(), ..place()? };
             connect::run_alone(async {
-                match agent::run(&folders, &options).await {
-                    Ok(true) => Ok(connect::SUCCESS),
-                    Ok(false) if self.on_demand => Ok(connect::SUCCESS),
-                    Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket().display()))),
-                    Err(error) => Err(Failure::failed(error)),
+                let served = async {
+                    match &serving {
+                        Some(serving) => nats::serve(&place, serving).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let runs = async {
+                    match agent::run(&folders, &options).await {
+                        // Another one serves the rigs already; this process lets others reach it.
+                        Ok(false) if serving.is_some() => std::future::pending().await,
+                        ran => ran,
+                    }
+                };
+                tokio::select! {
+                    ran = runs => match ran {
+                        Ok(true) => Ok(connect::SUCCESS),
+                        Ok(false) if self.on_demand => Ok(connect::SUCCESS),
+                        Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket().display()))),
+                        Err(error) => Err(Failure::failed(error)),
+                    },
+                    ended = served => match ended {
+                        Ok(()) => Ok(connect::SUCCESS),
+                        Err(why) => Err(Failure::no_answer(why)),
+                    },
                 }
             })
         }
@@ -584,7 +799,7 @@ mod linux {
     impl Keeper {
         fn run(self) -> Result<ExitCode, Failure> {
             let keeper = lock::Keeper {
-                place: place()?,
+                hosts: hosts()?,
                 lease: self.lease,
                 parent: self.parent,
                 has_terminal: self.terminal,

@@ -9,7 +9,8 @@ use crate::connect::{self, Failure};
 /// Run a command while a rig is yours alone
 ///
 /// If the rig is not free, the command waits in a queue for the time of --wait. Without --wait it
-/// fails at once. When the rig is free, COMMAND runs.
+/// fails at once. When the rig is free, COMMAND runs. The rig may be on another host of the lab;
+/// COMMAND runs here.
 ///
 /// The lease ends when COMMAND ends, when this command is ended (even by SIGKILL), or when the time
 /// of --ttl is over. In each of these cases, all processes that COMMAND has started are ended. Then
@@ -22,7 +23,7 @@ use crate::connect::{self, Failure};
     after_help = "Examples:\n  rigline lock serial:auto --wait 10m -- pytest tests\n  rigline lock rig:board=pico --count 2 --wait 1h -- ./both.sh\n\nExit codes: that of COMMAND, if COMMAND was started and kept its rig. Otherwise 1 failed; 2 nothing can match TARGET, or COMMAND cannot be started; 3 the rig is another's or in quarantine, or the lease was lost; 124 the time of --wait is over; 130 Ctrl-C while it waited. COMMAND may end with these numbers too: then standard error tells which is meant."
 )]
 pub(crate) struct Arguments {
-    /// `rig:NAME` or `rig:KEY=VALUE,…` for rigs of rigs.toml; serial:…, tcp:HOST:PORT or sim for one that is not in it
+    /// `rig:NAME`, `rig:HOST/NAME` or `rig:KEY=VALUE,…` for rigs of rigs.toml; serial:…, tcp:HOST:PORT or sim for one that is not in it
     #[arg(value_name = "TARGET")]
     target: String,
     /// The longest time of the lease
@@ -35,7 +36,7 @@ pub(crate) struct Arguments {
     /// How long to wait in the queue until the rig is free [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
     wait: Option<Duration>,
-    /// How many rigs. The lease begins when all of them are free together
+    /// How many rigs of one host. The lease begins when all of them are free together
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: usize,
     /// The purpose, which others see
@@ -44,6 +45,9 @@ pub(crate) struct Arguments {
     /// The rig need not speak a protocol of rigline, for commands that open its port themselves, such as esptool or openocd
     #[arg(long)]
     raw: bool,
+    /// The hosts of the lab, instead of those of RIGLINE_LAB or lab.toml, such as ssh:lab1,ssh:lab2
+    #[arg(long, value_name = "HOST,…")]
+    lab: Option<String>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -67,7 +71,8 @@ impl Arguments {
             is_raw: self.raw,
             purpose: self.purpose,
         };
-        let lock = Lock { place: crate::lab::place()?, want, command: self.command };
+        crate::lab::use_hosts(self.lab);
+        let lock = Lock { hosts: crate::lab::hosts()?, option: crate::lab::option(), want, command: self.command };
         let waits = self.wait.is_some();
         let tell = |place, why: &str| {
             if waits {
@@ -79,7 +84,7 @@ impl Arguments {
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self { target: _, ttl: _, idle: _, wait: _, count: _, purpose: _, raw: _, command: _ } = self;
+        let Self { target: _, ttl: _, idle: _, wait: _, count: _, purpose: _, raw: _, lab: _, command: _ } = self;
         Err(crate::lab::missing())
     }
 }

@@ -51,6 +51,10 @@ use protocols::spelling;
     after_help = "Without a command, and so without a target, rigline describes the rig that is plugged in, if there is only one. `rigline describe sim` describes the built-in rig.\n\n`rigline help targets` explains targets, and `rigline help serve` the short forms of serve (bridge, mcp, jsonrpc, rig). `rigline man DIR` writes manual pages. Older names of commands still work: `gevals-shim`, `namel3ss-shim`, `descriptor` and `mcp-config` for install, and `events` for replay."
 )]
 struct Arguments {
+    /// The hosts whose rigs `rig:` targets mean, with commas between them: ssh:HOST, or nats://USER@SERVER:4222 [default: those of
+    /// RIGLINE_LAB, or of lab.toml]
+    #[arg(long, value_name = "HOST,…")]
+    lab: Option<String>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -143,8 +147,13 @@ fn run(words: Vec<OsString>) -> ExitCode {
         return ended;
     }
     let mut error = match parse(&words) {
-        Ok(Arguments { command: Some(command) }) => return command.run().unwrap_or_else(|failure| failure.tell()),
-        Ok(Arguments { command: None }) => return describe::the_only_one().unwrap_or_else(|failure| failure.tell()),
+        Ok(Arguments { command: Some(command), lab }) => {
+            lab::use_hosts(lab);
+            return command.run().unwrap_or_else(|failure| failure.tell());
+        }
+        Ok(Arguments { command: None, .. }) => {
+            return describe::the_only_one().unwrap_or_else(|failure| failure.tell());
+        }
         Err(error) => error,
     };
     let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_host::terminal::is_control));

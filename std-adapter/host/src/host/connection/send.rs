@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Completion, RequestError, ResponseSender, Shared, Waiting};
 use crate::host::Direction;
-use crate::host::transport::Writer;
+use crate::host::transport::{Timed, Writer};
 
 impl Shared {
     /// Makes a request's line, and a place for its completion.
@@ -72,6 +72,8 @@ impl Shared {
         if let Some(traffic) = &self.options.traffic {
             traffic(Direction::Sent, &line);
         }
+        // Until the line is written; the writer is locked meanwhile.
+        let timed = self.timed.clone().map(|timed| Until::new(timed, deadline));
         // Most lines go at once, and cost no task.
         let sent = match poll_fn(|cx| Poll::Ready(at_once(&mut writer, &line, cx))).await {
             Ok(Written::Whole) => return Ok(()),
@@ -80,6 +82,7 @@ impl Shared {
         };
         let mut ended = self.ended.subscribe();
         let rest = tokio::spawn(async move {
+            let _timed = timed;
             let written = async {
                 writer.write_all(line.get(sent..).unwrap_or_default()).await?;
                 writer.flush().await
@@ -102,6 +105,22 @@ impl Shared {
     fn late(&self) -> RequestError {
         self.is_late.store(true, Ordering::Relaxed);
         RequestError::Late
+    }
+}
+
+/// Says until when a line is of use, while it is written.
+struct Until(Arc<dyn Timed>);
+
+impl Until {
+    fn new(timed: Arc<dyn Timed>, deadline: Instant) -> Self {
+        timed.until(Some(deadline));
+        Self(timed)
+    }
+}
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        self.0.until(None);
     }
 }
 

@@ -307,7 +307,7 @@ impl Offer<'_> {
     #[cfg(target_os = "linux")]
     fn lab(&self, parts: &mut Parts) -> Result<Option<Arc<rigs::Rigs>>, Failure> {
         let Target::Rig(selector) = &self.connection.target else { return Ok(None) };
-        let own = rigs::Rigs::new(crate::lab::place()?, Some(selector.as_str()).filter(|name| *name != LEASED));
+        let own = rigs::Rigs::new(crate::lab::hosts()?, Some(selector.as_str()).filter(|name| *name != LEASED));
         let own = Arc::new(own.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?);
         let tools: Arc<dyn gate::OwnTools> = Arc::clone(&own) as _;
         parts.own = Some(tools);

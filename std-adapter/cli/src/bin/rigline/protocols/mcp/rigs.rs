@@ -8,8 +8,9 @@ use rigline_host::Manifest;
 use rigline_host::client::Described;
 use rigline_host::relay::{OnSeen, Remote, Seen};
 use rigline_lab::book::Refusal;
-use rigline_lab::client::{self, AgentLocation, Connection};
+use rigline_lab::client::{self, Connection};
 use rigline_lab::dial;
+use rigline_lab::hosts::{HERE, Hosts, split};
 use rigline_lab::shards::{RigRequest, Shards};
 use rigline_std::mutex::lock;
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ pub(crate) fn nothing_chosen() -> Described {
 
 /// The lab's tools for one target, or for the rig that the agent chooses.
 pub(crate) struct Rigs {
-    place: AgentLocation,
+    hosts: Hosts,
     /// The target without `rig:`; none if the agent chooses.
     selector: Option<String>,
     relay: OnceLock<(Remote, OnSeen)>,
@@ -56,13 +57,13 @@ impl fmt::Debug for Rigs {
 
 impl Rigs {
     /// `selector` is the target without `rig:`, and there is none if the agent chooses.
-    pub(crate) fn new(place: AgentLocation, selector: Option<&str>) -> std::io::Result<Self> {
+    pub(crate) fn new(hosts: Hosts, selector: Option<&str>) -> std::io::Result<Self> {
         // An agent may forget the rig that a call has taken.
         dial::end_idle_leases(Duration::from_secs(TTL));
         // The lease is kept here, whatever the others of this process do.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let selector = selector.map(str::to_owned);
-        Ok(Self { place, selector, relay: OnceLock::new(), runtime, held: Mutex::default() })
+        Ok(Self { hosts, selector, relay: OnceLock::new(), runtime, held: Mutex::default() })
     }
 
     /// The relay whose connection the lease is for, and who is told of its tools.
@@ -89,8 +90,7 @@ impl Rigs {
             "" => String::new(),
             rig => format!("rig:{rig}"),
         };
-        let mut agent = Connection::open(&self.place).await.map_err(why)?;
-        let found = agent.ask("select", json!({ "selector": selector })).await.map_err(why)?;
+        let found = crate::lab::select(&selector).await.map_err(|failure| failure.text)?;
         let own = self.own().map(|(lease, _)| lease);
         let rigs: Vec<Value> =
             found["rigs"].as_array().into_iter().flatten().map(|rig| of_rig(rig, own.as_deref())).collect();
@@ -103,7 +103,7 @@ impl Rigs {
     fn own(&self) -> Option<(String, String)> {
         let held = lock(&self.held).as_ref().filter(|held| held.lost().is_none()).and_then(|held| {
             let rig = held.targets().first()?.strip_prefix("rig:")?.to_owned();
-            Some((held.lease()?.to_owned(), rig))
+            Some((held.lease()?, rig))
         });
         held.or_else(dial::current)
     }
@@ -120,9 +120,13 @@ impl Rigs {
         let wanted = arguments["rig"].as_str().map(|rig| rig.strip_prefix("rig:").unwrap_or(rig));
         let wanted = wanted.filter(|rig| !rig.is_empty());
         if let (Some((lease, rig)), Some(wanted)) = (self.own(), wanted.filter(|_| self.is_chosen())) {
-            let mut agent = Connection::open(&self.place).await.map_err(why)?;
-            let join = json!({ "lease": lease, "selector": format!("rig:{wanted}") });
-            if agent.ask("join", join).await.map_err(why)?["rig"].is_null() {
+            let (place, id) = self.hosts.of_lease(&lease).await.map_err(|refusal| refusal.why)?;
+            let wanted_there = format!("rig:{wanted}");
+            let (host, selector) = split(&wanted_there);
+            let mut agent = Connection::open(&place).await.map_err(why)?;
+            let join = json!({ "lease": id, "selector": selector });
+            let is_elsewhere = host.is_some_and(|host| host != place.host().unwrap_or(HERE));
+            if is_elsewhere || agent.ask("join", join).await.map_err(why)?["rig"].is_null() {
                 return Err(format!("this session has {rig}, which is not {wanted}; release gives it back"));
             }
         }
@@ -139,7 +143,7 @@ impl Rigs {
                 ttl: Duration::from_secs(ttl),
                 purpose: arguments["purpose"].as_str().filter(|text| !text.is_empty()).unwrap_or("mcp"),
             };
-            let taken = Shards::take(&self.place, &asked, |place, why| tell(place, why))
+            let taken = Shards::take(&self.hosts, &asked, |place, why| tell(place, why))
                 .await
                 .map_err(|refusal| refusal.why)?;
             *lock(&self.held) = Some(taken);
@@ -149,8 +153,9 @@ impl Rigs {
             }
         }
         let Some((lease, rig)) = self.own() else { return Err("the lease was lost at once".to_owned()) };
-        let mut agent = Connection::open(&self.place).await.map_err(why)?;
-        let renewed = agent.ask("renew", json!({ "lease": lease })).await.map_err(why)?;
+        let (place, id) = self.hosts.of_lease(&lease).await.map_err(|refusal| refusal.why)?;
+        let mut agent = Connection::open(&place).await.map_err(why)?;
+        let renewed = agent.ask("renew", json!({ "lease": id })).await.map_err(why)?;
         let left =
             renewed["until"].as_u64().unwrap_or_default().saturating_sub(renewed["now"].as_u64().unwrap_or_default())
                 / 1000;
@@ -190,7 +195,8 @@ fn of_rig(rig: &Value, own: Option<&str>) -> Value {
     if let Some(lease) = rig.get("lease").filter(|lease| !lease.is_null()) {
         told["holder"] = lease["holder"].clone();
         told["ends_in_s"] = (lease["ends_in_ms"].as_u64().unwrap_or_default() / 1000).into();
-        told["mine"] = (own.is_some() && lease["id"].as_str() == own).into();
+        let id = own.map(|own| own.rsplit('/').next().unwrap_or_default());
+        told["mine"] = (own.is_some() && lease["id"].as_str() == id).into();
     }
     if !rig["reason"].is_null() {
         told["reason"] = rig["reason"].clone();
