@@ -13,6 +13,9 @@
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into tests/bench/README.md
     figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT there
     figures.py update lab RESULT        writes the tables that the lab's long tests printed to the file RESULT into std-adapter/lab/README.md
+    figures.py conformance REQUIREMENTS EXPECTED REVISION WAY    prints a row of .ci/mcp.sh's table: how many scenarios of a revision pass
+    figures.py check conformance TSV    compares these rows with the table in tests/bench/README.md
+    figures.py update conformance TSV
     figures.py update summary           makes README.md's tables anew from those of tests/bench/README.md
     figures.py self-test                changes each count of ours by 3 %, in both directions, and expects a failure that names it
 
@@ -24,6 +27,7 @@ import pathlib
 import re
 import shutil
 import sys
+import textwrap
 
 TOLERANCE = 0.02
 BENCH = "tests/bench/README.md"
@@ -99,7 +103,24 @@ def summary(tables):
             grouped = lambda text: re.sub(r"\d{4,}", lambda digits: f"{int(digits[0]):,}", text)
             table = dearer if ", beside " in row[0] else faster
             table.append(f"| {row[0]} | {grouped(row[1])} | {grouped(row[2].split(': ')[-1])} | {row[3]} |")
-    return "\n".join([*faster, "", *dearer]) + "\n"
+    return "\n".join([*faster, "", *dearer, "", *conforms()]) + "\n"
+
+
+def conforms():
+    """README.md's sentence about the conformance suite of MCP, from the table."""
+    head, _, *rows = map(cells, region(BENCH, ": conformance")[1].splitlines())
+    of = [re.fullmatch(r"(\S+), of (\d+)", cell).groups() for cell in head[1:]]
+    each = [[row[nth] for row in rows] for nth in range(1, len(head))]
+    nouns = [" scenarios", *[""] * len(of)]
+    texts = [
+        f"{', '.join(some)} and {last} of {count}{noun} of {revision}"
+        for (revision, count), (*some, last), noun in zip(of, each, nouns)
+    ]
+    text = (
+        "Of MCP's [conformance suite](tests/bench/README.md#mcp), an extension, `rigline serve` and `rigline mcp` "
+        f"pass {', '.join(texts)}."
+    )
+    return textwrap.wrap(text, 100, break_on_hyphens=False)
 
 
 def cycles(table):
@@ -110,6 +131,30 @@ def cycles(table):
 
 def is_of_another_library(name):
     return name.startswith("instructions of ") and not name.startswith("instructions of rigline")
+
+
+def scenarios(requirements, expected):
+    """How many of the scenarios pass that a revision requires of a server, and how many it requires."""
+    server = re.search(r"^server:\n((?:  - .*\n|\s*#.*\n|\n)+)", requirements, re.M)
+    required = set(re.findall(r"^  - ([\w-]+)", server[1] if server else "", re.M))
+    # The suite fails if one of these passes, or if another one does not.
+    failing = {name.split(":")[0] for name in re.findall(r"^  - (\S+)", expected, re.M)}
+    if not required or not failing <= required:
+        sys.exit(f"the suite does not require {', '.join(sorted(failing - required)) or 'any scenario'}")
+    return len(required - failing), len(required)
+
+
+WAYS = {"directly": "an extension over HTTP", "serve": "`rigline serve` in front of it", "mcp": "`rigline mcp` in front of it"}
+
+
+def conformance(tsv):
+    """The table of the conformance suite."""
+    found = {(row[0], row[1]): (row[2], row[3]) for row in csv.reader(tsv.splitlines(), delimiter="\t")}
+    revisions = list(dict.fromkeys(revision for revision, _ in found))
+    lines = [f"| scenarios that pass | {' | '.join(f'{revision}, of {found[revision, next(iter(WAYS))][1]}' for revision in revisions)} |"]
+    lines.append("|---|" + "---:|" * len(revisions))
+    lines += [f"| {text} | {' | '.join(found[revision, way][0] for revision in revisions)} |" for way, text in WAYS.items()]
+    return "\n".join(lines) + "\n"
 
 
 def differences(known, now, path):
@@ -157,6 +202,8 @@ def check(what, file):
         failed += is_equal(summary(tables), region(README, ": bench")[1], f"the tables of {README} are not those of {BENCH}")
     elif what == "growth":
         failed = compare(growth_counts(read(GROWTH)), growth_counts(read(file)), GROWTH)
+    elif what == "conformance":
+        failed = is_equal(conformance(read(file)), region(BENCH, ": conformance")[1], f"the table of the conformance suite in {BENCH}")
     elif what == "plot":
         failed = []
         for name in PLOTS:
@@ -191,6 +238,9 @@ def update(what, file, *more):
         if len(rows) < 4:
             sys.exit(f"{file} has no table of tests/mcp/bench.py")
         write(BENCH, ": mcp", "".join(f"{row}\n" for row in rows))
+    elif what == "conformance":
+        write(BENCH, ": conformance", conformance(read(file)))
+        write(README, ": bench", summary(region(BENCH)[1]))
     elif what == "load":
         ratio = re.search(r"median ([\d.]+), from ([\d.]+) to ([\d.]+); errors: (\d+)", read(file))
         if not ratio:
@@ -244,6 +294,8 @@ def main(arguments):
             write(README, ": bench", summary(region(BENCH)[1]))
         case ["update", what, file, *more]:
             update(what, file, *more)
+        case ["conformance", requirements, expected, revision, way]:
+            print(revision, way, *scenarios(read(requirements), read(expected)), sep="\t")
         case ["self-test"]:
             self_test()
         case _:

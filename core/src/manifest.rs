@@ -367,8 +367,13 @@ impl Operation {
     /// The name of the operation for clients that accept only letters, digits and `_`. All other
     /// bytes are replaced by `_`, and a longer name is cut to [`MAX_IDENTIFIER`] bytes.
     pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
-        let name = self.name.bytes().take(MAX_IDENTIFIER);
-        name.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
+        Self::identifier_of(self.name)
+    }
+
+    /// The [identifier](Self::identifier) of an operation with this name.
+    #[doc(hidden)]
+    pub fn identifier_of(name: &str) -> impl Iterator<Item = u8> + use<'_> {
+        name.bytes().take(MAX_IDENTIFIER).map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
     }
 
     /// Whether this is its [identifier](Self::identifier).

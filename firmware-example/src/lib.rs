@@ -1,7 +1,7 @@
 //! A hardware-test rig as a rigline extension.
 //!
-//! [`Rig`] has the rig's logic. It uses no floats and no allocator, and knows nothing of its
-//! hardware. The hardware is behind the trait [`Board`]: [`board::Wired`] makes one from
+//! [`rig::Rig`] has the rig's logic. It uses no floats and no allocator, and knows nothing of its
+//! hardware. The hardware is behind the trait [`board::Board`]: [`board::Wired`] makes one from
 //! `embedded-hal` pins, and [`sim::SimBoard`] simulates one. The module [`pinmap`] describes the
 //! wiring.
 //!

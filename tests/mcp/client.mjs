@@ -19,7 +19,20 @@ const info = { name: "rigline-tests", version: "1.0.0" };
 const transport = (Stdio, Http) =>
   kind === "stdio" ? new Stdio({ command: words[0], args: words.slice(1), stderr: "inherit" }) : new Http(new URL(words[0]));
 
+// Everything that a connection receives, each message with its turn. Messages of one chunk are received in one turn.
+function listen(connection) {
+  const received = [];
+  let turn = 0;
+  // The SDK calls this before its own code gets the message.
+  connection.onmessage = (message) => {
+    received.push({ message, turn });
+    queueMicrotask(() => (turn += 1));
+  };
+  return received;
+}
+
 async function drive(name, client, connection, call) {
+  const received = listen(connection);
   await client.connect(connection);
   const { tools } = await client.listTools();
   assert(tools.some((tool) => tool.name === "self_test"), JSON.stringify(tools.map((tool) => tool.name)));
@@ -29,12 +42,19 @@ async function drive(name, client, connection, call) {
   assert(measured.structuredContent.volts !== undefined && !measured.isError, JSON.stringify(measured));
 
   const heard = [];
+  received.length = 0;
   const tested = await call("self_test", {}, { onprogress: (progress) => heard.push([progress.progress, progress.total]) });
   assert.deepEqual(tested.structuredContent, { passed: 6, failed: 0 });
-  // A notification that comes together with the result is dropped by the client itself.
+  const reports = received.filter(({ message }) => message.method === "notifications/progress");
+  const result = received.findIndex(({ message }) => message.result !== undefined);
+  const sent = reports.map(({ message }) => [message.params.progress, message.params.total]);
   const wanted = [1, 2, 3, 4, 5, 6].map((done) => [done, 6]);
-  assert(heard.length >= 5, JSON.stringify(heard));
+  assert.deepEqual(sent, wanted, "each report came once, in order");
+  assert(reports.every((report) => received.indexOf(report) < result), "a report came after the result");
+  // The SDKs drop the reports that come in one chunk with the result: modelcontextprotocol/typescript-sdk#2580. They hand on all others.
   assert.deepEqual(heard, wanted.slice(0, heard.length));
+  const dropped = reports.slice(heard.length);
+  assert(dropped.every(({ turn }) => turn === received[result].turn), JSON.stringify({ heard, received }));
 
   const failed = await call("measure", { channel: "nope" });
   assert(failed.isError && failed.content[0].text.includes("nope"), JSON.stringify(failed));

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{End, HEARTBEAT, ServeError, Transport, write_dropped};
+use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -18,10 +18,8 @@ use crate::engine::arrivals::{Arrivals, Due};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::exchange::{Late, Work};
 use crate::failure::{Failure, FailureKind};
-use crate::json::write::Writer;
-use crate::message::Received;
 use crate::own_frame::own_frame;
-use crate::protocol::format::{Logs, Progress};
+use crate::protocol::format::Logs;
 
 /// The async driver of one connection, with its settings. [`serve`](Self::serve) runs it.
 ///
@@ -380,11 +378,9 @@ impl<'d> Driver<'d> {
         result: &'g mut Result<Outcome, Failure>,
     ) -> Guard<'g, 'd> {
         let deadline = timeout_nanos.map(|nanos| self.clock.now().after_nanos(nanos));
-        let format = reply.reply.format();
-        self.queue.logs.set(format.logs);
+        self.queue.logs.set(reply.reply.format().logs);
         self.queue.beats.set(None);
-        let mut heartbeat = Heartbeat { received: reply.received, write: format.progress, next: None };
-        heartbeat.rest(self.clock);
+        let heartbeat = Heartbeat::of(reply, self.clock);
         Guard { driver: self, deadline, heartbeat, state, result, last: None, ran: CallEnd::Stopped, lost: false }
     }
 }
@@ -614,7 +610,7 @@ impl Guard<'_, '_> {
         if let Some(deadline) = self.deadline {
             clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
         }
-        if let Some(next) = self.heartbeat.beat(self.driver) {
+        if let Some(next) = self.beat() {
             clock.wake_at(next, task.waker());
         }
         let polled = self.poll_alongside(alongside, task);
@@ -623,6 +619,13 @@ impl Guard<'_, '_> {
             return Poll::Ready(());
         }
         polled
+    }
+
+    /// Lets the heartbeat beat. It is apart, for the stack.
+    #[inline(never)]
+    fn beat(&mut self) -> Option<Instant> {
+        let Driver { clock, queue, send_log, .. } = self.driver;
+        self.heartbeat.beat(*clock, &queue.beats, &mut QueueSink { queue, send_log: *send_log, held: None })
     }
 
     /// Polls the extension's safe state, and what goes on alongside.
@@ -650,49 +653,6 @@ impl Guard<'_, '_> {
             task.waker().wake_by_ref();
         }
         polled
-    }
-}
-
-/// Reports that a handler is still there, to callers who asked for progress.
-struct Heartbeat<'c> {
-    received: Option<Received<'c>>,
-    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When the heartbeat beats; none if it was not asked for.
-    next: Option<Instant>,
-}
-
-impl Heartbeat<'_> {
-    fn rest(&mut self, clock: &dyn Clock) {
-        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
-    }
-
-    /// Beats if it is time to; returns when to look again.
-    #[inline(never)]
-    fn beat(&mut self, driver: &Driver<'_>) -> Option<Instant> {
-        let Driver { clock, queue, send_log, .. } = driver;
-        let (clock, send_log) = (*clock, *send_log);
-        let (next, write) = (self.next?, self.write?);
-        if clock.now() < next {
-            return Some(next);
-        }
-        let (done, beat) = queue.beats.get().unwrap_or_default();
-        let beat = beat.saturating_add(1);
-        let progress = Progress { done, beat, total: None, message: None, received: self.received };
-        let mut sink = QueueSink { queue, send_log, held: None };
-        let mut out = Writer::new(sink.room());
-        if write(&mut out, &progress) {
-            out.byte(b'\n');
-            match out.finish().map(|line| line.len()) {
-                Ok(length) => sink.commit(length),
-                Err(_) => sink.dropped(),
-            }
-            queue.beats.set(Some((done, beat)));
-            self.rest(clock);
-        } else {
-            sink.withdraw();
-            self.next = None;
-        }
-        self.next
     }
 }
 
@@ -832,8 +792,7 @@ struct Queue<'m> {
     half: usize,
     /// How the running call writes logs.
     logs: Cell<Logs>,
-    /// How far the call has come, and how often that was reported again since.
-    beats: Cell<Option<(u32, u32)>>,
+    beats: Beats,
 }
 
 struct Buffer<'m> {
@@ -932,11 +891,7 @@ impl LogSink for QueueSink<'_, '_> {
     }
 
     fn progressed(&mut self, done: u32) -> bool {
-        let is_farther = self.queue.beats.get().is_none_or(|(last, _)| done > last);
-        if is_farther {
-            self.queue.beats.set(Some((done, 0)));
-        }
-        is_farther
+        progressed(&self.queue.beats, done)
     }
 
     fn is_queue(&self) -> bool {

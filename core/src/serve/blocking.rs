@@ -8,7 +8,7 @@ use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
-use super::{End, ServeError, Transport, write_dropped, write_made_safe};
+use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped, write_made_safe};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -93,22 +93,27 @@ fn serve_connection<E: Extension, T: Read + Write>(
             Next::Run => {
                 let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
-                let lost = Cell::new(false);
                 let logs = step.reply.reply.format().logs;
-                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
-                let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
-                sink.report_dropped();
+                let capacity = log.len();
+                let mut wire = Wire { memory: &mut *log, transport: &mut *transport, dropped: 0, result: Ok(()), logs };
+                let (result, safe) = {
+                    let (wire, lost, beats) = (Cell::new(Some(&mut wire)), Cell::new(false), Beats::default());
+                    let sink = || Sink { wire: &wire, held: None, capacity, lost: &lost, beats: &beats };
+                    let call = Watched { lost: &lost, beats: &beats, sink: &mut sink() };
+                    run_call(extension, step, &mut sink(), call, clock)
+                };
+                wire.report_dropped();
                 // A call whose last log could not be written was cut off too.
-                *cut_off = is_touched && (!safe || sink.result.is_err());
-                let is_made_safe = *cut_off && sink.result.is_ok();
+                *cut_off = is_touched && (!safe || wire.result.is_err());
+                let is_made_safe = *cut_off && wire.result.is_ok();
                 if is_made_safe {
                     block_on(extension.safe_state(), clock);
                     *cut_off = false;
                     if has_safe_state {
-                        sink.report_made_safe(clock);
+                        wire.report_made_safe(clock);
                     }
                 }
-                sink.result?;
+                wire.result?;
                 if is_made_safe {
                     engine.was_made_safe();
                 }
@@ -121,16 +126,26 @@ fn serve_connection<E: Extension, T: Read + Write>(
     }
 }
 
+/// The driver's parts of a call.
+struct Watched<'w> {
+    /// The connection is lost.
+    lost: &'w Cell<bool>,
+    beats: &'w Beats,
+    /// For what the driver reports while the handler waits.
+    sink: &'w mut dyn LogSink,
+}
+
 /// Runs a call to its end, its deadline or the loss of the connection, and returns too whether it came to its end.
 fn run_call<E: Extension>(
     extension: &mut E,
     mut step: Run<'_>,
     logs: &mut dyn LogSink,
-    lost: &Cell<bool>,
+    call: Watched<'_>,
     clock: &dyn Clock,
 ) -> (Result<Outcome, Failure>, bool) {
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
+    let mut heartbeat = Heartbeat::of(&step.reply, clock);
     let mut cx = Context::new(step.reply, logs, clock, deadline);
     step.work.prepare(&mut cx);
     let mut handler = pin!(run_work(extension, step.work, &mut cx));
@@ -143,10 +158,13 @@ fn run_call<E: Extension>(
         }
         match polled {
             Poll::Ready(result) => return (result, true),
-            Poll::Pending if lost.get() => return (Err(Failure::CANCELLED), false),
+            Poll::Pending if call.lost.get() => return (Err(Failure::CANCELLED), false),
             Poll::Pending => {
                 if let Some(deadline) = deadline {
                     clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                }
+                if let Some(next) = heartbeat.beat(clock, call.beats, call.sink) {
+                    clock.wake_at(next, task.waker());
                 }
                 clock.idle();
             }
@@ -190,43 +208,26 @@ fn block_on<F: Future>(future: F, clock: &dyn Clock) -> F::Output {
     }
 }
 
-/// Writes logs as they come.
-struct Sink<'a, T: ErrorType> {
+/// The transport while a call runs, and the memory for a line that is sent meanwhile.
+struct Wire<'a, T: ErrorType> {
     memory: &'a mut [u8],
     transport: &'a mut T,
     dropped: usize,
     /// The first fault; nothing is written after it.
     result: Result<(), ServeError<T::Error>>,
-    /// Whether there was one.
-    lost: &'a Cell<bool>,
     logs: Logs,
 }
 
-impl<T: Write> LogSink for Sink<'_, T> {
-    fn room(&mut self) -> &mut [u8] {
-        self.memory
-    }
-
-    fn commit(&mut self, length: usize) {
+impl<T: Write> Wire<'_, T> {
+    fn send(&mut self, length: usize) {
         if self.result.is_ok() {
             self.result = write_line(self.transport, self.memory.get(..length).unwrap_or_default());
-            self.lost.set(self.result.is_err());
         }
     }
 
-    fn capacity(&self) -> usize {
-        self.memory.len()
-    }
-
-    fn dropped(&mut self) {
-        self.dropped = self.dropped.saturating_add(1);
-    }
-}
-
-impl<T: Write> Sink<'_, T> {
     fn report_made_safe(&mut self, clock: &dyn Clock) {
         if let Some(length) = write_made_safe(self.memory, self.logs, clock) {
-            self.commit(length);
+            self.send(length);
         }
     }
 
@@ -234,8 +235,55 @@ impl<T: Write> Sink<'_, T> {
         if self.dropped > 0
             && let Some(length) = write_dropped(self.memory, self.dropped, self.logs)
         {
-            self.commit(length);
+            self.send(length);
         }
+    }
+}
+
+/// Writes logs as they come. The handler has one, and the driver another; each has the wire only while it writes a line.
+struct Sink<'s, 'w, 'a, T: ErrorType> {
+    wire: &'s Cell<Option<&'w mut Wire<'a, T>>>,
+    held: Option<&'w mut Wire<'a, T>>,
+    capacity: usize,
+    /// Whether there was a fault.
+    lost: &'s Cell<bool>,
+    beats: &'s Beats,
+}
+
+impl<T: Write> LogSink for Sink<'_, '_, '_, T> {
+    fn room(&mut self) -> &mut [u8] {
+        self.withdraw();
+        self.held = self.wire.take();
+        self.held.as_mut().map(|wire| &mut *wire.memory).unwrap_or_default()
+    }
+
+    fn commit(&mut self, length: usize) {
+        if let Some(wire) = &mut self.held {
+            wire.send(length);
+            self.lost.set(wire.result.is_err());
+        }
+        self.withdraw();
+    }
+
+    fn withdraw(&mut self) {
+        if let Some(wire) = self.held.take() {
+            self.wire.set(Some(wire));
+        }
+    }
+
+    fn progressed(&mut self, done: u32) -> bool {
+        progressed(self.beats, done)
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn dropped(&mut self) {
+        if let Some(wire) = &mut self.held {
+            wire.dropped = wire.dropped.saturating_add(1);
+        }
+        self.withdraw();
     }
 }
 

@@ -2,23 +2,27 @@
 //! handlers.
 //!
 //! The driver [`blocking`] works over `embedded-io`. A log is sent when
-//! [`Context::log`](crate::Context::log) returns, and nothing is read while a handler runs. The
-//! driver `asynch` (feature `async`) works over `embedded-io-async`. While a handler awaits, it
-//! reads, sends logs, answers faults, and ends calls that exceed their time limits. The driver
-//! [`whole`] runs requests that arrive as whole messages.
+//! [`Context::log`](crate::Context::log) returns, and nothing is read while a handler runs. While
+//! it awaits, a caller that asked for progress hears that it goes on. The driver `asynch` (feature
+//! `async`) works over `embedded-io-async`. While a handler awaits, it reads, sends logs, answers
+//! faults, and ends calls that exceed their time limits. The driver [`whole`] runs requests that
+//! arrive as whole messages.
 
 #[cfg(feature = "async")]
 pub mod asynch;
 pub mod blocking;
 pub mod whole;
 
+use core::cell::Cell;
 use core::fmt;
 use core::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
+use crate::context::{LogSink, ReplyBuffer};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::protocol::format::{Log, Logs};
+use crate::message::Received;
+use crate::protocol::format::{Log, Logs, Progress};
 use crate::reply::MADE_SAFE;
 
 #[allow(unused_imports, reason = "for the docs")]
@@ -77,6 +81,64 @@ impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 /// After how long a caller that wants to hear of a call's progress hears that it goes on. It hears
 /// so every five seconds at least.
 const HEARTBEAT: Duration = Duration::from_secs(4);
+
+/// How far a call has come, and how often that was reported again since.
+type Beats = Cell<Option<(u32, u32)>>;
+
+/// Notes that a call has come this far. Returns whether that is farther than what was reported.
+fn progressed(beats: &Beats, done: u32) -> bool {
+    let is_farther = beats.get().is_none_or(|(last, _)| done > last);
+    if is_farther {
+        beats.set(Some((done, 0)));
+    }
+    is_farther
+}
+
+/// Reports that a handler is still there, to callers who asked for progress.
+struct Heartbeat<'c> {
+    received: Option<Received<'c>>,
+    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
+    /// When the heartbeat beats; none if it was not asked for.
+    next: Option<Instant>,
+}
+
+impl<'c> Heartbeat<'c> {
+    /// The heart of a call that begins.
+    fn of(reply: &ReplyBuffer<'c>, clock: &dyn Clock) -> Self {
+        let mut heartbeat = Self { received: reply.received, write: reply.reply.format().progress, next: None };
+        heartbeat.rest(clock);
+        heartbeat
+    }
+
+    fn rest(&mut self, clock: &dyn Clock) {
+        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
+    }
+
+    /// Beats if it is time to; returns when to look again.
+    fn beat(&mut self, clock: &dyn Clock, beats: &Beats, sink: &mut dyn LogSink) -> Option<Instant> {
+        let (next, write) = (self.next?, self.write?);
+        if clock.now() < next {
+            return Some(next);
+        }
+        let (done, beat) = beats.get().unwrap_or_default();
+        let beat = beat.saturating_add(1);
+        let progress = Progress { done, beat, total: None, message: None, received: self.received };
+        let mut out = Writer::new(sink.room());
+        if write(&mut out, &progress) {
+            out.byte(b'\n');
+            match out.finish().map(|line| line.len()) {
+                Ok(length) => sink.commit(length),
+                Err(_) => sink.dropped(),
+            }
+            beats.set(Some((done, beat)));
+            self.rest(clock);
+        } else {
+            sink.withdraw();
+            self.next = None;
+        }
+        self.next
+    }
+}
 
 /// Writes the log line that says that the safe state was brought about; returns its length, or none if there is none.
 fn write_made_safe(memory: &mut [u8], logs: Logs, clock: &dyn Clock) -> Option<usize> {

@@ -7,7 +7,7 @@ use core::pin::pin;
 use core::task::Poll;
 
 use super::blocking::run_work;
-use super::{HEARTBEAT, write_dropped_with};
+use super::{Beats, Heartbeat, progressed, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
@@ -15,7 +15,7 @@ use crate::exchange::{Exchange, Served};
 use crate::failure::Failure;
 use crate::json::write::Writer;
 use crate::protocol::define::Protocol;
-use crate::protocol::format::{Logs, Progress};
+use crate::protocol::format::Logs;
 
 /// The driver for the work of an [`Exchange`], with its clock and the destination of logs and
 /// progress.
@@ -80,11 +80,12 @@ impl<'a> Runner<'a> {
         let (result, end, is_cancelled) = {
             let Some(mut run) = exchange.run(to, message, out) else { return RunEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
-            let (format, received) = (run.reply.reply.format(), run.reply.received);
-            let (lines, beats) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
-            let done = Cell::new(None);
-            let mut sink = Sink { memory: lines, send, done: &done, dropped: 0 };
-            let mut next_beat = format.progress.map(|_| clock.now().after(HEARTBEAT));
+            let logs = run.reply.reply.format().logs;
+            let (lines, rest) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
+            let beats = Beats::default();
+            let mut sink = Sink { memory: lines, send, beats: &beats, dropped: 0 };
+            let mut beat_sink = Sink { memory: rest, send, beats: &beats, dropped: 0 };
+            let mut heartbeat = Heartbeat::of(&run.reply, clock);
             let mut cx = Context::new(run.reply, &mut sink, clock, deadline);
             run.work.prepare(&mut cx);
             let ended = {
@@ -106,22 +107,8 @@ impl<'a> Runner<'a> {
                     if let Some(deadline) = deadline {
                         clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                     }
-                    if let (Some(at), Some(write)) = (next_beat, format.progress) {
-                        if clock.now() >= at {
-                            let (count, beat): (u32, u32) = done.get().unwrap_or_default();
-                            let beat = beat.saturating_add(1);
-                            let mut out = Writer::new(beats);
-                            let progress = Progress { done: count, beat, total: None, message: None, received };
-                            next_beat = write(&mut out, &progress).then(|| clock.now().after(HEARTBEAT));
-                            out.byte(b'\n');
-                            if let (Some(_), Ok(line)) = (next_beat, out.finish()) {
-                                send(line);
-                                done.set(Some((count, beat)));
-                            }
-                        }
-                        if let Some(at) = next_beat {
-                            clock.wake_at(at, task.waker());
-                        }
+                    if let Some(next) = heartbeat.beat(clock, &beats, &mut beat_sink) {
+                        clock.wake_at(next, task.waker());
                     }
                     Poll::Pending
                 })
@@ -137,7 +124,7 @@ impl<'a> Runner<'a> {
                 }
             }
             if sink.dropped > 0
-                && let Some(length) = write_count(sink.memory, sink.dropped, format.logs)
+                && let Some(length) = write_count(sink.memory, sink.dropped, logs)
             {
                 sink.commit(length);
             }
@@ -177,8 +164,7 @@ impl fmt::Debug for Runner<'_> {
 struct Sink<'s> {
     memory: &'s mut [u8],
     send: &'s dyn Fn(&[u8]),
-    /// How far the call has come, and how often that was reported again since.
-    done: &'s Cell<Option<(u32, u32)>>,
+    beats: &'s Beats,
     dropped: usize,
 }
 
@@ -192,11 +178,7 @@ impl LogSink for Sink<'_> {
     }
 
     fn progressed(&mut self, done: u32) -> bool {
-        let is_farther = self.done.get().is_none_or(|(last, _)| done > last);
-        if is_farther {
-            self.done.set(Some((done, 0)));
-        }
-        is_farther
+        progressed(self.beats, done)
     }
 
     fn capacity(&self) -> usize {

@@ -1,6 +1,8 @@
 //! MCP: both eras on one stream, tools, content, progress, cancellation.
 
-use crate::common::Pipe;
+use std::time::Duration;
+
+use crate::common::{FakeClock, Pipe};
 use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::mcp::{LEGACY, MODERN};
@@ -460,6 +462,45 @@ fn batches() {
     ]);
     let replies = one(batch);
     assert_eq!(replies.as_array().unwrap().len(), 2);
+}
+
+/// Reports its progress half way.
+struct Slow;
+
+impl Extension for Slow {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("slow", "1.0.0").operations(&[Operation::new("wait", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.sleep(Duration::from_secs(10)).await;
+        cx.progress(1, Some(2), "half");
+        cx.sleep(Duration::from_secs(10)).await;
+        cx.done("waited")
+    }
+}
+
+/// The blocking driver reads nothing during a call, and still reports that the call goes on.
+#[test]
+fn a_call_that_only_waits_has_a_heartbeat_over_blocking_io() {
+    let serve = |meta: Value| {
+        let input = format!("{}\n", legacy("tools/call", json!({"name": "wait", "_meta": meta})));
+        let (mut request, mut reply, mut log) = ([0; 600], [0; 1024], [0; 256]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(Slow.manifest(), memory).unwrap();
+        let mut pipe = Pipe::new(input.as_bytes());
+        let clock = FakeClock::default();
+        blocking::Server::new(&mut Slow, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
+        let text = String::from_utf8(pipe.output).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (reply, reports) = lines.split_last().unwrap();
+        assert!(reply["result"].to_string().contains("waited"), "{reply}");
+        reports.iter().map(|report| report["params"]["progress"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    // At 4, 8, 10, 12 and 16 seconds.
+    assert_eq!(serve(json!({"progressToken": 4})), [0.000_001, 0.000_002, 1.0, 1.000_001, 1.000_002]);
+    assert!(serve(json!({})).is_empty(), "nobody asked");
 }
 
 #[cfg(feature = "async")]

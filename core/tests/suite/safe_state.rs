@@ -187,6 +187,20 @@ fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
     }
 }
 
+/// The blocking driver reads nothing during a call: it notices the loss of its connection when it reports that the call goes on.
+#[test]
+fn a_call_whose_reports_cannot_be_sent_ends_in_the_safe_state_over_blocking_io() {
+    let call = |meta: &str| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"work\",\"arguments\":{{\"ms\":60000}},\"_meta\":{meta}}}}}\n"
+        )
+    };
+    let (events, output) = blocking(call(r#"{"progressToken":1}"#).as_bytes(), 0);
+    assert_eq!((events.as_slice(), output.len()), (&["work", "dropped", "safe"].map(str::to_owned)[..], 0));
+    let (events, _) = blocking(call("{}").as_bytes(), 0);
+    assert_eq!(events[..2], ["work", "ended"]);
+}
+
 /// Outputs that an agent has switched on do not outlive it, in either era; those that gevals has set up for another process do.
 #[test]
 fn the_end_of_the_input_ends_safely() {

@@ -42,6 +42,7 @@
 
 mod losses;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -50,11 +51,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use rigline::Effects;
 use rigline::json::{Json, JsonKind, RawJson};
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema,
 };
+use rigline::{Effects, MAX_IDENTIFIER};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -203,6 +204,11 @@ struct Fault {
 /// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
+    /// Whether it is served to agents, which call operations by their identifiers alone. Other hosts
+    /// call each by its own name.
+    is_for_agents: bool,
+    /// Operations that have another name here, and the name that they have there.
+    renamed: Vec<(&'static str, String)>,
     schemas: Arc<Schemas>,
     /// The manifest's text. Another one is another manifest.
     text: String,
@@ -286,7 +292,8 @@ impl Remote {
     pub async fn forget(&self, described: &Described) {
         self.release().await;
         let mut known = lock(&self.known);
-        *known = Known::present(described);
+        let is_for_agents = known.is_for_agents;
+        *known = Known::present(described, is_for_agents);
         known.is_open = false;
     }
 
@@ -453,9 +460,11 @@ impl Relay {
         // Nobody looks for a rig that is another's all the time: that would take it whenever it is free.
         let is_rig = watch.is_some() && matches!(way.target, Target::Rig(_));
         let is_known = is_rig && last.is_some();
+        // It is asked by agents' protocol, since it is served in that.
+        let is_for_agents = takes_logs && !is_lazy;
         let known = match &last {
-            Some(last) if is_rig => Known::present(last),
-            last => Known::absent(last.as_ref(), String::new()),
+            Some(last) if is_rig => Known::present(last, is_for_agents),
+            last => Known::absent(last.as_ref(), String::new(), is_for_agents),
         };
         let known = Arc::new(Mutex::new(known));
         let shared = Arc::clone(&known);
@@ -659,15 +668,23 @@ fn level_of(log: &Log) -> Level {
 }
 
 impl Known {
-    /// Whether an operation says that it changes nothing.
+    /// The name that an operation has at the other end.
+    fn name_there<'o>(&'o self, operation: &'o str) -> &'o str {
+        self.renamed.iter().find(|(here, _)| *here == operation).map_or(operation, |(_, there)| there)
+    }
+
+    /// Whether an operation says that it changes nothing. It has its name at the other end.
     fn only_reads(&self, operation: &str) -> bool {
-        let found = self.manifest.operations.iter().find(|known| known.name == operation);
+        let found = self.manifest.operations.iter().find(|known| self.name_there(known.name) == operation);
         found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
     }
 
-    fn present(described: &Described) -> Self {
+    fn present(described: &Described, is_for_agents: bool) -> Self {
+        let (manifest, renamed) = lasting(described, is_for_agents);
         Self {
-            manifest: lasting(described),
+            manifest,
+            is_for_agents,
+            renamed,
             schemas: Arc::new(Schemas::of(&described.manifest.operations)),
             text: described.manifest.text.clone(),
             absence: None,
@@ -676,11 +693,13 @@ impl Known {
         }
     }
 
-    fn absent(last: Option<&Described>, why: String) -> Self {
+    fn absent(last: Option<&Described>, why: String, is_for_agents: bool) -> Self {
         let mut known = match last {
-            Some(last) => Self::present(last),
+            Some(last) => Self::present(last, is_for_agents),
             None => Self {
                 manifest: &NOTHING_KNOWN,
+                is_for_agents,
+                renamed: Vec::new(),
                 schemas: Arc::new(Schemas::of(&[])),
                 text: String::new(),
                 absence: None,
@@ -707,7 +726,7 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        *self = Self { asked_by: self.asked_by.take(), ..Self::present(described) };
+        *self = Self { asked_by: self.asked_by.take(), ..Self::present(described, self.is_for_agents) };
         true
     }
 }
@@ -749,13 +768,16 @@ impl Extension for Relay {
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let mut args = call.args_json().as_str().to_owned();
-        let schemas = Arc::clone(&lock(&self.known).schemas);
+        let (schemas, operation) = {
+            let known = lock(&self.known);
+            (Arc::clone(&known.schemas), known.name_there(call.operation()).to_owned())
+        };
         if call.has_numeric_strings() {
-            args = schemas.with_numbers(call.operation(), &args);
+            args = schemas.with_numbers(&operation, &args);
         }
-        args = schemas.without_nulls(call.operation(), args);
+        args = schemas.without_nulls(&operation, args);
         // Not every extension checks its arguments.
-        if let Some(refusal) = schemas.refusal(call.operation(), &args) {
+        if let Some(refusal) = schemas.refusal(&operation, &args) {
             return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
         }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
@@ -765,7 +787,7 @@ impl Extension for Relay {
         });
         self.was_cut_off = true;
         let request = CallRequest {
-            operation: call.operation().to_owned(),
+            operation,
             args,
             timeout: Some(limit),
             session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
@@ -1225,8 +1247,34 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
     }
 }
 
-/// The description as a manifest, which lasts as long as the process: a relay has one.
-fn lasting(described: &Described) -> &'static Manifest {
+/// A name for each operation, so that no two make one [identifier](Operation::identifier), by which agents call them: all but the first of those
+/// that do have a number.
+fn distinct(operations: &[crate::host::Operation]) -> Vec<String> {
+    let of = |name: &str| Operation::identifier_of(name).collect::<Vec<u8>>();
+    let mut taken = HashSet::new();
+    let mut numbers = HashMap::new();
+    let names = operations.iter().map(|operation| {
+        let name = operation.name.as_str();
+        if taken.insert(of(name)) {
+            return name.to_owned();
+        }
+        let most = name.len().min(MAX_IDENTIFIER - "_1000000".len());
+        let end = (0..=most).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+        let stem = name.get(..end).unwrap_or_default();
+        let number: &mut u32 = numbers.entry(of(stem)).or_insert(1);
+        loop {
+            *number += 1;
+            let numbered = format!("{stem}_{number}");
+            if taken.insert(of(&numbered)) {
+                return numbered;
+            }
+        }
+    });
+    names.collect()
+}
+
+/// The description as a manifest, which lasts as long as the process: a relay has one. Also the operations that have another name in it.
+fn lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Vec<(&'static str, String)>) {
     let Described { manifest, kind, has_typed_outputs, .. } = described;
     let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
     let effects_of = |operation: &crate::host::Operation| {
@@ -1238,16 +1286,23 @@ fn lasting(described: &Described) -> &'static Manifest {
             false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
         })
     };
+    let names = match is_for_agents {
+        true => distinct(&manifest.operations),
+        false => manifest.operations.iter().map(|operation| operation.name.clone()).collect(),
+    };
+    let names: Vec<&'static str> = names.into_iter().map(leak).collect();
+    let renamed = names.iter().zip(&manifest.operations).filter(|(here, operation)| operation.name != **here);
+    let renamed = renamed.map(|(here, operation)| (*here, operation.name.clone())).collect();
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
-        .map(|operation| {
+        .zip(&names)
+        .map(|(operation, name)| {
             // Arguments are an object anyway.
             let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params_text) };
             let outputs = operation.outputs_text.as_deref().filter(|_| *has_typed_outputs).map(schema);
-            let lasting = Operation::new(leak(operation.name.clone()), params)
-                .description(leak(operation.description.clone()))
-                .optional_outputs(outputs);
+            let lasting =
+                Operation::new(name, params).description(leak(operation.description.clone())).optional_outputs(outputs);
             let members = operation.tool_text.as_deref();
             let members = members.and_then(|members| members.strip_prefix('{')?.strip_suffix('}'));
             let members = members.unwrap_or_default().trim();
@@ -1269,7 +1324,7 @@ fn lasting(described: &Described) -> &'static Manifest {
     if let Some(members) = passing::members(manifest) {
         lasting.own_members = leak(members);
     }
-    Box::leak(Box::new(lasting))
+    (Box::leak(Box::new(lasting)), renamed)
 }
 
 fn leak(text: String) -> &'static str {

@@ -110,7 +110,7 @@ struct Agent {
     jobs: std::sync::mpsc::Sender<Job>,
     /// The holders of leases are heard, and their bytes pass, without the clerk.
     heartbeats: Heartbeats,
-    clients: Mutex<HashMap<u64, Client>>,
+    clients: Mutex<HashMap<u64, AgentClient>>,
     /// The ports that are open, by the connections that use them.
     wires: Mutex<HashMap<u64, (Wire, JoinHandle<()>)>>,
     /// The ports that are being closed, by their leases: a rig is not checked before.
@@ -127,7 +127,7 @@ struct Agent {
     roots: Roots,
 }
 
-struct Client {
+struct AgentClient {
     uid: u32,
     lines: mpsc::Sender<Vec<u8>>,
 }
@@ -357,7 +357,7 @@ impl Agent {
             return;
         }
         let (lines, unread) = mpsc::channel(UNREAD);
-        clients.insert(peer.conn, Client { uid: peer.uid, lines: lines.clone() });
+        clients.insert(peer.conn, AgentClient { uid: peer.uid, lines: lines.clone() });
         tokio::spawn(Arc::clone(self).serve(peer, stream, lines, unread));
     }
 
@@ -886,7 +886,7 @@ impl Agent {
     fn tell(&self, conn: u64, method: &str, params: &Value) {
         let line = format!("{}\n", json!({ "jsonrpc": "2.0", "method": method, "params": params }));
         let mut clients = lock(&self.clients);
-        let Some(Client { lines, .. }) = clients.get(&conn) else { return };
+        let Some(AgentClient { lines, .. }) = clients.get(&conn) else { return };
         // Of its places, one that does not read needs the last only.
         if method == "place" && lines.capacity() <= UNREAD - PLACES {
             return;

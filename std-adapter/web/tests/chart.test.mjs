@@ -84,6 +84,7 @@ function judge(said, drawn, count) {
 
 const VALUE_TEXT = /^(n\/a|OL|nan|)$/;
 
+// leeoniya/uPlot#775: all labels of a small range were the same.
 test('hundreds of odd series have whole labels that differ, and every value is seen where its labels say', async (t) => {
   const page = await open(t, browser, url, { isOther: true });
   let drawings = 0;

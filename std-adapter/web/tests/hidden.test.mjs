@@ -102,6 +102,7 @@ test('a_hidden_tab_does_not_grow', async () => {
   await page.has(/older lines were dropped/);
 });
 
+// microsoft/pxt#3737: nothing was sampled, and nothing said so.
 test('a plot goes on while its tab is hidden', async () => {
   const server = await web('sim');
   const page = await tab(server.url);

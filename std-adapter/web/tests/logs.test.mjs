@@ -44,6 +44,7 @@ test('logs are searched and filtered by level, and what matches is copied and sa
   sound(page);
 });
 
+// itldg/web-serial-debug#7: escape codes stood in the log.
 test('colours of a terminal are colours that can be read in light and dark, and never codes or markup', async (t) => {
   for (const dark of [false, true]) {
     const page = await ran(t, 'colors', { dark, permissions: ['clipboard-read', 'clipboard-write'] });

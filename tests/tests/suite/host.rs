@@ -113,6 +113,7 @@ fn a_pty_is_opened_and_closed_as_a_serial_port() {
 }
 
 /// Pulling the cable ends what has the port open, so that a call in flight is not waited for; after plugging in, the path is back.
+/// A call raises DTR before it sends anything (raspberrypi/pico-sdk#921, earlephilhower/arduino-pico#1620).
 #[test]
 fn an_unplugged_board_ends_the_call_in_flight() {
     let Some(emulator) = Emulator::start("rig") else { return };

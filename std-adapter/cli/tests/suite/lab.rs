@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::agents::support::assert_taken;
+
 /// The command: the one that the variable `RIGLINE_BINARY` names, such as a release that was built before, or this build's.
 pub(crate) fn rigline() -> PathBuf {
     let named = std::env::var_os("RIGLINE_BINARY");
@@ -621,10 +623,9 @@ fn an_agent_takes_its_rig_when_it_needs_it_waits_for_it_and_gives_it_back() {
     };
     let mut agent = mcp();
     let tools = agent.ask(1, "tools/list", json!({}));
-    let names: Vec<&str> =
-        tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let names = assert_taken(&tools["result"]["tools"]);
     for name in ["measure", "lab_list", "lease", "release", "last_failure"] {
-        assert_eq!(names.iter().filter(|found| **found == name).count(), 1, "{names:?}");
+        assert!(names.contains(&name.to_owned()), "{names:?}");
     }
     // What was only asked for its tools is not held.
     until("it is free", || lab.state("r1") == "free");

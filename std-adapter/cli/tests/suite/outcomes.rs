@@ -450,6 +450,7 @@ fn check_measurement(name: &str, expected: &Value, written: &Written, suites: &[
     }
 }
 
+/// microsoft/testfx#10269: a failure had no text. kyrus/python-junit-xml#32: Jenkins' schemas refused every report.
 #[test]
 fn every_report_says_the_same_of_every_outcome() {
     let all = outcomes();
@@ -473,7 +474,7 @@ fn every_report_says_the_same_of_every_outcome() {
     });
 }
 
-/// A report of an earlier run that passed would be taken for this one's.
+/// A report of an earlier run that passed would be taken for this one's (scalatest/scalatest#1801: a run that was ended had no red test).
 #[test]
 fn a_command_that_is_killed_leaves_red_reports() {
     let folder = tempfile::tempdir().unwrap();

@@ -260,6 +260,7 @@ fn a_fault_of_the_board_under_test_is_a_failure() {
     }
 }
 
+/// google/openhtf#150: the error of the cleanup took the place of the failure.
 #[test]
 fn a_measurement_stands_whatever_the_cleanup_does() {
     for (low, graded, code, verdict) in [
@@ -285,7 +286,12 @@ fn a_measurement_stands_whatever_the_cleanup_does() {
         assert_eq!((found, &run["verdict"]), (code, &verdict.into()), "{low} {graded}: {report:#}");
         let attempts = if verdict == "fail" { 1 } else { 2 };
         assert_eq!(run["tasks"][0]["trials"][0]["attempts"], attempts, "{low} {graded}: {report:#}");
-        assert!(run["tasks"][0]["error"].to_string().contains("the relay does not answer"), "{report:#}");
+        let error = run["tasks"][0]["error"].to_string();
+        assert!(error.contains("the relay does not answer"), "{report:#}");
+        if verdict == "fail" {
+            // Both are named, and the failure of the board comes first.
+            assert!(error.find("volts") < error.find("the relay") && error.contains("volts"), "{error}");
+        }
     }
 }
 

@@ -20,7 +20,8 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        name: "fc02 noise before and between replies",
+        // editor-code-assistant/eca#298, microsoft/azure-devops-mcp#147.
+        name: "noise before and between replies",
         script: r#"
             say Loading config...
             say 🚀 ready
@@ -43,7 +44,8 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "fc04 the last reply without a newline",
+        // yc-software/qm#1034, BYVoid/OpenCC#1201.
+        name: "the last reply without a newline",
         script: r#"
             init
             read
@@ -54,7 +56,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc04 the stream ends in a message",
+        // yc-software/qm#1034, BYVoid/OpenCC#1201.
+        name: "the stream ends in a message",
         script: r#"
             init
             read
@@ -65,7 +68,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc05 cr lf and more",
+        // modelcontextprotocol/go-sdk#665, stackql/stackql#668.
+        name: "cr lf and more",
         script: r#"
             read
             say {"jsonrpc":"2.0","id":$id,"result":{"name":"fake"}}\x0d
@@ -77,7 +81,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc06 a byte at a time",
+        // FellouAI/eko#276, FellouAI/eko#286.
+        name: "a byte at a time",
         script: r#"
             init
             read
@@ -89,7 +94,8 @@ const CASES: &[Case] = &[
         events: &["info: slow"],
     },
     Case {
-        name: "fc06 many messages at once",
+        // FellouAI/eko#276, FellouAI/eko#286.
+        name: "many messages at once",
         script: r#"
             init
             read
@@ -101,21 +107,24 @@ const CASES: &[Case] = &[
         events: &["info: a", "info: b", "info: c"],
     },
     Case {
-        name: "fc07 a megabyte of standard error",
+        // mark3labs/mcp-go#956, simonx1/ruby-mcp-client#142.
+        name: "a megabyte of standard error",
         script: "errors 1048576\ninit\nread\nerrors 307200\nsay {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"success\":true,\"message\":\"m\"}}\nforever",
         start: "",
         calls: &["m"],
         events: &["0000000000000"],
     },
     Case {
-        name: "fc08 it exits at once",
+        // modelcontextprotocol/python-sdk#332, earendil-works/pi#4764.
+        name: "it exits at once",
         script: "exit 1",
         start: "has ended: exit status 1",
         calls: &[],
         events: &["ended: exit status 1"],
     },
     Case {
-        name: "fc08 it dies in a call",
+        // modelcontextprotocol/python-sdk#332, earendil-works/pi#4764.
+        name: "it dies in a call",
         script: "init\nread\nerror thread 'main' panicked\nerror panic: boom \\xbd\nexit 3",
         start: "",
         calls: &[
@@ -125,14 +134,16 @@ const CASES: &[Case] = &[
         events: &["panic: boom \u{fffd}"],
     },
     Case {
-        name: "fc08 it is killed",
+        // modelcontextprotocol/python-sdk#332, earendil-works/pi#4764.
+        name: "it is killed",
         script: "init\nread\ndie",
         start: "",
         calls: &["error: fake has ended: killed by signal 9 (SIGKILL)"],
         events: &[],
     },
     Case {
-        name: "fc08 it closes its output and goes on",
+        // modelcontextprotocol/python-sdk#332, earendil-works/pi#4764.
+        name: "it closes its output and goes on",
         script: "init\nread\nclose-output\nforever",
         start: "",
         calls: &[
@@ -142,7 +153,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc12 logs before, between and after",
+        // BaseIntelligence/bounty-challenge#15386, BaseIntelligence/bounty-challenge#12850.
+        name: "logs before, between and after",
         script: r#"
             init
             read
@@ -159,7 +171,8 @@ const CASES: &[Case] = &[
         events: &["info: one", "trace: two", "info: three {\"a\":1}", "notification x.y null", "warn: four"],
     },
     Case {
-        name: "fc19 text glued to the reply",
+        // anomalyco/opencode#17282, logancyang/obsidian-copilot#2876.
+        name: "text glued to the reply",
         script: r#"
             read
             say \x1b]0;dev: ready\x07{"jsonrpc":"2.0","id":$id,"result":{"name":"fake"}}
@@ -175,14 +188,16 @@ const CASES: &[Case] = &[
         events: &["skipped: Booting v1.2...", "there is other text on the message's line", "skipped: done"],
     },
     Case {
-        name: "fc25 a byte order mark",
+        // modelcontextprotocol/kotlin-sdk#956, modelcontextprotocol/typescript-sdk#2790.
+        name: "a byte order mark",
         script: "read\nsay \\xef\\xbb\\xbf{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"name\":\"fake\"}}\nok\nforever",
         start: "",
         calls: &["ok 2"],
         events: &[],
     },
     Case {
-        name: "fc42 an error with id null",
+        // helidon-io/helidon-mcp#65, zawatton/anvil.el#35.
+        name: "an error with id null",
         script: r#"
             init
             read
@@ -196,14 +211,16 @@ const CASES: &[Case] = &[
         events: &["an error that names no request: Parse error", "an error that names no request: nobody's"],
     },
     Case {
-        name: "fc42 initialize is answered with id null",
+        // helidon-io/helidon-mcp#65, zawatton/anvil.el#35.
+        name: "initialize is answered with id null",
         script: "read\nsay {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"Parse error\"}}\nforever",
         start: "refused to start a session: Parse error (-32700)",
         calls: &[],
         events: &[],
     },
     Case {
-        name: "fc49 null and numbers",
+        // smart-mcp-proxy/mcpproxy-go#953, kubescape/kubescape#3505.
+        name: "null and numbers",
         script: r#"
             read
             say {"jsonrpc":"2.0","id":$id,"result":{"name":"fake","requires":null,"operations":null}}
@@ -217,7 +234,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc51 not utf-8",
+        // theoriclabs/LeanDB#57, sysprog21/zhtw-mcp#7.
+        name: "not utf-8",
         script: r#"
             init
             read
@@ -229,7 +247,8 @@ const CASES: &[Case] = &[
         events: &["a damaged message: not JSON: not UTF-8"],
     },
     Case {
-        name: "fc52 multi-line json",
+        // ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400.
+        name: "multi-line json",
         script: r#"
             init
             read
@@ -247,14 +266,16 @@ const CASES: &[Case] = &[
         events: &["multi-line JSON"],
     },
     Case {
-        name: "fc52 a multi-line manifest",
+        // ndjson/ndjson-spec#1, BaseIntelligence/bounty-challenge#4400.
+        name: "a multi-line manifest",
         script: "read\nsay {\nsay \"jsonrpc\": \"2.0\",\nsay \"id\": $id,\nsay \"result\": {}\nsay }\nforever",
         start: "multi-line JSON",
         calls: &[],
         events: &[],
     },
     Case {
-        name: "fc55 failures of every shape",
+        // zonemaster/zonemaster-backend#431.
+        name: "failures of every shape",
         script: r#"
             init
             read
@@ -288,7 +309,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc59 not a number",
+        // apify/apify-client-python#87, flop-labs/technocore-chat#90.
+        name: "not a number",
         script: r#"
             init
             read
@@ -300,7 +322,7 @@ const CASES: &[Case] = &[
         events: &["(NaN)"],
     },
     Case {
-        name: "fc79 a reply without jsonrpc",
+        name: "a reply without jsonrpc",
         script: r#"
             read
             say {"id":$id,"result":{"name":"fake"}}
@@ -371,7 +393,8 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc37 it closes its input and goes on",
+        // can1357/oh-my-pi#1710, anomalyco/opencode#43258.
+        name: "it closes its input and goes on",
         script: "init\nclose-input\nsleep 100\nsay ready\nforever",
         start: "",
         calls: &["", "error: fake: it closed its standard input, and still runs"],
@@ -379,7 +402,8 @@ const CASES: &[Case] = &[
     },
     Case {
         // The same number, in another spelling, is the same id; and no other number is (erpc/erpc#869, erpc/erpc#851).
-        name: "fc41 ids that come back respelt",
+        // erpc/erpc#869, erpc/erpc#851.
+        name: "ids that come back respelt",
         script: r#"
             init
             read
@@ -404,14 +428,16 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
-        name: "fc11 replies around 64 KiB and of megabytes",
+        // mark3labs/mcp-go#588, mark3labs/mcp-go#155.
+        name: "replies around 64 KiB and of megabytes",
         script: "init\npadded 65535\npadded 65536\npadded 65537\npadded 1048576\npadded 5242880\nok\nforever",
         start: "",
         calls: &["xxx", "xxx", "xxx", "xxx", "xxx", "ok 7"],
         events: &[],
     },
     Case {
-        name: "fc78 no newline at all on standard error",
+        // btsouth/toolport#801, macanderson/stella#592.
+        name: "no newline at all on standard error",
         script: "init\nread\nflood 31457280\nsay {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"success\":true,\"message\":\"m\"}}\nforever",
         start: "",
         calls: &["m"],
@@ -445,7 +471,7 @@ async fn run(case: &Case) {
     };
     assert_eq!(case.start, "");
     for expected in case.calls {
-        if case.name.starts_with("fc37") && expected.is_empty() {
+        if case.name == "it closes its input and goes on" && expected.is_empty() {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         }
@@ -472,23 +498,29 @@ type Ending = (&'static str, &'static str, Box<dyn Fn(&Shutdown) -> bool + Send>
 fn shutdowns() -> Vec<Ending> {
     let clean = |report: &Shutdown| report.is_clean();
     vec![
-        ("fc33 a clean end", "init\nack\nexit 0", Box::new(move |report| clean(report) && report.acknowledged)),
+        // justrach/devswarm#387, rust-lang/rls#61.
+        ("a clean end", "init\nack\nexit 0", Box::new(move |report| clean(report) && report.acknowledged)),
         (
-            "fc33 exit without a reply",
+            // justrach/devswarm#387, rust-lang/rls#61.
+            "exit without a reply",
             "init\nread\nexit 0",
             Box::new(move |report| clean(report) && !report.acknowledged),
         ),
-        ("fc33 a reply and no exit", "init\nack\nforever", Box::new(|report| report.acknowledged && report.killed)),
-        ("fc33 shutdown is ignored", "init\nread\nforever", Box::new(|report| !report.acknowledged && report.killed)),
+        // justrach/devswarm#387, rust-lang/rls#61.
+        ("a reply and no exit", "init\nack\nforever", Box::new(|report| report.acknowledged && report.killed)),
+        // justrach/devswarm#387, rust-lang/rls#61.
+        ("shutdown is ignored", "init\nread\nforever", Box::new(|report| !report.acknowledged && report.killed)),
         (
-            "fc33 exit 1 after the reply",
+            // justrach/devswarm#387, rust-lang/rls#61.
+            "exit 1 after the reply",
             "init\nack\nexit 1",
             Box::new(|report| {
                 report.acknowledged && !report.killed && report.exit.unwrap().to_string() == "exit status 1"
             }),
         ),
         (
-            "fc33 a log after the reply",
+            // justrach/devswarm#387, rust-lang/rls#61.
+            "a log after the reply",
             "init\nack\nsay {\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"message\":\"bye\"}}\nexit 0",
             Box::new(clean),
         ),
@@ -536,7 +568,8 @@ fn more() -> Vec<Trial> {
             assert_eq!(message(go(&host).await), "ok 3");
         }
     }));
-    trials.push(trial("fc78 300 MB without a newline cost no more than the limit", || async {
+    // btsouth/toolport#801, macanderson/stella#592.
+    trials.push(trial("a line of 300 MB costs no more than the limit", || async {
         let before = resident();
         let (mut options, _) = options();
         options.call_timeout = Duration::from_secs(55);

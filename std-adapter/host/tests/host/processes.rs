@@ -12,7 +12,8 @@ use rigline_host::{CallContext, Host};
 #[allow(clippy::too_many_lines, reason = "a list of tests")]
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("fc08 a missing command is named", || async {
+        // modelcontextprotocol/python-sdk#332, earendil-works/pi#4764.
+        trial("a missing command is named", || async {
             for (program, expected) in [
                 ("no-such-extension", "there is no program `no-such-extension` in PATH"),
                 ("/no/such/extension", "there is no program `/no/such/extension`"),
@@ -29,7 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             let error = Host::connect(&exec(&[script.to_str().unwrap()]), options().0).await.unwrap_err().to_string();
             assert!(error.contains("cannot be started"), "{error}");
         }),
-        trial("fc34 no zombies, however it ends", || async {
+        // zeroclaw-labs/zeroclaw#8731, NousResearch/hermes-agent#47540.
+        trial("no zombies, however it ends", || async {
             let scripts = ["init\nack\nexit 0", "init\nread\ndie", "init\nread\nforever", "init\nforever"];
             let mut ids = Vec::new();
             for round in 0..100 {
@@ -51,7 +53,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             }
             gone_soon(&ids).await;
         }),
-        Trial::test("fc34 no zombies after the runtime", || {
+        // zeroclaw-labs/zeroclaw#8731, NousResearch/hermes-agent#47540.
+        Trial::test("no zombies after the runtime", || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let host = runtime.block_on(Host::connect(&fake("init\nforever"), options().0)).unwrap();
             let id = host.child().unwrap().id();
@@ -61,7 +64,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             runtime.block_on(gone_soon(&[id]));
             Ok(())
         }),
-        trial("fc35 a wrapper's children go with it", || async {
+        // Abilityai/trinity#618, NousResearch/hermes-agent#35249.
+        trial("a wrapper's children go with it", || async {
             for wrapper in [
                 "exec 3<&0; \"$0\" fake \"$1\" <&3 & wait",
                 "(sleep 300 &) ; exec \"$0\" fake \"$1\"",
@@ -84,7 +88,8 @@ pub(crate) fn trials() -> Vec<Trial> {
                 group_gone_soon(group).await;
             }
         }),
-        trial("fc35 a held pipe does not hide the end", || async {
+        // Abilityai/trinity#618, NousResearch/hermes-agent#35249.
+        trial("a held pipe does not hide the end", || async {
             let wrapper = "(sleep 300 &) ; exec \"$0\" fake \"$1\"";
             let host =
                 Host::connect(&exec(&["sh", "-c", wrapper, &this(), "init\nread\nexit 7"]), options().0).await.unwrap();
@@ -95,7 +100,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(started.elapsed() < Duration::from_secs(1));
             group_gone_soon(group).await;
         }),
-        trial("fc37 it ends between two calls", || async {
+        // can1357/oh-my-pi#1710, anomalyco/opencode#43258.
+        trial("it ends between two calls", || async {
             let (options, _) = options();
             let host = Host::connect(&fake("init\nok\nexit 0"), options).await.unwrap();
             assert_eq!(message(go(&host).await), "ok 2");
@@ -194,7 +200,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             }
             assert!(started.elapsed() < Duration::from_secs(1));
         }),
-        trial("fc60 a reply of any depth", || async {
+        // antirez/ds4#43, oatpp/oatpp#1109.
+        trial("a reply of any depth", || async {
             for depth in [100, 120, 100_000] {
                 let (options, _) = options();
                 let data = format!("{}{}", "[".repeat(depth), "]".repeat(depth));

@@ -114,7 +114,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             // A line boundary goes first.
             assert_eq!(board.lines()[0], "");
         }),
-        trial("fc18 fragments before the first line", || async {
+        // tbird20d/grabserial#55, sensiml/open-gateway#30.
+        trial("fragments before the first line", || async {
             let board = Board::new(|place, line| {
                 let before: &[u8] = if place == 1 { b"d\":\"info\",\"message\":\"x\"}}\n\0\xff\xfe~~\n" } else { b"" };
                 [before, &reply(line)].concat()
@@ -124,7 +125,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert_eq!(message(go(&host).await), "m");
             assert!(seen.has("skipped: d\":\"info\""));
         }),
-        trial("fc28 a board that boots", || async {
+        // dni/lnurl-vault#120, meshcore-dev/meshcore.js#27.
+        trial("a board that boots", || async {
             let boot = Instant::now();
             let board = Board::new(
                 move |_, line| {
@@ -138,7 +140,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert_eq!(ids.len(), 4, "{ids:?}");
             assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
         }),
-        trial("fc28 each initialize is answered, late", || async {
+        // dni/lnurl-vault#120, meshcore-dev/meshcore.js#27.
+        trial("each initialize is answered, late", || async {
             let first = Arc::new(Mutex::new(String::new()));
             let board = Board::new(move |place, line| match place {
                 1 => {
@@ -166,7 +169,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             let error = Host::connect(&board.target(), options).await.unwrap_err().to_string();
             assert!(error.contains("names no request: parse (-32700)"), "{error}");
         }),
-        trial("fc29 unplugged in a call", || async {
+        // esp-rs/espmonitor#12, boardswarm/boardswarm#8.
+        trial("unplugged in a call", || async {
             let board = Board::new(|_, line| if line.contains("execute") { b"UNPLUG".to_vec() } else { reply(line) });
             let host = Host::connect(&board.target(), options().0).await.unwrap();
             let held = Arc::clone(&board.controller);
@@ -181,7 +185,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(message(go(&host).await).contains("device disconnected"));
             assert!(host.shutdown().await.is_err());
         }),
-        trial("fc30 the last session's replies", || async {
+        // jamesmunns/ergot#189, arduino/serial-monitor#32.
+        trial("the last session's replies", || async {
             let board = Board::good();
             board.write(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"name\":\"old\"}}\n");
             let host = Host::connect(&board.target(), options().0).await.unwrap();
@@ -197,7 +202,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert_eq!(ids.len(), 3);
             assert!(ids.iter().all(|id| id.len() > 3), "{ids:?}");
         }),
-        trial("fc32 the tty is raw", || async {
+        // rustne-kretser/noline#12, kohler/peteramati#16.
+        trial("the tty is raw", || async {
             let text = format!("{}\\u007f\u{7f}é🚀", "x".repeat(10_000));
             let answer = format!("{{\"success\":true,\"message\":\"{text}\"}}");
             let board = Board::new(move |_, line| {
@@ -286,7 +292,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             });
             assert_eq!(message(found), "m");
         }),
-        trial("g_12: of a composite device the port that was meant is found again", || async {
+        trial("of a composite device the port that was meant is found again", || async {
             let system = System::new();
             let first = Board::new(|_, line| if line.contains("execute") { b"UNPLUG".to_vec() } else { reply(line) });
             let plug = |name: &str, interface: &str, path: &Path| {

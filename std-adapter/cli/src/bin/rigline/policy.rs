@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ValueHint;
-use rigline::{Extension, Manifest};
+use rigline::{Extension, Manifest, Operation};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_std::mutex::lock;
@@ -266,9 +266,10 @@ fn ensure_out_of_reach(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether two names mean one operation: in the names of tools `_` stands for `-`.
+/// Whether two names mean one operation. A tool is called by the name of its operation, or by its
+/// [identifier](rigline::Operation::identifier).
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    one.replace('-', "_") == other.replace('-', "_")
+    Operation::identifier_of(one).eq(Operation::identifier_of(other))
 }
 
 impl Policy {
@@ -342,6 +343,23 @@ mod tests {
         assert!(policy.admit("measure", at(42)).unwrap_err().starts_with("the rig is limited to 3 calls"));
         assert!(policy.admit("power", at(60)).is_ok(), "the oldest call is out of the period");
         assert!(policy.admit("power", at(61)).is_err());
+    }
+
+    /// An agent calls a tool by each name that the server takes, and the owner's word is about the operation.
+    #[test]
+    fn an_operation_is_the_same_by_every_name_that_a_tool_has() {
+        let long = "x".repeat(70);
+        for (operation, tool) in [
+            ("all-off", "all_off"),
+            ("rail.set", "rail_set"),
+            ("rail/set", "rail_set"),
+            ("größe", "gr____e"),
+            (&*long, &long[..64]),
+        ] {
+            let policy = Policy { confirm: vec![operation.to_owned()], ..Policy::default() };
+            assert!(policy.wants_confirmation(operation) && policy.wants_confirmation(tool), "{operation}");
+            assert!(!policy.wants_confirmation(&tool[1..]), "{operation}");
+        }
     }
 
     #[test]

@@ -280,6 +280,41 @@ impl Agent {
     }
 }
 
+/// Asserts that clients and the APIs behind them take a list of tools, and returns the names. A name
+/// has at most 64 characters, and is there once. A schema is an object with `properties`, and has no
+/// keyword that an API refuses.
+#[track_caller]
+pub(crate) fn assert_taken(tools: &Value) -> Vec<String> {
+    fn assert_schema(schema: &Value, is_input: bool, tool: &Value) {
+        for name in ["$ref", "$defs", "multipleOf", "patternProperties", "prefixItems"] {
+            assert!(schema.get(name).is_none(), "{name}: {tool}");
+        }
+        if is_input && schema["type"] == "object" && schema.get("additionalProperties").is_none_or(Value::is_boolean) {
+            assert!(schema["properties"].is_object(), "{schema}: {tool}");
+        }
+        let properties = schema["properties"].as_object().into_iter().flatten().map(|(_, schema)| schema);
+        let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten();
+        properties.chain(lists).chain(schema.get("items")).for_each(|schema| assert_schema(schema, is_input, tool));
+    }
+    let tools = tools.as_array().unwrap_or_else(|| panic!("{tools}"));
+    let mut names: Vec<String> = Vec::new();
+    for tool in tools {
+        let name = tool["name"].as_str().unwrap();
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        assert!((1..=64).contains(&name.len()) && name.chars().all(is_plain), "{name}");
+        assert!(!names.iter().any(|known| known == name), "{name} is there twice");
+        names.push(name.to_owned());
+        let input = &tool["inputSchema"];
+        assert_eq!(input["type"], "object", "{tool}");
+        for (schema, is_input) in [Some(input), tool.get("outputSchema")].into_iter().flatten().zip([true, false]) {
+            assert!(schema["properties"].is_object(), "{tool}");
+            assert!(["anyOf", "oneOf", "allOf"].iter().all(|name| schema.get(name).is_none()), "{tool}");
+            assert_schema(schema, is_input, tool);
+        }
+    }
+    names
+}
+
 /// Whether a result's text has this in it.
 pub(crate) fn says(result: &Value, text: &str) -> bool {
     result["content"].as_array().is_some_and(|blocks| {

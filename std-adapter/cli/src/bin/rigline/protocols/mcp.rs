@@ -527,6 +527,9 @@ impl EntryArguments {
     }
 }
 
+/// The longest name that is made from a target. Clients call a tool `mcp__NAME__TOOL`, and cut or refuse what has more than 64 characters.
+const NAME: usize = 24;
+
 /// The name of a target in a client: letters, digits, `-` and `_`, since clients make the names of tools from it.
 fn name_of(target: &Target) -> String {
     let stem = |path: &str| Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -552,7 +555,7 @@ fn name_of(target: &Target) -> String {
         }
     };
     let plain = |char: char| if char.is_ascii_alphanumeric() || char == '_' { char } else { '-' };
-    let name: String = name.chars().map(plain).take(40).collect();
+    let name: String = name.chars().map(plain).take(NAME).collect();
     match name.trim_matches('-') {
         "" => "rigline".to_owned(),
         name => name.to_owned(),
@@ -577,6 +580,7 @@ mod tests {
             ("tcp:[::1]:7000", "1--7000"),
             ("http://127.0.0.1:8080/mcp", "127-0-0-1-8080"),
             ("replay:runs/first", "first"),
+            ("serial:/dev/serial/by-id/usb-rigline_rig_E6614103E7-if00", "serial-by-id-usb-rigline"),
         ] {
             assert_eq!(name_of(&target.parse().unwrap()), name, "{target}");
         }

@@ -4,7 +4,7 @@
 //! Standard input and output have one client. Over HTTP there are as many as there are sessions; those that have none are told apart by what they say
 //! of themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,8 @@ struct State {
     is_stale: bool,
     /// Lists of our own that are on their way: who asked for the manifest.
     manifests: HashMap<String, (Value, bool)>,
+    /// Tools of ours that the target has too, as far as its tools were listed. Its own are not hidden.
+    taken: HashSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -230,6 +232,7 @@ impl Gate {
     pub(crate) fn changed(&self) {
         let mut state = lock(&self.state);
         state.is_stale = true;
+        state.taken.clear();
         self.renew(&mut state);
     }
 
@@ -310,6 +313,8 @@ impl Gate {
                 state.open(peer, id, Open::Listening(id.clone()));
             }
             "tools/call" if is_fit => {
+                let tool = params["name"].as_str().unwrap_or_default().to_owned();
+                let is_taken = state.taken.contains(&tool);
                 let client = state.client(&owner);
                 let (about, can_ask) = match is_modern {
                     true => {
@@ -318,14 +323,13 @@ impl Gate {
                     }
                     false => (client.about.clone(), client.can_ask && peer.hears_requests),
                 };
-                let tool = params["name"].as_str().unwrap_or_default().to_owned();
-                if self.parts.tells_failures && tool == LAST_FAILURE {
+                if self.parts.tells_failures && tool == LAST_FAILURE && !is_taken {
                     answer(peer, id, told(client.last_failure.as_ref()), is_modern);
                     return Passing::Kept;
                 }
                 let arguments = params["arguments"].clone();
                 let call = OpenCall { owner, client: about, tool, arguments, began: Instant::now() };
-                if let Some(own) = &self.parts.own
+                if let Some(own) = self.parts.own.as_ref().filter(|_| !is_taken)
                     && own.tools().iter().any(|tool| tool["name"] == call.tool.as_str())
                 {
                     self.run_own(own, &mut state, peer, message, call, is_modern);
@@ -694,7 +698,7 @@ impl Between for Gate {
                 Passing::On
             }
             Some(Open::Greeting) => self.greeted(line),
-            Some(Open::List) => self.listed(line),
+            Some(Open::List) => self.listed(&mut state, line),
         };
         self.renew(&mut state);
         passing
@@ -801,7 +805,8 @@ impl Gate {
         Passing::Instead(reply.to_string().into_bytes())
     }
 
-    fn listed(&self, line: &[u8]) -> Passing {
+    /// Adds our own tools to the last page of a list.
+    fn listed(&self, state: &mut State, line: &[u8]) -> Passing {
         let mut added = self.parts.own.as_ref().map(|own| own.tools()).unwrap_or_default();
         if self.parts.tells_failures {
             added.push(failure_tool());
@@ -811,14 +816,19 @@ impl Gate {
         }
         // The tools stay as they are written, their numbers too.
         let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-        let Some(json) = Json::parse(text.as_bytes()).ok().and_then(|json| json.get("result")?.get("tools")) else {
+        let result = Json::parse(text.as_bytes()).ok().and_then(|json| json.get("result"));
+        let Some((result, json)) = result.and_then(|result| Some((result, result.get("tools")?))) else {
             return Passing::On;
         };
         let names = json.elements().filter_map(|tool| tool.get("name")?.text().map(|name| name.to_string()));
         let names: Vec<String> = names.collect();
         let list = json.as_str();
-        // The target's own are not hidden.
-        added.retain(|tool| !names.iter().any(|name| is_same(name, tool["name"].as_str().unwrap_or_default())));
+        let own_name = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
+        state.taken.extend(added.iter().map(own_name).filter(|own| names.iter().any(|name| is_same(name, own))));
+        if result.get("nextCursor").is_some() {
+            return Passing::On;
+        }
+        added.retain(|tool| !state.taken.contains(&own_name(tool)));
         let start = (list.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         let (Some(before), Some(after)) = (text.get(..start), text.get(start.saturating_add(list.len())..)) else {
             return Passing::On;
