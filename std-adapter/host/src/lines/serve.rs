@@ -214,8 +214,26 @@ struct Connection {
 struct Waiting {
     line: Vec<u8>,
     since: Instant,
-    /// When its time is up, if it is a call that can be answered before its turn; none until that was looked for.
-    due: Option<Option<Instant>>,
+    expiry: Expiry,
+}
+
+/// The time at which a waiting line is answered before its turn.
+#[derive(Clone, Copy)]
+enum Expiry {
+    /// The line was not read for its time limit.
+    Unread,
+    /// The line has no time limit, or cannot be answered before its turn.
+    Never,
+    At(Instant),
+}
+
+impl Expiry {
+    fn instant(self) -> Option<Instant> {
+        match self {
+            Self::At(instant) => Some(instant),
+            Self::Unread | Self::Never => None,
+        }
+    }
 }
 
 /// A request that waits or runs.
@@ -283,7 +301,7 @@ impl Connection {
             let is_unread = self.out.waiting() >= MAX_UNREAD / 2;
             let may_read = !has_ended && !is_unread && !self.has_enough();
             // A target that is reached meanwhile says nothing of that.
-            let is_unknown = self.waiting.iter().any(|waiting| waiting.due.is_none());
+            let is_unknown = self.waiting.iter().any(|waiting| matches!(waiting.expiry, Expiry::Unread));
             let (deadline, ticks) = (input.deadline(), has_ended || self.is_full || is_unknown);
             let out = self.out.clone();
             tokio::select! {
@@ -366,18 +384,17 @@ impl Connection {
         let ConnectionSession { queue, session, .. } = &self.seat;
         // What an extension has is known once it is reached.
         let is_reached = queue.is_reached();
-        for Waiting { line, since, due } in
-            self.waiting.iter_mut().rev().take_while(|waiting| is_reached && waiting.due.is_none())
-        {
-            *due = Some(queue.due(session, line, *since));
+        let is_unread = |waiting: &&mut Waiting| is_reached && matches!(waiting.expiry, Expiry::Unread);
+        for Waiting { line, since, expiry } in self.waiting.iter_mut().rev().take_while(is_unread) {
+            *expiry = queue.due(session, line, *since).map_or(Expiry::Never, Expiry::At);
         }
-        self.waiting.iter().filter_map(|waiting| waiting.due.flatten()).min()
+        self.waiting.iter().filter_map(|waiting| waiting.expiry.instant()).min()
     }
 
     /// Answers the calls whose time is up before they were received.
     fn refuse_late(&mut self) {
         let now = Instant::now();
-        let is_late = |waiting: &Waiting| waiting.due.flatten().is_some_and(|due| due <= now);
+        let is_late = |waiting: &Waiting| waiting.expiry.instant().is_some_and(|due| due <= now);
         let (late, left): (VecDeque<_>, _) = std::mem::take(&mut self.waiting).into_iter().partition(is_late);
         self.waiting = left;
         for Waiting { line, since, .. } in late {
@@ -394,7 +411,7 @@ impl Connection {
         let early = if waits { Early::Waits } else { queue.look_ahead(&mut self.seat.session, line) };
         match early {
             Early::Waits => {
-                self.waiting.push_back(Waiting { line: line.to_vec(), since: Instant::now(), due: None });
+                self.waiting.push_back(Waiting { line: line.to_vec(), since: Instant::now(), expiry: Expiry::Unread });
             }
             Early::Reply(reply) => self.send(reply),
             Early::Silent => {}
@@ -456,7 +473,7 @@ impl Connection {
                     }
                 }
             }
-            let Waiting { line, since, due } = waiting;
+            let Waiting { line, since, expiry } = waiting;
             let bytes = line.len();
             let mut session = self.seat.session;
             let asker = asker(&self.client, since);
@@ -470,7 +487,7 @@ impl Connection {
                 }
                 Err(line) => {
                     self.is_full = is_alone;
-                    self.waiting.push_front(Waiting { line, since, due });
+                    self.waiting.push_front(Waiting { line, since, expiry });
                     break;
                 }
             }
