@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{Agent, Listening, Server, assert_taken, says};
+use crate::agents::support::{Agent, Listening, ServerProcess, assert_taken, says};
 
 /// An extension of gevals alone, whose operations have these names. Each says its own.
 fn odd(folder: &Path, names: &Value) -> String {
@@ -43,7 +43,7 @@ fn the_tools_of_every_server_are_taken_by_clients() {
         (&["mcp", "tcp:127.0.0.1:9"], &["find_board", "last_failure"]),
     ] {
         let state = tempfile::tempdir().unwrap();
-        let mut agent = Server::start_with(words, &[("XDG_STATE_HOME", state.path().to_str().unwrap())]);
+        let mut agent = ServerProcess::start_with(words, &[("XDG_STATE_HOME", state.path().to_str().unwrap())]);
         agent.initialize(json!({}));
         let listed = agent.ask("tools/list", json!({}));
         let names = assert_taken(&listed["result"]["tools"]);
@@ -67,7 +67,7 @@ fn operations_whose_tools_would_have_one_name_are_told_apart() {
         format!("{long}-b")
     ]);
     let target = odd(folder.path(), &names);
-    let mut agent = Server::start(&["mcp", &target]);
+    let mut agent = ServerProcess::start(&["mcp", &target]);
     agent.initialize(json!({}));
     let listed = agent.ask("tools/list", json!({}));
     let mut tools = assert_taken(&listed["result"]["tools"]);
@@ -89,7 +89,7 @@ fn a_confirmed_operation_is_confirmed_by_every_name() {
     let folder = tempfile::tempdir().unwrap();
     let long = "y".repeat(70);
     let target = odd(folder.path(), &json!(["set.rail", "measure", long]));
-    let mut agent = Server::start(&["mcp", &target, "--confirm", "set.rail", "--confirm", &long]);
+    let mut agent = ServerProcess::start(&["mcp", &target, "--confirm", "set.rail", "--confirm", &long]);
     agent.initialize(json!({}));
     for tool in ["set.rail", "set_rail", &long, &long[..64]] {
         let refused = agent.call(tool, json!({}));
@@ -116,7 +116,7 @@ fn a_confirmed_operation_is_confirmed_by_every_name() {
 #[test]
 fn a_tool_of_the_target_is_not_hidden_by_one_of_the_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let mut agent = Server::start(&["mcp", &odd(folder.path(), &json!(["last-failure", "other"]))]);
+    let mut agent = ServerProcess::start(&["mcp", &odd(folder.path(), &json!(["last-failure", "other"]))]);
     agent.initialize(json!({}));
     let listed = agent.ask("tools/list", json!({}));
     assert_eq!(assert_taken(&listed["result"]["tools"]), ["last_failure", "other"]);
