@@ -227,8 +227,8 @@ impl<'m> Engine<'m> {
     /// Takes note that the caller has run [`safe_state`](crate::Extension::safe_state) without a
     /// [disconnect](Self::disconnect). The peer's next reply says so, if its protocol has a place
     /// for that.
-    pub fn was_made_safe(&mut self) {
-        self.peer.session.was_made_safe();
+    pub fn note_made_safe(&mut self) {
+        self.peer.session.note_made_safe();
     }
 
     /// Whether the extension's safe state switches anything off.

@@ -36,7 +36,7 @@ use rigline::json::write::Message;
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::whole::{self, RunEnd, Runner};
+use rigline::serve::whole::{self, HandlerEnd, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -1577,7 +1577,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             let runner = Runner::new(clock, &send, &mut logs).touched(&touched);
             let end = runner.run(&mut configured, &to, &mut exchange, &mut message, &mut out, stop.as_mut()).await;
             let now = configured.inner.manifest();
-            if exchange.operation().is_some() || std::ptr::eq(now, to.manifest()) || end != RunEnd::Returned {
+            if exchange.operation().is_some() || std::ptr::eq(now, to.manifest()) || end != HandlerEnd::Returned {
                 break end;
             }
             // The configuration has brought another manifest, which is the answer. The extension
@@ -1591,7 +1591,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         if exchange.has_given_notice() {
             shared.state().owed.known.remove(&who);
         }
-        let was_made_safe = end != RunEnd::Returned && may_be_on;
+        let was_made_safe = end != HandlerEnd::Returned && may_be_on;
         if was_made_safe {
             shared.made_safe(&to, Some((&who, number)));
         } else if touched.get() {

@@ -266,7 +266,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
             let session = *engine.session();
             if session.is_touched() && session.protocol().has_safe_end() {
                 self.clock.drive(self.extension.safe_state()).await;
-                engine.was_made_safe();
+                engine.note_made_safe();
                 let mut line = vec![0; LEAST_REPLY];
                 let length = session.write_made_safe(&mut line);
                 if self.extension.manifest().has_safe_state && length > 0 {

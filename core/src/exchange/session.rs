@@ -129,7 +129,7 @@ impl Session {
 
     /// Takes note that [`safe_state`](crate::Extension::safe_state) has run. The peer's next reply
     /// says so, if its protocol has a place for that.
-    pub fn was_made_safe(&mut self) {
+    pub fn note_made_safe(&mut self) {
         self.safety = Safety { is_touched: false, owes_notice: true };
     }
 

@@ -361,7 +361,7 @@ impl Driver<'_> {
         }
         self.safety.set(if stopped && is_touched { SafeState::Done } else { SafeState::Idle });
         if is_made_safe {
-            engine.was_made_safe();
+            engine.note_made_safe();
         }
         engine.complete(&result);
         Some(stopped)

@@ -115,7 +115,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
                 }
                 wire.result?;
                 if is_made_safe {
-                    engine.was_made_safe();
+                    engine.note_made_safe();
                 }
                 engine.complete(&result);
             }

@@ -28,7 +28,7 @@ pub struct Runner<'a> {
 
 /// The reason why a run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunEnd {
+pub enum HandlerEnd {
     /// The handler has returned.
     Returned,
     /// The call exceeded its time limit. [`safe_state`](Extension::safe_state) has run if an output
@@ -71,14 +71,14 @@ impl<'a> Runner<'a> {
         message: &mut [u8],
         out: &mut [u8],
         stop: impl Future<Output = bool>,
-    ) -> RunEnd {
+    ) -> HandlerEnd {
         let Self { clock, send, memory, touched } = self;
         let is_touched = touched.is_none_or(Cell::get) || exchange.can_change(to);
         if let Some(touched) = touched {
             touched.set(is_touched);
         }
         let (result, end, is_cancelled) = {
-            let Some(mut run) = exchange.run(to, message, out) else { return RunEnd::Returned };
+            let Some(mut run) = exchange.run(to, message, out) else { return HandlerEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
             let logs = run.reply.reply.format().logs;
             let (lines, rest) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
@@ -96,13 +96,13 @@ impl<'a> Runner<'a> {
                     // A handler that slept past its deadline does not wake up.
                     let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
                     if is_late() {
-                        return Poll::Ready((Err(Failure::TIMEOUT), RunEnd::Late, false));
+                        return Poll::Ready((Err(Failure::TIMEOUT), HandlerEnd::Late, false));
                     }
                     if let Poll::Ready(result) = polled {
-                        return Poll::Ready((result, RunEnd::Returned, false));
+                        return Poll::Ready((result, HandlerEnd::Returned, false));
                     }
                     if let Poll::Ready(is_cancelled) = stop.as_mut().poll(task) {
-                        return Poll::Ready((Err(Failure::CANCELLED), RunEnd::Stopped, is_cancelled));
+                        return Poll::Ready((Err(Failure::CANCELLED), HandlerEnd::Stopped, is_cancelled));
                     }
                     if let Some(deadline) = deadline {
                         clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
                 })
                 .await
             };
-            if ended.1 != RunEnd::Returned && is_touched {
+            if ended.1 != HandlerEnd::Returned && is_touched {
                 extension.safe_state().await;
                 if let Some(touched) = touched {
                     touched.set(false);

@@ -11,7 +11,7 @@ use rigline::json::{Json, JsonKind};
 use rigline::protocol::waza::Verdict;
 
 use super::placeholders::{is_whole, substitute};
-pub(crate) use super::records::{Grade, Judgement};
+pub(crate) use super::records::{Grade, GradeVerdict};
 use super::records::{Measurement, StepRecord};
 use super::root::FILE_LIMIT;
 use rigline_host::terminal::cut;
@@ -208,9 +208,9 @@ impl Grader {
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
         let (judgement, message) = match self.judge(&self.check, evidence) {
-            Ok(message) if matches!(self.check, Condition::Unsupported) => (Judgement::Unsupported, message),
-            Ok(message) => (Judgement::Passed, message),
-            Err(message) => (Judgement::Failed, message),
+            Ok(message) if matches!(self.check, Condition::Unsupported) => (GradeVerdict::Unsupported, message),
+            Ok(message) => (GradeVerdict::Passed, message),
+            Err(message) => (GradeVerdict::Failed, message),
         };
         Grade {
             grader: self.label().to_owned(),
@@ -219,7 +219,7 @@ impl Grader {
             weight: self.weight,
             judgement,
             message,
-            measurement: self.measurement(evidence, judgement == Judgement::Passed),
+            measurement: self.measurement(evidence, judgement == GradeVerdict::Passed),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Results {
     /// The runs, in the order in which the command listed them.
     pub runs: Vec<Run>,
     /// The evals that could not be run, with the reasons.
-    pub errors: Vec<Unusable>,
+    pub errors: Vec<UnrunnableEval>,
     /// The folder of the recording that `--record` made. In an HTML page the path is relative to
     /// the page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,14 +78,14 @@ impl Host {
 /// An eval that could not be run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Unusable {
+pub struct UnrunnableEval {
     /// The path of the eval file. `None` if the error is about no single file.
     pub path: Option<String>,
     /// The reason why the eval could not be run.
     pub error: String,
 }
 
-impl Unusable {
+impl UnrunnableEval {
     /// An eval that could not be run, with its file and the reason.
     pub fn new(path: Option<String>, error: impl Into<String>) -> Self {
         Self { path, error: error.into() }
@@ -795,8 +795,8 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 impl Rig {
-    fn of(rig: &session::Rig) -> Self {
-        let session::Rig { name, version, target, serial_number } = rig.clone();
+    fn of(rig: &session::RigIdentity) -> Self {
+        let session::RigIdentity { name, version, target, serial_number } = rig.clone();
         Self { name, version, target, serial_number }
     }
 }

@@ -120,7 +120,7 @@ impl StepRecord {
 
 /// The result of a grader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum GradeVerdict {
     /// The condition of the grader is met.
     Passed,
     /// The condition of the grader is not met.
@@ -129,7 +129,7 @@ pub enum Judgement {
     Unsupported,
 }
 
-impl Judgement {
+impl GradeVerdict {
     /// Returns `passed`, `failed` or `unsupported`, as reports have it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ pub struct Grade {
     /// The weight of the grader in its metric.
     pub weight: f64,
     /// The result of the grader.
-    pub judgement: Judgement,
+    pub judgement: GradeVerdict,
     /// The reason for the result.
     pub message: String,
     /// The value that was measured. `None` if the grader measures nothing.

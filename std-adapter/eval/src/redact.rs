@@ -1,7 +1,7 @@
 //! Hides the values of environment variables in the logs, the reports and the records of a run.
 
 use super::records::TrialRecord;
-use super::session::Rig;
+use super::session::RigIdentity;
 use rigline_host::number;
 
 /// Shorter values and numbers are not hidden: they would also hide unrelated text.
@@ -64,7 +64,7 @@ impl Redactor {
     }
 
     /// Hides the values in the identity of a rig, since its target may contain them.
-    pub(super) fn hide_in_rig(&self, rig: &mut Rig) {
+    pub(super) fn hide_in_rig(&self, rig: &mut RigIdentity) {
         let texts = [&mut rig.name, &mut rig.version, &mut rig.target];
         texts.into_iter().chain(rig.serial_number.as_mut()).for_each(|text| self.hide(text));
     }

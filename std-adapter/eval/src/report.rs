@@ -15,7 +15,7 @@ pub(crate) use super::attach::Attachment;
 pub use super::digits::Digits;
 pub use super::model::{
     Attempt, Case, FailedValue, Grader, Hashed, Host, Logs, Mark, Measured, Past, Results, Rig, Run, Statistic, Step,
-    Summary, Task, Trial, Unusable,
+    Summary, Task, Trial, UnrunnableEval,
 };
 pub use ctrf::ctrf;
 pub use github::{annotations, summary};

@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::attach::Attachments;
-use super::grade::{Grade, Judgement};
+use super::grade::{Grade, GradeVerdict};
 use super::measurement::Statistics;
 use super::redact::Redactor;
-use super::session::{Connect, OnLog, Rig, SessionError};
+use super::session::{Connect, OnLog, RigIdentity, SessionError};
 use super::spec::{Executor, Fault, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
@@ -95,7 +95,7 @@ pub struct RunOutcome {
     /// The record of the preflight. `None` if there was none.
     pub health: Option<TrialRecord>,
     /// The rig that the run used. `None` if no session was opened.
-    pub rig: Option<Rig>,
+    pub rig: Option<RigIdentity>,
     /// Whether enough tasks passed, or each metric reached its threshold. A run with a rig error
     /// has not passed.
     pub passed: bool,
@@ -522,7 +522,7 @@ impl Shared {
             let earlier = std::mem::take(&mut job.earlier);
             record.attempts = record.attempts.saturating_add(u32::try_from(earlier.len()).unwrap_or(u32::MAX));
             record.earlier.splice(0..0, earlier);
-            for grade in record.grades.iter().filter(|grade| grade.judgement == Judgement::Unsupported) {
+            for grade in record.grades.iter().filter(|grade| grade.judgement == GradeVerdict::Unsupported) {
                 (self.log)(Level::Warn, &format!("{}: grader {}: {}", task.name, grade.grader, grade.message));
             }
             if let Some(error) = &record.error {
@@ -823,9 +823,11 @@ fn outcome(
 /// The verdict of a trial apart from its graders.
 fn own_grade(trial: &TrialRecord) -> Option<Grade> {
     let judgement = match trial.verdict {
-        Verdict::Passed if trial.grades.is_empty() => Judgement::Passed,
-        Verdict::Failed | Verdict::Error if trial.grades.iter().all(|grade| grade.judgement != Judgement::Failed) => {
-            Judgement::Failed
+        Verdict::Passed if trial.grades.is_empty() => GradeVerdict::Passed,
+        Verdict::Failed | Verdict::Error
+            if trial.grades.iter().all(|grade| grade.judgement != GradeVerdict::Failed) =>
+        {
+            GradeVerdict::Failed
         }
         _ => return None,
     };
@@ -851,12 +853,12 @@ fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
         names.into_iter().flatten().any(|name| *name == metric.name)
     };
     let is_own = |grade: &&&Grade| grade.kind.is_empty();
-    let judged = |grade: &&&Grade| grade.judgement != Judgement::Unsupported;
+    let judged = |grade: &&&Grade| grade.judgement != GradeVerdict::Unsupported;
     let own: Vec<_> = grades.iter().filter(|grade| counts(grade) || is_own(grade)).filter(judged).collect();
     let is_named = grades.iter().any(|grade| counts(&grade));
     let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
     let all: f64 = counted.iter().map(|grade| grade.weight).sum();
-    let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed);
+    let passed = counted.iter().filter(|grade| grade.judgement == GradeVerdict::Passed);
     // The sum of nothing is -0.0.
     let passed = passed.map(|grade| grade.weight).fold(0.0, |sum, weight| sum + weight);
     let share = if all > 0.0 { passed / all } else { 0.0 };
@@ -873,7 +875,7 @@ fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
 mod tests {
     use super::*;
 
-    fn grade(kind: &str, metric: Option<&str>, judgement: Judgement) -> Grade {
+    fn grade(kind: &str, metric: Option<&str>, judgement: GradeVerdict) -> Grade {
         Grade {
             grader: kind.into(),
             kind: kind.into(),
@@ -923,7 +925,7 @@ mod tests {
 
     #[test]
     fn metrics_count_the_graders_that_name_them_or_all() {
-        use Judgement::{Failed, Passed, Unsupported};
+        use GradeVerdict::{Failed, Passed, Unsupported};
         let grades = [
             grade("regex", None, Passed),
             grade("regex", Some("style"), Failed),

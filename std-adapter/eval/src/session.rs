@@ -81,7 +81,7 @@ pub trait EvalSession: Send + Sync {
     /// Stops the running call at once. The next call begins in a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Returns the rig that answers in this session.
-    fn rig(&self) -> Rig;
+    fn rig(&self) -> RigIdentity;
     /// Ends the session, and waits for its end.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
 }
@@ -123,7 +123,7 @@ pub struct StepResult {
 /// The identity of a rig. Values that the rig does not report are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rig {
+pub struct RigIdentity {
     /// The name of the extension on the rig.
     pub name: String,
     /// The version of the extension on the rig.
@@ -253,7 +253,7 @@ struct Open {
     protocol: &'static Protocol,
     lacks: Vec<Part>,
     manifest: Manifest,
-    rig: Rig,
+    rig: RigIdentity,
 }
 
 impl From<ClientError> for SessionError {
@@ -272,7 +272,7 @@ impl Open {
         if let Some(recorder) = recorder {
             client::identify(recorder, &mut *chosen.client, &manifest).await;
         }
-        let rig = Rig {
+        let rig = RigIdentity {
             name: manifest.name.clone(),
             version: manifest.version.clone(),
             serial_number: serial_number(target),
@@ -380,7 +380,7 @@ impl EvalSession for Open {
         })
     }
 
-    fn rig(&self) -> Rig {
+    fn rig(&self) -> RigIdentity {
         self.rig.clone()
     }
 

@@ -14,9 +14,9 @@ use super::attach::Attachments;
 use super::command;
 use super::grade::{Condition, Evidence};
 use super::placeholders::{literal, substitute};
-use super::records::{Cause, Grade, Judgement};
+use super::records::{Cause, Grade, GradeVerdict};
 pub(crate) use super::records::{EarlierAttempt, StepRecord, TrialRecord};
-use super::session::{Call, Connect, EvalSession, OnLog, Rig, SessionError, StepResult};
+use super::session::{Call, Connect, EvalSession, OnLog, RigIdentity, SessionError, StepResult};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use super::target_check::{known_names, of_tasks};
 use rigline_host::client::Part;
@@ -37,7 +37,7 @@ pub(super) struct RunContext {
     pub(super) log: OnLog,
     pub(super) cancel: CancellationToken,
     /// The identity of the rig, once there was a session.
-    pub(super) rig: OnceLock<Rig>,
+    pub(super) rig: OnceLock<RigIdentity>,
     /// Whether several tasks run at a time, so that log lines have to say which one they are of.
     pub(super) is_parallel: bool,
 }
@@ -92,7 +92,7 @@ struct Failed {
 
 impl Failed {
     fn of(task: &Task, grades: &[Grade], steps: &[StepRecord]) -> Self {
-        let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == Judgement::Failed);
+        let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == GradeVerdict::Failed);
         let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
         let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
         Self {
@@ -258,7 +258,7 @@ impl Worker {
         }
         let failed = Failed::of(task, &grades, &steps);
         let mut broken = failed.with(main, cleanup);
-        let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
+        let is_judged = |grade: &Grade| grade.judgement != GradeVerdict::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
             let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
             broken = Some(EarlyEnd::new(Verdict::Skipped, Cause::Eval, format!("not judged: {}", why.join("; "))));

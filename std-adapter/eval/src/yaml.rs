@@ -290,7 +290,7 @@ impl Node {
             NodeKind::Text(text) => {
                 let filled = substitute(text, steps)?;
                 if let Some(source) = self.source.as_ref().filter(|_| self.is_filled) {
-                    return Ok(Draft::opening(&filled, source.draft(steps)?));
+                    return Ok(Draft::container(&filled, source.draft(steps)?));
                 }
                 if self.is_filled || is_whole(text) { Draft::output(&filled) } else { Draft::text(&filled) }
             }

@@ -79,7 +79,7 @@ impl Draft {
 
     /// A text that an extension returned as an output and that stands for the list or object
     /// `inner`.
-    pub fn opening(text: &str, inner: Self) -> Self {
+    pub fn container(text: &str, inner: Self) -> Self {
         Self::Opening(std::iter::once(string(text)).chain(read(text)).collect(), Box::new(inner))
     }
 

@@ -200,12 +200,12 @@ fn be_the_only(path: &Path) -> io::Result<Option<File>> {
 pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     folders.make().map_err(|error| error.to_string())?;
-    let path = folders.lock();
+    let path = folders.lock_file();
     let has_run = path.exists();
     let Some(_only) = be_the_only(&path).map_err(|error| named(&path, error))? else { return Ok(false) };
     process::raise_open_files(FILES);
     let boot = clock::boot_id().map_err(|error| format!("the name of the machine's last start: {error}"))?;
-    let books = folders.books();
+    let books = folders.books_file();
     let (books, kept) = store::File::open(&books).map_err(|error| named(&books, error))?;
     // Books that are not there were lost, if anything of an earlier agent is.
     let left = if kept.is_none() { processes::leases() } else { BTreeSet::new() };
@@ -227,7 +227,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         folders: folders.clone(),
         roots: Roots::of_environment(),
     });
-    let socket = folders.socket();
+    let socket = folders.socket_path();
     // It is no living agent's: that one would have the lock.
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|error| named(&socket, error))?;
@@ -774,7 +774,7 @@ impl Agent {
                     };
                     return Err(Refusal::usage(format!(
                         "{target} is no rig of {}, and {whom}",
-                        self.folders.rigs().display()
+                        self.folders.rigs_file().display()
                     )));
                 }
                 Selector::Name(lab.name_of(spec))
@@ -821,7 +821,7 @@ impl Agent {
     /// Reads the list, if it has changed.
     fn read_rigs(&self, lab: &mut Lab, now: BootTime) -> Result<(), Refusal> {
         let mut listed = lock(&self.rigs);
-        let path = self.folders.rigs();
+        let path = self.folders.rigs_file();
         let seen = fs::metadata(&path).ok().and_then(|about| Some((about.modified().ok()?, about.len())));
         if seen.is_none() || listed.seen != seen {
             listed.seen = seen;

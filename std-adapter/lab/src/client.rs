@@ -94,18 +94,18 @@ pub(crate) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// The reason why the agent gave no answer that can be used.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum AgentError {
     /// The agent refuses the request.
     Refused(Refusal),
     /// The agent does not answer.
     Lost(io::Error),
 }
 
-impl From<Trouble> for Refusal {
-    fn from(trouble: Trouble) -> Self {
+impl From<AgentError> for Refusal {
+    fn from(trouble: AgentError) -> Self {
         match trouble {
-            Trouble::Refused(refusal) => refusal,
-            Trouble::Lost(error) => Self::refused(format!("the agent does not answer: {error}")),
+            AgentError::Refused(refusal) => refusal,
+            AgentError::Lost(error) => Self::refused(format!("the agent does not answer: {error}")),
         }
     }
 }
@@ -127,22 +127,22 @@ impl Connection {
     ///
     /// # Errors
     /// The agent has another version, or does not answer.
-    pub async fn to_running(folders: &Folders) -> Result<Option<Self>, Trouble> {
+    pub async fn to_running(folders: &Folders) -> Result<Option<Self>, AgentError> {
         let hello = json!({ "protocol": PROTOCOL });
         Ok(Self::greet(folders, hello).await?.map(|(connection, _)| connection))
     }
 
     /// Connects to the agent that runs, and returns its answer too.
-    async fn greet(folders: &Folders, hello: Value) -> Result<Option<(Self, Value)>, Trouble> {
-        let stream = match UnixStream::connect(folders.socket()).await {
+    async fn greet(folders: &Folders, hello: Value) -> Result<Option<(Self, Value)>, AgentError> {
+        let stream = match UnixStream::connect(folders.socket_path()).await {
             Ok(stream) => stream,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                 return Ok(None);
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && folders.is_system() => {
-                return Err(Trouble::Refused(Refusal::refused(not_of_group(folders))));
+                return Err(AgentError::Refused(Refusal::refused(not_of_group(folders))));
             }
-            Err(error) => return Err(Trouble::Lost(error)),
+            Err(error) => return Err(AgentError::Lost(error)),
         };
         let (reader, writer) = stream.into_split();
         let mut this = Self::over(Box::new(reader), Box::new(writer), There::default());
@@ -171,7 +171,7 @@ impl Connection {
     ///
     /// # Errors
     /// The agent cannot be started, has another version, or does not answer.
-    pub async fn open(place: &AgentLocation) -> Result<Self, Trouble> {
+    pub async fn open(place: &AgentLocation) -> Result<Self, AgentError> {
         if let Some(remote) = &place.remote {
             let session = remote.session().await?;
             let (reading, sending) = (Box::new(session.reading), Box::new(session.sending));
@@ -182,40 +182,40 @@ impl Connection {
 
     /// Connects for a holder on another host, who speaks this version of the agent's protocol. Returns
     /// the agent's answer too.
-    pub(crate) async fn open_for(place: &AgentLocation, far: &Far, protocol: u64) -> Result<(Self, Value), Trouble> {
+    pub(crate) async fn open_for(place: &AgentLocation, far: &Far, protocol: u64) -> Result<(Self, Value), AgentError> {
         Self::start(place, &json!({ "protocol": protocol, "far": far })).await
     }
 
-    async fn start(place: &AgentLocation, hello: &Value) -> Result<(Self, Value), Trouble> {
+    async fn start(place: &AgentLocation, hello: &Value) -> Result<(Self, Value), AgentError> {
         let given_up = Instant::now() + if place.folders.is_system() { ANSWER } else { START };
         let [mut pause, longest] = LOOKS;
         let mut starting: Option<Starting> = None;
         loop {
             let error = match Self::greet(&place.folders, hello.clone()).await {
                 Ok(Some(greeted)) => return Ok(greeted),
-                Err(refused @ Trouble::Refused(_)) => return Err(refused),
+                Err(refused @ AgentError::Refused(_)) => return Err(refused),
                 Ok(None) if place.folders.is_system() => {
                     let text = format!(
                         "the system's agent does not run ({}); an administrator starts it by `rigline lab agent --system`",
-                        place.folders.socket().display()
+                        place.folders.socket_path().display()
                     );
                     io::Error::new(io::ErrorKind::NotFound, text)
                 }
                 Ok(None) => io::Error::new(io::ErrorKind::NotFound, last_message(&place.folders)),
-                Err(Trouble::Lost(error)) => error,
+                Err(AgentError::Lost(error)) => error,
             };
             if Instant::now() >= given_up {
-                return Err(Trouble::Lost(error));
+                return Err(AgentError::Lost(error));
             }
             match starting.as_ref().map(Starting::ended) {
                 Some(None) => {}
                 Some(Some(status)) if !status.success() => {
-                    return Err(Trouble::Lost(io::Error::other(last_message(&place.folders))));
+                    return Err(AgentError::Lost(io::Error::other(last_message(&place.folders))));
                 }
                 // Another one runs, or has run in between.
                 Some(Some(_)) => starting = None,
                 None if place.folders.is_system() => {}
-                None => starting = start(place).map_err(Trouble::Lost)?,
+                None => starting = start(place).map_err(AgentError::Lost)?,
             }
             sleep(pause).await;
             pause = (pause * 2).min(longest);
@@ -226,7 +226,7 @@ impl Connection {
     ///
     /// # Errors
     /// The agent refuses the request, or does not answer.
-    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
+    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, AgentError> {
         self.next += 1;
         let id = self.next;
         let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
@@ -248,15 +248,15 @@ impl Connection {
             }
         });
         let mut message = match answered.await {
-            Ok(answered) => answered.map_err(Trouble::Lost)?,
-            Err(_) => return Err(Trouble::Lost(io::ErrorKind::TimedOut.into())),
+            Ok(answered) => answered.map_err(AgentError::Lost)?,
+            Err(_) => return Err(AgentError::Lost(io::ErrorKind::TimedOut.into())),
         };
         match message.get("error") {
             None => Ok(message["result"].take()),
             Some(error) => {
                 let code = error.pointer("/data/exit").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
                 let why = error.get("message").and_then(Value::as_str).unwrap_or("no reason is given");
-                Err(Trouble::Refused(Refusal { code: code.unwrap_or(3), why: why.to_owned() }))
+                Err(AgentError::Refused(Refusal { code: code.unwrap_or(3), why: why.to_owned() }))
             }
         }
     }
@@ -322,20 +322,20 @@ fn start(place: &AgentLocation) -> io::Result<Option<Starting>> {
     place.folders.make()?;
     let mut file = OpenOptions::new();
     file.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let only = file.open(place.folders.starting())?;
+    let only = file.open(place.folders.start_lock_file())?;
     match only.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     // It is not made here: that it is there says that an agent has run.
-    if let Ok(lock) = File::open(place.folders.lock())
+    if let Ok(lock) = File::open(place.folders.lock_file())
         && let Err(TryLockError::WouldBlock) = lock.try_lock_shared()
     {
         return Ok(None);
     }
     let mut messages = OpenOptions::new();
-    let messages = messages.create(true).append(true).mode(0o600).open(place.folders.messages())?;
+    let messages = messages.create(true).append(true).mode(0o600).open(place.folders.log_file())?;
     let mut command = Command::new(&place.program);
     command.args(ON_DEMAND).env_remove(LEASE).current_dir("/").envs(place.folders.variable());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
@@ -353,13 +353,13 @@ fn start(place: &AgentLocation) -> io::Result<Option<Starting>> {
 
 fn not_of_group(folders: &Folders) -> String {
     use std::os::unix::fs::MetadataExt as _;
-    let socket = folders.socket();
+    let socket = folders.socket_path();
     let group = std::fs::metadata(&socket).map(|about| crate::users::group_name(about.gid()));
     format!("{} is for members of the group {}", socket.display(), group.unwrap_or_else(|_| "of the lab".to_owned()))
 }
 
 fn last_message(folders: &Folders) -> String {
-    let messages = std::fs::read_to_string(folders.messages()).unwrap_or_default();
+    let messages = std::fs::read_to_string(folders.log_file()).unwrap_or_default();
     match messages.lines().last() {
         Some(last) => format!("it cannot be started; it said: {last}"),
         None => "it cannot be started".to_owned(),
@@ -442,7 +442,7 @@ pub(crate) async fn acquire_first(
         let mut connection = match Connection::open(place).await {
             Ok(connection) => connection,
             // It lives, or the way to another host may be there again before the wait is over.
-            Err(Trouble::Lost(error))
+            Err(AgentError::Lost(error))
                 if want.wait.is_some_and(|wait| !wait.is_zero())
                     && (place.remote.is_some() || error.kind() == io::ErrorKind::TimedOut) =>
             {
@@ -460,9 +460,9 @@ pub(crate) async fn acquire_first(
         });
         match wait_for(&mut connection, &request, ask, first, &mut tell).await {
             Ok(granted) => return Ok((connection, granted)),
-            Err(Trouble::Refused(refusal)) => return Err(refusal),
+            Err(AgentError::Refused(refusal)) => return Err(refusal),
             // Its successor knows the request, or gives it its place again.
-            Err(Trouble::Lost(_)) => sleep(AGAIN).await,
+            Err(AgentError::Lost(_)) => sleep(AGAIN).await,
         }
     }
 }
@@ -473,15 +473,16 @@ async fn wait_for(
     ask: Value,
     first: &First,
     tell: &mut impl FnMut(u64, &str),
-) -> Result<Granted, Trouble> {
-    let of = |answer| Granted::of(answer).ok_or_else(|| Trouble::Lost(io::Error::other("it answers without a lease")));
+) -> Result<Granted, AgentError> {
+    let of =
+        |answer| Granted::of(answer).ok_or_else(|| AgentError::Lost(io::Error::other("it answers without a lease")));
     let answer = connection.ask("lock", ask).await?;
     if !answer.get("lease").is_none_or(Value::is_null) {
         *first.0.lock().await = true;
         return of(answer);
     }
     loop {
-        let (method, params) = connection.event().await.map_err(Trouble::Lost)?;
+        let (method, params) = connection.event().await.map_err(AgentError::Lost)?;
         if params.get("request").and_then(Value::as_str) != Some(request) {
             continue;
         }
@@ -491,20 +492,20 @@ async fn wait_for(
             "offer" => {
                 let mut is_granted = first.0.lock().await;
                 if *is_granted {
-                    return Err(Trouble::Refused(Refusal::refused("another host has granted the rig")));
+                    return Err(AgentError::Refused(Refusal::refused("another host has granted the rig")));
                 }
                 match connection.ask("confirm", json!({ "request": request })).await {
                     Ok(answer) => {
                         *is_granted = true;
                         return of(answer);
                     }
-                    Err(Trouble::Refused(Refusal { code: LATE, .. })) => {}
+                    Err(AgentError::Refused(Refusal { code: LATE, .. })) => {}
                     Err(trouble) => return Err(trouble),
                 }
             }
             "refused" => {
                 let code = params.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
-                return Err(Trouble::Refused(Refusal { code: code.unwrap_or(3), why: text("why") }));
+                return Err(AgentError::Refused(Refusal { code: code.unwrap_or(3), why: text("why") }));
             }
             _ => {}
         }
@@ -527,7 +528,7 @@ pub async fn attach(place: &AgentLocation, lease: &str, keeps: bool) -> Result<(
         match asked.await {
             Ok(asked) => break asked,
             // The agent was killed meanwhile: its successor knows the lease.
-            Err(Trouble::Lost(_)) if Instant::now() < given_up => sleep(AGAIN).await,
+            Err(AgentError::Lost(_)) if Instant::now() < given_up => sleep(AGAIN).await,
             Err(trouble) => return Err(trouble.into()),
         }
     };
@@ -544,8 +545,8 @@ pub async fn keep(place: &AgentLocation, connection: Connection, lease: &Lease, 
         match connection.take() {
             Some(mut open) => match beat(&mut open, lease).await {
                 Ok(()) => connection = Some(open),
-                Err(Trouble::Refused(refusal)) => return refusal,
-                Err(Trouble::Lost(_)) => {}
+                Err(AgentError::Refused(refusal)) => return refusal,
+                Err(AgentError::Lost(_)) => {}
             },
             None => {
                 let since = *lost_since.get_or_insert_with(clock::now);
@@ -556,8 +557,8 @@ pub async fn keep(place: &AgentLocation, connection: Connection, lease: &Lease, 
                 };
                 match again.await {
                     Ok(open) => (connection, lost_since) = (Some(open), None),
-                    Err(Trouble::Refused(refusal)) => return refusal,
-                    Err(Trouble::Lost(error)) => {
+                    Err(AgentError::Refused(refusal)) => return refusal,
+                    Err(AgentError::Lost(error)) => {
                         let patience = if error.kind() == io::ErrorKind::TimedOut { SLOW } else { SILENCE };
                         if clock::now() >= since.saturating_add(patience) {
                             return Refusal::refused(format!("the lease is lost, since no agent answers: {error}"));
@@ -571,19 +572,19 @@ pub async fn keep(place: &AgentLocation, connection: Connection, lease: &Lease, 
 }
 
 /// Listens for the lease's end, and then says that its holder lives.
-async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), Trouble> {
+async fn beat(open: &mut Connection, lease: &Lease) -> Result<(), AgentError> {
     let next = Instant::now() + HEARTBEAT;
     loop {
         match tokio::time::timeout_at(next, open.event()).await {
             Err(_) => break,
-            Ok(Err(error)) => return Err(Trouble::Lost(error)),
+            Ok(Err(error)) => return Err(AgentError::Lost(error)),
             Ok(Ok((method, params))) if method == "ended" => {
                 let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
                 if text("lease") == lease.id {
                     let at = params.get("at").and_then(Value::as_u64).unwrap_or_default();
                     let at = crate::book::time_of_day(at);
                     let why = format!("the lease was ended by {} at {at}: {}", text("by"), text("why"));
-                    return Err(Trouble::Refused(Refusal::refused(why)));
+                    return Err(AgentError::Refused(Refusal::refused(why)));
                 }
             }
             Ok(Ok(_)) => {}
@@ -604,8 +605,8 @@ pub async fn release(place: &AgentLocation, lease: &str) -> Result<(), Refusal> 
         match asked.await {
             Ok(_) => return Ok(()),
             // The agent was killed before it answered: it had ended the lease, or its successor does.
-            Err(Trouble::Refused(_)) if was_lost => return Ok(()),
-            Err(Trouble::Lost(_)) if Instant::now() < given_up => was_lost = true,
+            Err(AgentError::Refused(_)) if was_lost => return Ok(()),
+            Err(AgentError::Lost(_)) if Instant::now() < given_up => was_lost = true,
             Err(trouble) => return Err(trouble.into()),
         }
         sleep(AGAIN).await;

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Reading, Trouble, Want, Writing};
+use crate::client::{self, AgentError, AgentLocation, Connection, Reading, Want, Writing};
 use crate::clock;
 use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::hosts::{Hosts, split};
@@ -294,19 +294,19 @@ async fn ask(hosts: Hosts, selector: String, wait: Duration) -> Result<Held, Ref
 }
 
 /// Opens the rig's port by the agent.
-async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnection, Trouble> {
+async fn open(place: &AgentLocation, lease: &str, rig: &str) -> Result<RawConnection, AgentError> {
     let agent = Connection::open(place).await?;
     let params = json!({ "lease": lease, "rig": rig });
-    let (mut reader, writer, there) = agent.into_wire(params).await.map_err(Trouble::Lost)?;
+    let (mut reader, writer, there) = agent.into_wire(params).await.map_err(AgentError::Lost)?;
     let traits = loop {
         let mut head = [0; HEAD_BACK];
-        reader.read_exact(&mut head).await.map_err(Trouble::Lost)?;
-        let (kind, length) = frames::head_back(head).map_err(Trouble::Lost)?;
+        reader.read_exact(&mut head).await.map_err(AgentError::Lost)?;
+        let (kind, length) = frames::head_back(head).map_err(AgentError::Lost)?;
         let mut bytes = vec![0; length];
-        reader.read_exact(&mut bytes).await.map_err(Trouble::Lost)?;
+        reader.read_exact(&mut bytes).await.map_err(AgentError::Lost)?;
         match kind {
             Back::Opened => break serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
-            Back::Closed => return Err(Trouble::Refused(refusal_of(&bytes))),
+            Back::Closed => return Err(AgentError::Refused(refusal_of(&bytes))),
             Back::Bytes | Back::Errors => {}
         }
     };
@@ -547,8 +547,8 @@ mod tests {
     #[tokio::test]
     async fn no_lease_is_asked_for_while_another_one_of_this_process_is_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let place = AgentLocation::here(Folders::in_one(folder.path().into()), "/bin/false".into());
-        let agent = tokio::net::UnixListener::bind(place.folders.socket()).unwrap();
+        let place = AgentLocation::here(Folders::all_in(folder.path().into()), "/bin/false".into());
+        let agent = tokio::net::UnixListener::bind(place.folders.socket_path()).unwrap();
         let (keeps, dropped) = oneshot::channel();
         drop(Keeps { keeps: Some(keeps), is_far: false });
         let asking = tokio::spawn(ask(Hosts::alone(place), "rig:r1".into(), Duration::ZERO));

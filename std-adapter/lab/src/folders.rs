@@ -35,7 +35,7 @@ impl Folders {
     pub fn of_user() -> io::Result<Self> {
         use etcetera::BaseStrategy as _;
         if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
-            return Ok(Self { is_named: true, ..Self::in_one(std::path::absolute(folder)?) });
+            return Ok(Self { is_named: true, ..Self::all_in(std::path::absolute(folder)?) });
         }
         let system = Self::of_system();
         // Its list is there also while it does not run: nobody else grants its rigs then.
@@ -47,7 +47,7 @@ impl Folders {
         }
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
         let state = state.join("rigline").join("lab");
-        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), hosts, ..Self::in_one(state) })
+        Ok(Self { rigs: base.config_dir().join("rigline").join("rigs.toml"), hosts, ..Self::all_in(state) })
     }
 
     /// The folders of the system-wide agent, which serves the users of a group:
@@ -65,8 +65,8 @@ impl Folders {
         Self { hosts: rigs.with_file_name("lab.toml"), state, rigs, socket, is_system: true, is_named: false }
     }
 
-    /// Folders of an agent that has all its files in `folder`.
-    pub fn in_one(folder: PathBuf) -> Self {
+    /// Returns the folders of an agent that has all its files in `folder`.
+    pub fn all_in(folder: PathBuf) -> Self {
         let (rigs, socket) = (folder.join("rigs.toml"), folder.join("agent.sock"));
         let hosts = folder.join("lab.toml");
         Self { rigs, hosts, socket, state: folder, is_system: false, is_named: false }
@@ -107,42 +107,42 @@ impl Folders {
     }
 
     /// Returns the path of the agent's socket.
-    pub fn socket(&self) -> PathBuf {
+    pub fn socket_path(&self) -> PathBuf {
         self.socket.clone()
     }
 
     /// Returns the path of the file that a running agent keeps locked.
-    pub fn lock(&self) -> PathBuf {
+    pub fn lock_file(&self) -> PathBuf {
         self.state.join("agent.lock")
     }
 
     /// Returns the path of the file that a command keeps locked while it starts the agent.
-    pub fn starting(&self) -> PathBuf {
+    pub fn start_lock_file(&self) -> PathBuf {
         self.state.join("starting.lock")
     }
 
     /// Returns the path of the agent's books: the database of leases, health and log.
-    pub fn books(&self) -> PathBuf {
+    pub fn books_file(&self) -> PathBuf {
         self.state.join("books.redb")
     }
 
     /// Returns the path of the file for messages of an agent that was started on demand.
-    pub fn messages(&self) -> PathBuf {
+    pub fn log_file(&self) -> PathBuf {
         self.state.join("agent.log")
     }
 
     /// Returns the path of the list of rigs, `rigs.toml`.
-    pub fn rigs(&self) -> PathBuf {
+    pub fn rigs_file(&self) -> PathBuf {
         self.rigs.clone()
     }
 
-    /// The list of other hosts.
-    pub fn hosts(&self) -> PathBuf {
+    /// Returns the path of the list of other hosts, `lab.toml`.
+    pub fn hosts_file(&self) -> PathBuf {
         self.hosts.clone()
     }
 
     /// Returns the path of the folder for the state.
-    pub fn state(&self) -> PathBuf {
+    pub fn state_folder(&self) -> PathBuf {
         self.state.clone()
     }
 }
@@ -156,7 +156,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let room = SOCKET_LIMIT - folder.path().as_os_str().len() - "//agent.sock".len();
         for (length, is_fine) in [(room, true), (room + 1, false)] {
-            let folders = Folders::in_one(folder.path().join("x".repeat(length)));
+            let folders = Folders::all_in(folder.path().join("x".repeat(length)));
             let made = folders.make();
             assert_eq!(made.is_ok(), is_fine, "{made:?}");
             if let Err(error) = made {

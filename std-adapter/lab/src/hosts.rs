@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::agent::PROTOCOL;
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, First, Granted, Trouble, Want};
+use crate::client::{self, AgentError, AgentLocation, Connection, First, Granted, Want};
 use crate::folders::Folders;
 pub use crate::link::settle;
 use crate::link::{Link, Session};
@@ -81,7 +81,7 @@ impl Remote {
     }
 
     /// Begins a session with its agent.
-    pub(crate) async fn session(&self) -> Result<Session, Trouble> {
+    pub(crate) async fn session(&self) -> Result<Session, AgentError> {
         let link = {
             let mut link = lock(&self.link);
             match &*link {
@@ -92,8 +92,8 @@ impl Remote {
                         Way::Nats(server) => nats::start(server, &self.name),
                     };
                     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.name));
-                    let carrier = carrier.map_err(|error| Trouble::Lost(named(error)))?;
-                    link.insert(Link::new(&self.name, carrier).map_err(|error| Trouble::Lost(named(error)))?).clone()
+                    let carrier = carrier.map_err(|error| AgentError::Lost(named(error)))?;
+                    link.insert(Link::new(&self.name, carrier).map_err(|error| AgentError::Lost(named(error)))?).clone()
                 }
             }
         };
@@ -170,12 +170,12 @@ impl Hosts {
     /// The list is wrong, in words.
     pub fn of_user(folders: Folders, program: PathBuf, option: Option<&str>) -> Result<Self, String> {
         let file = |name: &str| std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
-        let mut list = read(&folders.hosts())?;
+        let mut list = read(&folders.hosts_file())?;
         let said = match option {
             Some(text) => Some(("--lab", text.to_owned())),
             None => std::env::var(HOSTS).ok().map(|text| (HOSTS, text)),
         };
-        let mut whence = folders.hosts().display().to_string();
+        let mut whence = folders.hosts_file().display().to_string();
         if let Some((name, text)) = said {
             let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
             list.hosts = hosts.map(str::to_owned).collect();
@@ -592,7 +592,7 @@ mod tests {
     use super::*;
 
     fn hosts(list: &[&str]) -> Result<Hosts, String> {
-        let place = AgentLocation::here(Folders::in_one("/nowhere".into()), "/bin/false".into());
+        let place = AgentLocation::here(Folders::all_in("/nowhere".into()), "/bin/false".into());
         let hosts = list.iter().map(|text| (*text).to_owned()).collect();
         Hosts::of_list(place, &List { hosts, creds: None, ca: None })
     }

@@ -27,7 +27,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::book::Refusal;
-use crate::client::{AgentLocation, Connection, Far, Trouble};
+use crate::client::{AgentError, AgentLocation, Connection, Far};
 use crate::clock::{self, BootTime};
 use crate::frames::{HEAD as FRAME_HEAD, PIECE};
 
@@ -405,7 +405,7 @@ enum Command {
     },
 }
 
-type Opened = oneshot::Sender<Result<Value, Trouble>>;
+type Opened = oneshot::Sender<Result<Value, AgentError>>;
 
 /// A session that has begun.
 pub(crate) struct Session {
@@ -460,14 +460,14 @@ impl Link {
     }
 
     /// Begins a session.
-    pub(crate) async fn open(&self, hello: Value) -> Result<Session, Trouble> {
+    pub(crate) async fn open(&self, hello: Value) -> Result<Session, AgentError> {
         let session = uuid::Uuid::new_v4().as_u128();
         let (opened, welcome) = oneshot::channel();
         let (incoming, pieces) = mpsc::channel(UNREAD);
         let window = Arc::new(Window::default());
         let there = There(Some(Arc::clone(&window.offset)));
         let sending = Sending { session, commands: self.commands.clone(), window: Arc::clone(&window) };
-        let gone = || Trouble::Lost(io::ErrorKind::BrokenPipe.into());
+        let gone = || AgentError::Lost(io::ErrorKind::BrokenPipe.into());
         let open = Command::Open { session, hello, opened, incoming, window };
         self.commands.send(open).map_err(|_| gone())?;
         let welcome = welcome.await.map_err(|_| gone())??;
@@ -530,12 +530,12 @@ impl Near {
         let why = format!("{}: {why}", self.name);
         while let Ok(command) = commands.try_recv() {
             if let Command::Open { opened, .. } = command {
-                let lost = || Trouble::Lost(io::Error::other(why.clone()));
-                let _ = opened.send(Err(self.denied.clone().map_or_else(lost, Trouble::Refused)));
+                let lost = || AgentError::Lost(io::Error::other(why.clone()));
+                let _ = opened.send(Err(self.denied.clone().map_or_else(lost, AgentError::Refused)));
             }
         }
         for (_, session) in self.sessions.drain() {
-            session.fail(&Trouble::Lost(io::Error::other(why.clone())));
+            session.fail(&AgentError::Lost(io::Error::other(why.clone())));
         }
     }
 
@@ -544,7 +544,7 @@ impl Near {
         match command {
             Command::Open { session, hello, opened, incoming, window } => {
                 if let Some(refusal) = &self.denied {
-                    let _ = opened.send(Err(Trouble::Refused(refusal.clone())));
+                    let _ = opened.send(Err(AgentError::Refused(refusal.clone())));
                     return;
                 }
                 let bytes = hello.to_string().into_bytes();
@@ -612,7 +612,7 @@ impl Near {
             Event::Denied(why) => {
                 let refusal = Refusal::refused(format!("{}: {why}", self.name));
                 for (_, used) in self.sessions.drain() {
-                    used.fail(&Trouble::Refused(refusal.clone()));
+                    used.fail(&AgentError::Refused(refusal.clone()));
                 }
                 self.denied = Some(refusal);
             }
@@ -624,7 +624,7 @@ impl Near {
         }
     }
 
-    fn fail(&mut self, session: u128, why: &Trouble) {
+    fn fail(&mut self, session: u128, why: &AgentError) {
         if let Some(used) = self.sessions.remove(&session) {
             used.fail(why);
         }
@@ -641,7 +641,7 @@ impl Near {
         if kind == Kind::Refused {
             let Refusal { code, why } = refusal_of(&bytes);
             let why = format!("{}: {why}", self.name);
-            self.fail(session, &Trouble::Refused(Refusal { code, why }));
+            self.fail(session, &AgentError::Refused(Refusal { code, why }));
             return;
         }
         used.estimate(time, now);
@@ -662,7 +662,7 @@ impl Near {
                         "two agents call themselves {}: {}, and {instance} on {machine}; end one of them, or give it another name by --name",
                         self.name, used.instance
                     );
-                    self.fail(session, &Trouble::Refused(Refusal::refused(why)));
+                    self.fail(session, &AgentError::Refused(Refusal::refused(why)));
                 }
             }
             Kind::Data | Kind::End => match used.flow.order(seq) {
@@ -726,7 +726,7 @@ impl Near {
         }
         for (id, why) in failed {
             let why = format!("{}: {why}", self.name);
-            self.fail(id, &Trouble::Lost(io::Error::new(io::ErrorKind::TimedOut, why)));
+            self.fail(id, &AgentError::Lost(io::Error::new(io::ErrorKind::TimedOut, why)));
         }
     }
 }
@@ -763,16 +763,16 @@ impl Used {
         }
     }
 
-    fn fail(self, why: &Trouble) {
+    fn fail(self, why: &AgentError) {
         let (error, text) = match why {
-            Trouble::Refused(refusal) => (io::Error::other(refusal.why.clone()), refusal.why.clone()),
-            Trouble::Lost(error) => (io::Error::new(error.kind(), error.to_string()), error.to_string()),
+            AgentError::Refused(refusal) => (io::Error::other(refusal.why.clone()), refusal.why.clone()),
+            AgentError::Lost(error) => (io::Error::new(error.kind(), error.to_string()), error.to_string()),
         };
         self.window.close(&text);
         if let Some((_, opened, _)) = self.hello {
             let why = match why {
-                Trouble::Refused(refusal) => Trouble::Refused(refusal.clone()),
-                Trouble::Lost(_) => Trouble::Lost(io::Error::new(error.kind(), text)),
+                AgentError::Refused(refusal) => AgentError::Refused(refusal.clone()),
+                AgentError::Lost(_) => AgentError::Lost(io::Error::new(error.kind(), text)),
             };
             let _ = opened.send(Err(why));
         }
@@ -781,8 +781,8 @@ impl Used {
     }
 }
 
-fn other_version(name: &str, version: u8) -> Trouble {
-    Trouble::Refused(Refusal::refused(format!(
+fn other_version(name: &str, version: u8) -> AgentError {
+    AgentError::Refused(Refusal::refused(format!(
         "{name}: it is of another version of rigline, whose messages are of version {version}, and those of this command of version {VERSION}"
     )))
 }
@@ -1153,8 +1153,8 @@ mod tests {
 
     /// An agent that greets, and says what it is told.
     fn echo(folder: &std::path::Path) -> (AgentLocation, Arc<Mutex<Vec<u8>>>) {
-        let place = AgentLocation::here(Folders::in_one(folder.into()), "/bin/false".into());
-        let listener = UnixListener::bind(place.folders.socket()).unwrap();
+        let place = AgentLocation::here(Folders::all_in(folder.into()), "/bin/false".into());
+        let listener = UnixListener::bind(place.folders.socket_path()).unwrap();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&heard);
         tokio::spawn(async move {

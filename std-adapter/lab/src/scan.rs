@@ -15,16 +15,16 @@ use crate::rigs;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Scan {
     /// The boards that were added to the list as rigs.
-    pub added: Vec<FoundBoard>,
+    pub added: Vec<ScannedBoard>,
     /// The boards that were rigs of the list before.
-    pub known: Vec<FoundBoard>,
+    pub known: Vec<ScannedBoard>,
     /// The boards that share a serial number. They cannot be told apart, and none of them is added.
     pub ambiguous: Vec<Ambiguous>,
 }
 
 /// A board that is a rig of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FoundBoard {
+pub struct ScannedBoard {
     /// The name of the rig.
     pub name: String,
     /// The target of the rig.
@@ -68,7 +68,7 @@ pub fn scan(list: &Path, roots: &Roots) -> io::Result<Scan> {
         let known = specs.iter().find(|spec| spec.boards.iter().any(|board| boards.contains(board)));
         let shown = port.path.display().to_string();
         if let Some(spec) = known {
-            scan.known.push(FoundBoard { name: spec.name.clone(), target: spec.target.clone(), port: shown });
+            scan.known.push(ScannedBoard { name: spec.name.clone(), target: spec.target.clone(), port: shown });
             continue;
         }
         if scan.ambiguous.iter().any(|twins| twins.serial_number == usb.serial_number) {
@@ -93,7 +93,7 @@ pub fn scan(list: &Path, roots: &Roots) -> io::Result<Scan> {
             usb.vendor_id,
             usb.product_id
         ));
-        scan.added.push(FoundBoard { name, target, port: shown });
+        scan.added.push(ScannedBoard { name, target, port: shown });
     }
     if !text.is_empty() {
         append(list, &text)?;

@@ -9,7 +9,7 @@ use rigline::Extension;
 use rigline::exchange::{Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
 use rigline::json::Json;
-use rigline::serve::whole::{RunEnd, Runner, dropped_logs};
+use rigline::serve::whole::{HandlerEnd, Runner, dropped_logs};
 
 use super::Stdio;
 use super::between::CHUNK;
@@ -121,8 +121,8 @@ impl Stdio {
                         let was_touched = touched.get() || exchange.can_change(&to);
                         let runner = Runner::new(&self.clock, &send, &mut logs).touched(&touched);
                         let end = runner.run(extension, &to, &mut exchange, &mut text, &mut out, stopped).await;
-                        is_stopped = end == RunEnd::Stopped;
-                        is_safe = end != RunEnd::Returned && was_touched;
+                        is_stopped = end == HandlerEnd::Stopped;
+                        is_safe = end != HandlerEnd::Returned && was_touched;
                     }
                     next = session.settle(&to, &text, &mut out, &mut exchange);
                     continue;

@@ -225,10 +225,10 @@ fn nobody_runs_a_program_on_another_host_by_nats() {
     lab.host("lab1", &["a1"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        use rigline_lab::client::{Connection, Trouble};
+        use rigline_lab::client::{Connection, AgentError};
         let file = lab.user.path("lab.toml");
         fs::write(file, format!("hosts = [{:?}]\ncreds = {:?}\n", lab.url("ann"), lab.path("ann.nk"))).unwrap();
-        let folders = rigline_lab::folders::Folders::in_one(lab.user.path(""));
+        let folders = rigline_lab::folders::Folders::all_in(lab.user.path(""));
         let hosts = rigline_lab::hosts::Hosts::of_user(folders, "/bin/false".into(), None).unwrap();
         let place = hosts.named("lab1").await.unwrap();
         let mut agent = Connection::open(&place).await.unwrap();
@@ -243,7 +243,7 @@ fn nobody_runs_a_program_on_another_host_by_nats() {
             ("hello", json!({ "protocol": rigline_lab::agent::PROTOCOL, "far": { "user": "root", "machine": "m", "pid": 1, "via": "nats", "is_vouched": false, "is_admin": true } })),
         ] {
             let refused = agent.ask(method, params).await;
-            let Err(Trouble::Refused(refusal)) = refused else { panic!("{method}: {refused:?}") };
+            let Err(AgentError::Refused(refusal)) = refused else { panic!("{method}: {refused:?}") };
             assert!(refusal.why.contains("users over NATS") || refusal.why.contains("is said already"), "{method}: {refusal:?}");
         }
     });

@@ -84,7 +84,7 @@ pub struct Description {
 
 /// The answer to an invocation: the result as JSON text with all digits, or the error of the
 /// module.
-pub type Invocation = Result<String, ModuleError>;
+pub type InvocationResult = Result<String, ModuleError>;
 
 impl Host {
     /// A host of the module at `target`. The connection is opened by the first call.
@@ -169,7 +169,7 @@ impl Host {
     ///
     /// The invocation is written to [`events`](Self::events) as `module:invoke`. If the module
     /// refuses it as forbidden, a `policy:decision` follows.
-    pub async fn invoke(&mut self, op: &str, args: &str) -> Result<Invocation, CallError> {
+    pub async fn invoke(&mut self, op: &str, args: &str) -> Result<InvocationResult, CallError> {
         if !Json::parse(args.as_bytes()).is_ok_and(|json| json.kind() == JsonKind::Object) {
             return Err(CallError::Arguments);
         }
@@ -245,7 +245,7 @@ impl Host {
         }
     }
 
-    fn tell(&self, op: &str, start: Instant, invocation: &Result<Invocation, CallError>) -> io::Result<()> {
+    fn tell(&self, op: &str, start: Instant, invocation: &Result<InvocationResult, CallError>) -> io::Result<()> {
         let Some(events) = &self.events else { return Ok(()) };
         let error = match invocation {
             Ok(Ok(_)) => None,
@@ -313,7 +313,7 @@ fn object(answer: &str) -> Result<Json<'_>, CallError> {
 }
 
 /// Reads what an invocation answers.
-fn read(answer: &str) -> Result<Invocation, CallError> {
+fn read(answer: &str) -> Result<InvocationResult, CallError> {
     let json = object(answer)?;
     match json.get("ok").and_then(|ok| ok.bool()) {
         Some(true) => match json.get("result") {

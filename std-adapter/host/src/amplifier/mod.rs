@@ -15,7 +15,7 @@ pub(crate) use client::client_of;
 pub use descriptor::{Descriptor, DescriptorError, SCHEMA, Transport};
 pub use error::{CallError, ModuleError, RESERVED_CODES};
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
-pub use host::{Description, Host, Invocation, ModuleLocation};
+pub use host::{Description, Host, InvocationResult, ModuleLocation};
 pub use lines::Lines;
 pub use plan::Plan;
 

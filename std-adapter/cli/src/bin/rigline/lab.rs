@@ -608,7 +608,7 @@ mod linux {
 
     impl Scan {
         fn run(self) -> Result<ExitCode, Failure> {
-            let list = place()?.folders.rigs();
+            let list = place()?.folders.rigs_file();
             let roots = Roots::of_environment();
             roots.check().map_err(|error| Failure::of(&error))?;
             let found = scan::scan(&list, &roots).map_err(Failure::usage)?;
@@ -784,7 +784,7 @@ mod linux {
                     ran = runs => match ran {
                         Ok(true) => Ok(connect::SUCCESS),
                         Ok(false) if self.on_demand => Ok(connect::SUCCESS),
-                        Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket().display()))),
+                        Ok(false) => Err(Failure::failed(format!("another agent runs on {}", folders.socket_path().display()))),
                         Err(error) => Err(Failure::failed(error)),
                     },
                     ended = served => match ended {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-use rigline_eval::report::{self, Host, Logs, Results, Unusable};
+use rigline_eval::report::{self, Host, Logs, Results, UnrunnableEval};
 use rigline_eval::run::Event;
 use rigline_host::files;
 use rigline_std::clock::unix_millis;
@@ -100,7 +100,7 @@ impl Watched {
 pub(crate) fn unfinished() -> Results {
     let mut results = Results::default();
     results.started_at_ms = unix_millis(SystemTime::now());
-    results.errors.push(Unusable::new(None, "the command has not ended: it still runs, or it was killed"));
+    results.errors.push(UnrunnableEval::new(None, "the command has not ended: it still runs, or it was killed"));
     results
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 use rigline::protocol::waza::RunState;
 use rigline_eval::report::junit::junit;
-use rigline_eval::report::{self, Measured, Results, Unusable};
+use rigline_eval::report::{self, Measured, Results, UnrunnableEval};
 use rigline_eval::run::{OnEvent, RunOutcome};
 use rigline_eval::runs::{Request, Runs, StartError};
 use rigline_eval::session::Hosts;
@@ -206,12 +206,12 @@ impl Run {
                     }
                     results.runs.push(run);
                 }
-                Err(error) => results.errors.push(Unusable::new(Some(shown(path)), error.to_string())),
+                Err(error) => results.errors.push(UnrunnableEval::new(Some(shown(path)), error.to_string())),
             }
         }
         let why = format!("it was not run: the command was cut off by {}", by.unwrap_or_default());
-        results.errors.extend(left.iter().map(|path| Unusable::new(Some(shown(path)), why.as_str())));
-        results.errors.extend(errors.iter().map(|error| Unusable::new(None, error.as_str())));
+        results.errors.extend(left.iter().map(|path| UnrunnableEval::new(Some(shown(path)), why.as_str())));
+        results.errors.extend(errors.iter().map(|error| UnrunnableEval::new(None, error.as_str())));
         results.number();
         let code = signal.unwrap_or_else(|| code(&done, !errors.is_empty()));
         (results.exit_code, results.success) = (Some(code), code == exit::SUCCESS);

@@ -185,7 +185,7 @@ impl Rigs {
     }
 }
 
-fn why(trouble: client::Trouble) -> String {
+fn why(trouble: client::AgentError) -> String {
     Refusal::from(trouble).why
 }
 
