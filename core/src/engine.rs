@@ -126,11 +126,13 @@ impl<'m> Engine<'m> {
         self
     }
 
-    /// Limits the lines that are sent in JSON-RPC to `bytes`, without the newline. gevals hosts
-    /// read lines of at most 65,535 bytes; other protocols have no such limit. The reply region
-    /// limits lines, too. A limit below [`LEAST_REPLY`] is raised to it.
+    /// Limits replies to `bytes`, without the newline, in protocols whose [hosts read lines of a
+    /// limited length](Protocol::with_host_line_limit). Of the protocols here that is gevals alone,
+    /// whose hosts read lines of at most 65,535 bytes. Replies to batches keep to the limit in every
+    /// protocol; all others are limited by the reply region alone. A limit below [`LEAST_REPLY`] is
+    /// raised to it.
     #[must_use]
-    pub fn with_json_rpc_limit(mut self, bytes: usize) -> Self {
+    pub fn with_host_line_limit(mut self, bytes: usize) -> Self {
         let (request, reply) = self.to.limits;
         self.to.limits = (request, reply.min(bytes.max(LEAST_REPLY - 1)));
         self

@@ -13,7 +13,7 @@ use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::message::Received;
 use crate::protocol::define::Protocol;
-use crate::protocol::format::{Closing, ReplyFormat};
+use crate::protocol::format::{ReplyFacts, ReplyFormat};
 use crate::rpc::writer;
 
 /// The state of one reply; its memory is passed beside it.
@@ -377,7 +377,7 @@ impl Reply {
         ReplyContext { received, manifest }: &ReplyContext<'_>,
     ) {
         let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
-        let closing = Closing { received: *received, manifest, error, code, outputs, has_message };
+        let closing = ReplyFacts { received: *received, manifest, error, code, outputs, has_message };
         (self.format().close)(out, &closing);
     }
 

@@ -57,7 +57,8 @@ pub trait Params: Sized {
 
 /// A type for outputs. It has a schema, and it is written by its [`Serialize`].
 ///
-/// `#[derive(Outputs)]` implements both, for structs and for enums whose variants are names.
+/// `#[derive(Outputs)]` implements this trait and [`Serialize`], for structs and for enums whose
+/// variants are names.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no schema, so that it cannot be an output",
     label = "has no schema",

@@ -59,7 +59,7 @@ pub struct StreamServer<'a, E, S = Pending<()>> {
     transport: Transport,
     request_limit: usize,
     reply_limit: usize,
-    json_rpc_limit: Option<usize>,
+    host_line_limit: Option<usize>,
     log_buffer: usize,
     clock: TokioClock,
     stop: S,
@@ -97,7 +97,7 @@ impl<'a, E: Extension> StreamServer<'a, E> {
             transport: Transport::Stdio,
             request_limit: 8 << 20,
             reply_limit: 8 << 20,
-            json_rpc_limit: None,
+            host_line_limit: None,
             log_buffer: 8 << 20,
             clock: TokioClock::new(),
             stop: pending(),
@@ -138,10 +138,13 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
-    /// Sets a lower limit on the lines of JSON-RPC protocols, in bytes, because real hosts read
-    /// lines of a limited length.
-    pub fn json_rpc_limit(self, bytes: usize) -> Self {
-        Self { json_rpc_limit: Some(bytes), ..self }
+    /// Sets a lower limit on replies in gevals, in bytes without the newline, because its hosts read
+    /// lines of at most 65,535 bytes. See
+    /// [`Engine::with_host_line_limit`](rigline::engine::Engine::with_host_line_limit). Replies to
+    /// batches keep to it in every protocol; all others have only the
+    /// [`reply_limit`](Self::reply_limit).
+    pub fn host_line_limit(self, bytes: usize) -> Self {
+        Self { host_line_limit: Some(bytes), ..self }
     }
 
     /// Sets the memory for log lines that the transport has not accepted yet, in bytes [default: 8
@@ -159,7 +162,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
     /// safe state runs.
     pub fn stop<N: Future<Output = ()>>(self, stop: N) -> StreamServer<'a, E, N> {
         let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
-        let Self { json_rpc_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, pauses, .. } = self;
+        let Self { host_line_limit, log_buffer, clock, send_log, keeps_outputs, ends_calls, pauses, .. } = self;
         StreamServer {
             extension,
             protocols,
@@ -167,7 +170,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
             transport,
             request_limit,
             reply_limit,
-            json_rpc_limit,
+            host_line_limit,
             log_buffer,
             clock,
             stop,
@@ -232,8 +235,8 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
         let memory = Memory { request: &mut request, reply: &mut reply };
         let engine = Engine::with_protocols(self.extension.manifest(), memory, self.protocols);
         let mut engine = engine.map_err(ServerError::Limit)?;
-        if let Some(limit) = self.json_rpc_limit {
-            engine = engine.with_json_rpc_limit(limit);
+        if let Some(limit) = self.host_line_limit {
+            engine = engine.with_host_line_limit(limit);
         }
         if let Some(protocol) = self.protocol {
             engine = engine.with_protocol(protocol);

@@ -392,7 +392,7 @@ impl Stdio {
                 .protocol(self.protocol)
                 .request_limit(self.request_limit)
                 .reply_limit(self.reply_limit.unwrap_or(REPLY_LIMIT))
-                .json_rpc_limit(line_limit)
+                .host_line_limit(line_limit)
                 .log_buffer(self.log_region)
                 .clock(&self.clock)
                 .stop(stop.heard())

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::log::Log;
-use super::reply::{Body, Reply, RpcError};
+use super::reply::{Reply, ReplyBody, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
 use crate::json::{Json, Text};
 
@@ -73,7 +73,7 @@ pub struct UnknownId<'t> {
     /// Whether the id is one that this session has used. The reply is then late, or a second one.
     pub late: bool,
     /// The content of the reply.
-    pub body: Body<'t>,
+    pub body: ReplyBody<'t>,
 }
 
 /// A request from the peer.

@@ -1,6 +1,6 @@
 //! Logs that an extension sends to its host (gevals "Log").
 
-use super::reply::{Plain, member};
+use super::reply::{Unquoted, member};
 use crate::json::{Json, JsonKind};
 use crate::level::Level;
 
@@ -25,15 +25,15 @@ impl<'t> Log<'t> {
     }
 
     /// The level as the extension has written it; none if it is missing.
-    pub fn level_name(&self) -> Option<Plain<'t>> {
-        member(self.params, "level").map(Plain)
+    pub fn level_name(&self) -> Option<Unquoted<'t>> {
+        member(self.params, "level").map(Unquoted)
     }
 
     /// The message of the log. Params that are not an object are the message themselves.
-    pub fn message(&self) -> Plain<'t> {
+    pub fn message(&self) -> Unquoted<'t> {
         match self.params.kind() {
-            JsonKind::Object => Plain(member(self.params, "message").unwrap_or(Json::NULL)),
-            _ => Plain(self.params),
+            JsonKind::Object => Unquoted(member(self.params, "message").unwrap_or(Json::NULL)),
+            _ => Unquoted(self.params),
         }
     }
 

@@ -44,7 +44,7 @@ mod request;
 
 use core::fmt;
 
-use crate::json::check::{self, Member, Span, SyntaxError, SyntaxErrorKind};
+use crate::json::check::{self, Span, SyntaxError, SyntaxErrorKind, WatchedMember};
 use crate::json::write::{Message as _, TooLarge, Writer};
 use crate::json::{Json, JsonKind};
 use crate::message::Quoted;
@@ -54,7 +54,7 @@ pub use incoming::{
     Anomalies, Incoming, Malformed, MalformedKind, NonProtocol, NonProtocolKind, PeerRequest, Received, UnknownId,
 };
 pub use log::Log;
-pub use reply::{Body, ExecuteResult, Outputs, Plain, Reply, RpcError, member};
+pub use reply::{ExecuteResult, OutputsIter, Reply, ReplyBody, RpcError, Unquoted, member};
 pub use request::{Request, RequestContext};
 
 /// The greatest number of requests that may be pending at once.
@@ -198,9 +198,9 @@ impl ClientSession {
         } else {
             let error = error.filter(|error| !error.is_null());
             let body = match (result, error) {
-                (_, Some(error)) => Body::Error(RpcError(error)),
-                (Some(result), None) => Body::Result(result),
-                (None, None) => Body::Invalid("the reply has neither a result nor an error"),
+                (_, Some(error)) => ReplyBody::Error(RpcError(error)),
+                (Some(result), None) => ReplyBody::Result(result),
+                (None, None) => ReplyBody::Invalid("the reply has neither a result nor an error"),
             };
             let own = id.and_then(number).filter(|(own, _)| self.is_pending(*own));
             match (own, id, body) {
@@ -212,17 +212,17 @@ impl ClientSession {
                     let body = if versioned || !self.strict {
                         body
                     } else {
-                        Body::Invalid("the reply lacks \"jsonrpc\":\"2.0\"")
+                        ReplyBody::Invalid("the reply lacks \"jsonrpc\":\"2.0\"")
                     };
                     Incoming::Reply(Reply { id: own, body })
                 }
-                (None, None, Body::Error(error)) if versioned || error.code().is_some() => {
+                (None, None, ReplyBody::Error(error)) if versioned || error.code().is_some() => {
                     Incoming::ErrorWithoutId { error, only: self.only_pending() }
                 }
-                (None, Some(id), Body::Error(error)) if id.is_null() && (versioned || error.code().is_some()) => {
+                (None, Some(id), ReplyBody::Error(error)) if id.is_null() && (versioned || error.code().is_some()) => {
                     Incoming::ErrorWithoutId { error, only: self.only_pending() }
                 }
-                (None, Some(id), Body::Result(_) | Body::Error(_)) if versioned || self.is_own(id) => {
+                (None, Some(id), ReplyBody::Result(_) | ReplyBody::Error(_)) if versioned || self.is_own(id) => {
                     Incoming::UnknownId(UnknownId { id, late: self.is_own(id), body })
                 }
                 _ => return Err(NonProtocolKind::NotAMessage),
@@ -279,13 +279,13 @@ type Spans = [Span; 6];
 const NO_SPANS: Spans = [Span { start: 0, end: 0 }; 6];
 
 /// In the order in which replies have them.
-static ENVELOPE: check::Members = check::Members::of(&[
-    Member::new("jsonrpc", rpc::JSONRPC),
-    Member::new("id", rpc::ID),
-    Member::new("result", rpc::RESULT),
-    Member::new("method", rpc::METHOD),
-    Member::new("params", rpc::PARAMS),
-    Member::new("error", rpc::ERROR),
+static ENVELOPE: check::WatchedMembers = check::WatchedMembers::new(&[
+    WatchedMember::new("jsonrpc", rpc::JSONRPC),
+    WatchedMember::new("id", rpc::ID),
+    WatchedMember::new("result", rpc::RESULT),
+    WatchedMember::new("method", rpc::METHOD),
+    WatchedMember::new("params", rpc::PARAMS),
+    WatchedMember::new("error", rpc::ERROR),
 ]);
 
 fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {

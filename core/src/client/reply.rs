@@ -10,13 +10,13 @@ pub struct Reply<'t> {
     /// The id of the request.
     pub id: u32,
     /// The content of the reply.
-    pub body: Body<'t>,
+    pub body: ReplyBody<'t>,
 }
 
 /// The content of a reply.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Body<'t> {
+pub enum ReplyBody<'t> {
     /// The member `result` of the reply.
     Result(Json<'t>),
     /// The member `error` of the reply. If it is not null, it counts even if there is a `result`.
@@ -39,10 +39,11 @@ impl<'t> RpcError<'t> {
         }
     }
 
-    /// The text of the error: its message, or else its data, or else the error itself.
-    pub fn message(&self) -> Plain<'t> {
-        let member = |name| self.0.get(name).filter(|json| !Plain(*json).is_empty());
-        Plain(member("message").or_else(|| member("data")).unwrap_or(self.0))
+    /// The text of the error: its message, or else its data, or else the error itself. Control
+    /// characters stay in it. Make it printable before you write it to a terminal.
+    pub fn message(&self) -> Unquoted<'t> {
+        let member = |name| self.0.get(name).filter(|json| !Unquoted(*json).is_empty());
+        Unquoted(member("message").or_else(|| member("data")).unwrap_or(self.0))
     }
 
     /// The data of the error; null if there is none.
@@ -66,18 +67,19 @@ impl fmt::Display for RpcError<'_> {
 impl core::error::Error for RpcError<'_> {}
 
 /// A JSON value in the form in which a person reads it. A string is decoded and without quotes,
-/// null is the empty text, and any other value is its JSON text.
+/// null is the empty text, and any other value is its JSON text. Control characters stay as they
+/// are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Plain<'t>(pub Json<'t>);
+pub struct Unquoted<'t>(pub Json<'t>);
 
-impl Plain<'_> {
+impl Unquoted<'_> {
     /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_null() || self.0.text().is_some_and(|text| text.is_empty())
     }
 }
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for Unquoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.kind(), self.0.text()) {
             (JsonKind::Null, _) => Ok(()),
@@ -87,7 +89,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-impl fmt::Debug for Plain<'_> {
+impl fmt::Debug for Unquoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
@@ -141,22 +143,22 @@ impl<'t> ExecuteResult<'t> {
     }
 
     /// The message of the result; none if it is missing or empty.
-    pub fn message(&self) -> Option<Plain<'t>> {
+    pub fn message(&self) -> Option<Unquoted<'t>> {
         let [_, message, ..] = self.members;
-        message.map(Plain).filter(|plain| !plain.is_empty())
+        message.map(Unquoted).filter(|plain| !plain.is_empty())
     }
 
     /// The error text of the result; none if it is missing or empty.
-    pub fn error(&self) -> Option<Plain<'t>> {
+    pub fn error(&self) -> Option<Unquoted<'t>> {
         let [_, _, error, _] = self.members;
-        error.map(Plain).filter(|plain| !plain.is_empty())
+        error.map(Unquoted).filter(|plain| !plain.is_empty())
     }
 
     /// The outputs, in their order. A value that is not a string is its JSON text, and null is the
     /// empty string.
-    pub fn outputs(&self) -> Outputs<'t> {
+    pub fn outputs(&self) -> OutputsIter<'t> {
         let [.., outputs] = self.members;
-        Outputs(outputs.unwrap_or(Json::NULL).members())
+        OutputsIter(outputs.unwrap_or(Json::NULL).members())
     }
 
     /// The reason why the outputs cannot be read: they are not an object.
@@ -168,13 +170,13 @@ impl<'t> ExecuteResult<'t> {
 
 /// An iterator over the outputs of a call: names and values.
 #[derive(Debug, Clone)]
-pub struct Outputs<'t>(Members<'t>);
+pub struct OutputsIter<'t>(Members<'t>);
 
-impl<'t> Iterator for Outputs<'t> {
-    type Item = (Text<'t>, Plain<'t>);
+impl<'t> Iterator for OutputsIter<'t> {
+    type Item = (Text<'t>, Unquoted<'t>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(name, value)| (name, Plain(value)))
+        self.0.next().map(|(name, value)| (name, Unquoted(value)))
     }
 }
 

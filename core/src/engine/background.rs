@@ -5,7 +5,7 @@ use core::fmt;
 use super::LEAST_REPLY;
 use super::arrivals::Arrivals;
 use crate::exchange::{Inspected, Served, Session, forget};
-use crate::frame::Tail;
+use crate::frame::InputBehind;
 use crate::json::write::Writer;
 use crate::rpc;
 
@@ -31,7 +31,7 @@ impl Peer {
 /// The input of a connection while a [`Run`](super::Run) is out. Later lines come in, and faults
 /// among them are answered at once. All others wait for their turn.
 pub struct Background<'s> {
-    pub(super) tail: Tail<'s>,
+    pub(super) tail: InputBehind<'s>,
     pub(super) peer: &'s mut Peer,
     pub(super) to: &'s Served<'s>,
     /// The id of the call that is out; empty if it has none.

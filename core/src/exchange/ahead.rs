@@ -9,7 +9,7 @@ use crate::json::check::{self, NO_SPANS, Span};
 use crate::json::write::{Message, Writer};
 use crate::message::{Envelope, Received};
 use crate::protocol::define::{Action, Busy, CallAction, Nanos, Protocol, ServerState};
-use crate::protocol::format::Closing;
+use crate::protocol::format::ReplyFacts;
 use crate::rpc;
 use crate::service::Service;
 
@@ -132,7 +132,7 @@ impl Session {
             let error = Some(kind);
             (format.close)(
                 &mut out,
-                &Closing { received, manifest, error, code: None, outputs: (0, 0), has_message: false },
+                &ReplyFacts { received, manifest, error, code: None, outputs: (0, 0), has_message: false },
             );
         }
         Some(if out.fits() { out.len() } else { 0 })
@@ -258,7 +258,7 @@ fn answer_at_once(
         (format.error)(out, FailureKind::TooLarge, None);
         out.raw(b"reply too large");
         (format.error_end)(out, FailureKind::TooLarge);
-        let closing = Closing {
+        let closing = ReplyFacts {
             received: Some(*received),
             manifest: server.manifest,
             error: Some(FailureKind::TooLarge),

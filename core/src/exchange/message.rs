@@ -436,7 +436,7 @@ impl Session {
 /// The longest reply, in bytes: the end of its line has room behind it.
 fn most(to: &Served<'_>, protocol: &Protocol, out: &[u8]) -> usize {
     let most = out.len().saturating_sub(1);
-    if protocol.has_line_limit { most.min(to.limits.1) } else { most }
+    if protocol.has_host_line_limit { most.min(to.limits.1) } else { most }
 }
 
 /// No arguments are an empty object. It is written in the place of a member that every request has,

@@ -1,7 +1,7 @@
 //! Where the lines are in the memory, and how room is made in it.
 
 use super::find::{clear_length, find};
-use super::{BOM, CR, Frame, LF, LineEnds, Tail, Taken, TooLong};
+use super::{BOM, CR, Frame, InputBehind, LF, LineEnds, Taken, TooLong};
 use crate::bytes::BY_WORDS;
 
 /// Where everything is in the memory. While a line is held, all offsets count from that line's end (`held`).
@@ -217,7 +217,7 @@ pub(super) fn take<'f>(buf: &'f mut [u8], state: &'f mut State) -> Option<Taken<
         FoundLine::Line { at, len } => {
             let (at, end) = hold(buf, state, at, len);
             let (line, tail) = buf.split_at_mut_checked(end)?;
-            Some(Taken::Line(line.get_mut(at..)?, Tail { buf: tail, state }))
+            Some(Taken::Line(line.get_mut(at..)?, InputBehind { buf: tail, state }))
         }
     }
 }

@@ -38,21 +38,21 @@
 //! The lines do not depend on how the bytes were cut into reads. Each byte is examined once, so
 //! that many small reads cost no more than one large one.
 
+mod behind;
 mod find;
 #[cfg(feature = "alloc")]
 mod heap;
 mod lines;
 mod owned;
-mod tail;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
+pub use behind::{InputBehind, Peeked};
 #[cfg(feature = "alloc")]
 pub use heap::HeapFramer;
 pub use owned::OwnedFramer;
-pub use tail::{Peeked, Tail};
 
 use lines::{State, next, space, take, take_first, unframed};
 
@@ -106,7 +106,7 @@ impl core::error::Error for TooLong {}
 #[derive(Debug)]
 pub enum Taken<'f> {
     /// The content of a line, and the memory behind it for further input.
-    Line(&'f mut [u8], Tail<'f>),
+    Line(&'f mut [u8], InputBehind<'f>),
     /// A line over the limit has ended. No part of it is delivered.
     TooLong(TooLong),
 }
@@ -200,10 +200,10 @@ impl<'b> Framer<'b> {
 
     /// The line that [`take`](Self::take) returned last, and the memory behind it, once more. The
     /// line is empty if another method was called since.
-    pub fn held(&mut self) -> (&mut [u8], Tail<'_>) {
+    pub fn held(&mut self) -> (&mut [u8], InputBehind<'_>) {
         let State { held, held_at, .. } = self.state;
         let (line, tail) = self.buf.split_at_mut_checked(held).unwrap_or_default();
-        (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
+        (line.get_mut(held_at..).unwrap_or_default(), InputBehind { buf: tail, state: &mut self.state })
     }
 
     /// The bytes that were read and not delivered, if none were dropped: it starts with the next

@@ -137,7 +137,7 @@ pub struct Span {
     pub(crate) end: u32,
 }
 
-/// The greatest number of members of one message that can be watched, see [`Members`].
+/// The greatest number of members of one message that can be watched, see [`WatchedMembers`].
 pub const SLOTS: usize = 22;
 
 /// Where the watched members of one message are in its text, by their slots.
@@ -237,23 +237,23 @@ impl<'t> Parts<'t> {
 
 /// The members of one object that the checker watches, to record where their values are.
 #[derive(Debug)]
-pub struct Members {
+pub struct WatchedMembers {
     /// How many tables there are one below the other, this one included.
     levels: u8,
     /// In the order in which a peer is likely to send them.
-    keys: &'static [Member],
+    keys: &'static [WatchedMember],
     /// Where the span of the last value of any other member goes, as in [`Level::slot`].
     others: u8,
 }
 
-impl Members {
+impl WatchedMembers {
     /// Watches these members. The scan is fastest if they are in the order in which peers send
     /// them.
     ///
     /// # Panics
     /// If there are more than four tables one below the other. In a constant, where tables belong,
     /// that is an error of the compiler.
-    pub const fn of(keys: &'static [Member]) -> Self {
+    pub const fn new(keys: &'static [WatchedMember]) -> Self {
         let (mut levels, mut rest) = (1, keys);
         while let [key, others @ ..] = rest {
             if let Some(child) = key.child
@@ -288,17 +288,17 @@ impl Members {
 
 /// A watched member: its name, and the slot for the place of its value.
 #[derive(Debug, Clone, Copy)]
-pub struct Member {
+pub struct WatchedMember {
     name: &'static [u8],
     /// The name, its closing quote and the colon behind it, as far as they fit, as two
     /// little-endian words, each with which of its bits count.
     #[cfg(target_pointer_width = "64")]
     words: [(u64, u64); 2],
     slot: u8,
-    child: Option<&'static Members>,
+    child: Option<&'static WatchedMembers>,
 }
 
-impl Member {
+impl WatchedMember {
     /// A watched member. The span of its value goes to `slot`, which must be below [`SLOTS`].
     ///
     /// # Panics
@@ -319,7 +319,7 @@ impl Member {
     /// Watches the members of this member, too, if it is an object. No two tables of one message
     /// may share a slot.
     #[must_use]
-    pub const fn with(self, members: &'static Members) -> Self {
+    pub const fn with_members(self, members: &'static WatchedMembers) -> Self {
         // What watches nothing is skipped, which is faster.
         let watches = !members.keys.is_empty() || members.others != NO_SLOT;
         Self { child: if watches { Some(members) } else { None }, ..self }
@@ -382,10 +382,10 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 /// one counts, as in [`Json`](super::Json). All `slots` must be absent before.
 ///
 /// ```
-/// use rigline::json::check::{Member, Members, Span, scan};
+/// use rigline::json::check::{WatchedMember, WatchedMembers, Span, scan};
 ///
-/// static NAME: Members = Members::of(&[Member::new("name", 1)]);
-/// static MESSAGE: Members = Members::of(&[Member::new("id", 0), Member::new("params", 2).with(&NAME)]);
+/// static NAME: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("name", 1)]);
+/// static MESSAGE: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("id", 0), WatchedMember::new("params", 2).with_members(&NAME)]);
 ///
 /// let text = br#"{"id": 7, "params": {"name": "x"}}"#;
 /// let mut slots = [Span::default(); 3];
@@ -394,7 +394,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 /// assert_eq!(&text[slots[1].range()], b"\"x\"");
 /// # Ok::<(), rigline::json::check::SyntaxError>(())
 /// ```
-pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
+pub fn scan(text: &[u8], level: &'static WatchedMembers, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<DEPTH_WORDS>::new();
     scanner.length = text.len();
     let end = scanner.element(scanner.space(text), level, slots);
@@ -405,7 +405,7 @@ pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<
 /// where its watched members are, counted from its beginning.
 pub(crate) fn scan_array(
     text: &[u8],
-    level: &'static Members,
+    level: &'static WatchedMembers,
     spans: &mut Spans,
     each: &mut dyn FnMut(&[u8], &Spans),
 ) -> Result<(), SyntaxError> {
@@ -425,7 +425,7 @@ pub(crate) fn scan_array(
 pub(crate) fn scan_next_element(
     array: &[u8],
     from: usize,
-    level: &'static Members,
+    level: &'static WatchedMembers,
     spans: &mut Spans,
 ) -> Option<core::ops::Range<usize>> {
     let mut rest = array.get(from..)?;
@@ -476,7 +476,7 @@ impl LineScanner {
     /// when it was scanned before. The spans of its members are complete where it is a whole line,
     /// and must stay as they are until then.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn scan(&mut self, text: &[u8], level: &'static Members, spans: &mut Spans) -> Scanned {
+    pub(crate) fn scan(&mut self, text: &[u8], level: &'static WatchedMembers, spans: &mut Spans) -> Scanned {
         let Self(scanner) = self;
         scanner.length = text.len();
         let end = if scanner.at == 0 {
@@ -586,11 +586,11 @@ impl Nest {
 /// A watched object, and its current member.
 #[derive(Debug, Clone, Copy)]
 struct Level {
-    members: &'static Members,
+    members: &'static WatchedMembers,
     /// The watched members from the one on that is likely to come next.
-    expected: &'static [Member],
+    expected: &'static [WatchedMember],
     /// The table of the current member.
-    child: Option<&'static Members>,
+    child: Option<&'static WatchedMembers>,
     /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there
     /// only where it is not a string.
     slot: u8,
@@ -599,7 +599,7 @@ struct Level {
 }
 
 impl Level {
-    const fn of(members: &'static Members) -> Self {
+    const fn of(members: &'static WatchedMembers) -> Self {
         Self { members, expected: members.keys, child: None, slot: NO_SLOT, start: 0 }
     }
 
@@ -618,7 +618,7 @@ impl Level {
 
     /// The current member is the first of these; if there is none, it is none of the table.
     #[inline(always)]
-    fn found(&mut self, members: &'static [Member]) {
+    fn found(&mut self, members: &'static [WatchedMember]) {
         (self.slot, self.child) = match members {
             [key, others @ ..] => {
                 self.expected = others;
@@ -641,8 +641,8 @@ impl Level {
 /// A watched object around the innermost, as its [`Level`].
 #[derive(Debug, Clone, Copy)]
 struct Outer {
-    members: &'static Members,
-    expected: &'static [Member],
+    members: &'static WatchedMembers,
+    expected: &'static [WatchedMember],
     start: u32,
     slot: u8,
 }
@@ -655,7 +655,7 @@ impl Outer {
     }
 }
 
-static NO_MEMBERS: Members = Members::of(&[]);
+static NO_MEMBERS: WatchedMembers = WatchedMembers::new(&[]);
 const NO_STRING: u8 = 0x80;
 const NO_SLOT: u8 = !NO_STRING;
 
@@ -684,7 +684,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     }
 
     /// The outermost object is a watched one.
-    fn watch(&mut self, members: &'static Members) {
+    fn watch(&mut self, members: &'static WatchedMembers) {
         self.open = self.open.wrapping_add(1);
         self.outside = 0;
         self.nest = Nest::NONE;
@@ -693,7 +693,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// Any value; what is watched is an object's members.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn element<'t>(&mut self, rest: &'t [u8], level: &'static Members, slots: &mut [Span]) -> Option<&'t [u8]> {
+    fn element<'t>(&mut self, rest: &'t [u8], level: &'static WatchedMembers, slots: &mut [Span]) -> Option<&'t [u8]> {
         match rest {
             [b'{', members @ ..] => {
                 self.watch(level);
@@ -708,7 +708,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
     fn elements<'t>(
         &mut self,
         rest: &'t [u8],
-        level: &'static Members,
+        level: &'static WatchedMembers,
         spans: &mut Spans,
         each: &mut dyn FnMut(&[u8], &Spans),
     ) -> Option<&'t [u8]> {
@@ -869,7 +869,11 @@ impl<const WORDS: usize> Scanner<WORDS> {
     /// The text after the colon of the member whose name `rest` starts with, and the table from the
     /// member on.
     #[inline(never)]
-    fn find_key<'t>(&mut self, rest: &'t [u8], members: &'static Members) -> Option<(&'t [u8], &'static [Member])> {
+    fn find_key<'t>(
+        &mut self,
+        rest: &'t [u8],
+        members: &'static WatchedMembers,
+    ) -> Option<(&'t [u8], &'static [WatchedMember])> {
         let mut keys = members.keys;
         while let [key, others @ ..] = keys {
             if let Some(after) = key.strip(rest) {
@@ -1265,7 +1269,7 @@ fn is_header(text: &[u8]) -> bool {
 
 /// Forgets what an earlier member of the same name had below it.
 #[cold]
-fn clear(level: &'static Members, slots: &mut [Span]) {
+fn clear(level: &'static WatchedMembers, slots: &mut [Span]) {
     if let Some(span) = slots.get_mut(usize::from(level.others & !NO_STRING)) {
         *span = Span::default();
     }

@@ -96,8 +96,9 @@ impl<T> Argument<T> {
         Self { expected: None, broken: None, absent }
     }
 
-    /// Adds a rule for types without parts. `broken` returns the rule that a value breaks. If a
-    /// value cannot be decoded, the error says that the value `expected` describes was expected.
+    /// Adds a check of the decoded value, for types that are no array, map or struct. `broken`
+    /// returns the rule that the value breaks. `expected` is what the error names as expected if
+    /// decoding fails.
     #[must_use]
     pub const fn checked(self, expected: Option<Rule>, broken: fn(&T) -> Option<Rule>) -> Self {
         Self { expected, broken: Some(broken), ..self }

@@ -11,13 +11,13 @@ use core::time::Duration;
 use crate::call::CallContext;
 use crate::event::Event;
 use crate::failure::FailureKind;
-use crate::json::check::{Member, Members, Span};
+use crate::json::check::{Span, WatchedMember, WatchedMembers};
 use crate::json::write::{Message as _, Writer};
 use crate::json::{Json, JsonKind, Text};
 use crate::manifest::ModuleKind;
 use crate::message::{Code, Envelope, Received, Refusal};
 use crate::protocol::define::{self, Action, CallAction, Protocol, ServerState};
-use crate::protocol::format::{Closing, Failed, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
+use crate::protocol::format::{Failed, Logs, MessagePlace, OutputsPlace, ReplyFacts, ReplyFormat, write_fault};
 use crate::rpc::MAX_ID;
 
 pub(super) static PROTOCOL: Protocol = Protocol::new("amplifier", &MEMBERS, OP, &FORMAT, read, refuse)
@@ -60,7 +60,7 @@ static FORMAT: ReplyFormat = ReplyFormat {
 
 /// Closes a result or an error, with what the code of a failure does not say: `internal` is read as
 /// a failure of the operation's own logic.
-fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+fn close(out: &mut Writer<'_>, closing: &ReplyFacts<'_>) {
     let is_said = |kind: &FailureKind| match kind {
         FailureKind::Failed => true,
         FailureKind::RequirementNotMet | FailureKind::Internal | FailureKind::NoAnswer => false,
@@ -88,17 +88,17 @@ const INNER_OP: usize = 4;
 const INNER_ARGS: usize = 5;
 const INNER_SESSION: usize = 6;
 
-static MEMBERS: [Member; 4] = [
-    Member::new("op", OP),
-    Member::new("args", ARGS).with(&INNER),
-    Member::new("session_id", SESSION),
-    Member::new("id", ID),
+static MEMBERS: [WatchedMember; 4] = [
+    WatchedMember::new("op", OP),
+    WatchedMember::new("args", ARGS).with_members(&INNER),
+    WatchedMember::new("session_id", SESSION),
+    WatchedMember::new("id", ID),
 ];
 
-static INNER: Members = Members::of(&[
-    Member::new("op", INNER_OP),
-    Member::new("args", INNER_ARGS),
-    Member::new("session_id", INNER_SESSION),
+static INNER: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("op", INNER_OP),
+    WatchedMember::new("args", INNER_ARGS),
+    WatchedMember::new("session_id", INNER_SESSION),
 ]);
 
 /// The id comes back if it is usable.

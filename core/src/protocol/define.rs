@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::json::Json;
-use crate::json::check::{Member, Members, SLOTS, Span};
+use crate::json::check::{SLOTS, Span, WatchedMember, WatchedMembers};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation};
@@ -23,7 +23,7 @@ use crate::protocol::format::ReplyFormat;
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact about the protocol that is independent of the others")]
 pub struct Protocol {
     pub(crate) name: &'static str,
-    pub(crate) members: Members,
+    pub(crate) members: WatchedMembers,
     pub(crate) request: u8,
     pub(crate) format: &'static ReplyFormat,
     pub(crate) read: Read,
@@ -33,7 +33,7 @@ pub struct Protocol {
     pub(crate) is_answer: fn(Json<'_>) -> bool,
     pub(crate) busy: Option<fn(&Received<'_>) -> Busy>,
     pub(crate) is_json_rpc: bool,
-    pub(crate) has_line_limit: bool,
+    pub(crate) has_host_line_limit: bool,
     pub(crate) numeric_strings: bool,
     /// Whether what its peers have switched on does not outlive them.
     pub(crate) ends_safe: bool,
@@ -62,7 +62,7 @@ impl Protocol {
     /// messages. The setters below change that.
     pub const fn new(
         name: &'static str,
-        members: &'static [Member],
+        members: &'static [WatchedMember],
         request: usize,
         format: &'static ReplyFormat,
         read: Read,
@@ -72,7 +72,7 @@ impl Protocol {
         let request = request as u8;
         Self {
             name,
-            members: Members::of(members).with_others(SLOTS - 1),
+            members: WatchedMembers::new(members).with_others(SLOTS - 1),
             request,
             format,
             read,
@@ -82,7 +82,7 @@ impl Protocol {
             is_answer,
             busy: None,
             is_json_rpc: false,
-            has_line_limit: false,
+            has_host_line_limit: false,
             numeric_strings: false,
             ends_safe: false,
             has_own_limit: false,
@@ -123,11 +123,11 @@ impl Protocol {
         Self { busy: Some(busy), ..self }
     }
 
-    /// Limits the lines that are sent: the hosts of this protocol read lines of a limited length,
-    /// see [`Engine::with_json_rpc_limit`](crate::engine::Engine::with_json_rpc_limit).
+    /// Limits replies, because the hosts of this protocol read lines of a limited length, see
+    /// [`Engine::with_host_line_limit`](crate::engine::Engine::with_host_line_limit).
     #[must_use]
-    pub const fn with_line_limit(self) -> Self {
-        Self { has_line_limit: true, ..self }
+    pub const fn with_host_line_limit(self) -> Self {
+        Self { has_host_line_limit: true, ..self }
     }
 
     /// Accepts strings as numbers and booleans, because the hosts of this protocol write them so,

@@ -39,7 +39,7 @@ pub struct ReplyFormat {
     /// ends that reply.
     pub parse_error: &'static [u8],
     /// Writes the end of a reply.
-    pub close: fn(&mut Writer<'_>, &Closing<'_>),
+    pub close: fn(&mut Writer<'_>, &ReplyFacts<'_>),
     /// The destination of logs.
     pub logs: Logs,
     /// Writes a notification about a call's progress as a whole line without its newline. Returns
@@ -107,7 +107,7 @@ pub struct Failed {
 /// Facts about a reply, for the function that writes its end.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Closing<'c> {
+pub struct ReplyFacts<'c> {
     /// The request; none if it cannot be read any more.
     pub received: Option<Received<'c>>,
     /// The manifest of the extension.
@@ -168,7 +168,7 @@ fn write_kind_and_code(
 }
 
 /// Writes `}}`, which closes a result or an error and then the reply.
-pub fn close_two(out: &mut Writer<'_>, _: &Closing<'_>) {
+pub fn close_two(out: &mut Writer<'_>, _: &ReplyFacts<'_>) {
     out.raw(b"}}");
 }
 

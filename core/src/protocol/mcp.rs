@@ -42,7 +42,7 @@ use core::iter;
 
 use crate::call::CallContext;
 use crate::failure::FailureKind;
-use crate::json::check::{Member, Members, Span};
+use crate::json::check::{Span, WatchedMember, WatchedMembers};
 use crate::json::text;
 use crate::json::write::{Message, Writer};
 use crate::json::{Json, JsonKind, Text};
@@ -51,7 +51,7 @@ use crate::manifest::{Manifest, Operation};
 use crate::message::{Code, Envelope, Quoted, Received, Refusal};
 use crate::protocol::define::{Action, Busy, CallAction, Protocol, ServerState};
 use crate::protocol::format::{
-    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat, write_fault,
+    ContentPlace, Failed, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFacts, ReplyFormat, write_fault,
 };
 use crate::rpc;
 use crate::schema::Schema;
@@ -91,27 +91,27 @@ const OWN_CONFIG: usize = NAME + 12;
 const OWN_TIMEOUT: usize = NAME + 13;
 const OWN_CONTEXT: usize = NAME + 14;
 
-static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS);
+static ENVELOPE: [WatchedMember; rpc::FIRST_FREE] = rpc::members(&PARAMS);
 
-static PARAMS: Members = Members::of(&[
-    Member::new("name", NAME),
-    Member::new("arguments", ARGUMENTS),
-    Member::new("_meta", META).with(&META_MEMBERS),
-    Member::new("cursor", CURSOR),
-    Member::new("protocolVersion", VERSION),
-    Member::new("requestId", REQUEST_ID),
-    Member::new("level", LEVEL),
+static PARAMS: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("name", NAME),
+    WatchedMember::new("arguments", ARGUMENTS),
+    WatchedMember::new("_meta", META).with_members(&META_MEMBERS),
+    WatchedMember::new("cursor", CURSOR),
+    WatchedMember::new("protocolVersion", VERSION),
+    WatchedMember::new("requestId", REQUEST_ID),
+    WatchedMember::new("level", LEVEL),
 ]);
 
-static META_MEMBERS: Members = Members::of(&[
-    Member::new("progressToken", TOKEN),
-    Member::new(VERSION_NAME, META_VERSION),
-    Member::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
-    Member::new(CAPABILITIES_NAME, META_CAPABILITIES),
-    Member::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
-    Member::new(CONFIG_NAME, OWN_CONFIG),
-    Member::new(TIMEOUT_NAME, OWN_TIMEOUT),
-    Member::new(CONTEXT_NAME, OWN_CONTEXT),
+static META_MEMBERS: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("progressToken", TOKEN),
+    WatchedMember::new(VERSION_NAME, META_VERSION),
+    WatchedMember::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
+    WatchedMember::new(CAPABILITIES_NAME, META_CAPABILITIES),
+    WatchedMember::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
+    WatchedMember::new(CONFIG_NAME, OWN_CONFIG),
+    WatchedMember::new(TIMEOUT_NAME, OWN_TIMEOUT),
+    WatchedMember::new(CONTEXT_NAME, OWN_CONTEXT),
 ]);
 
 /// The name of the member in a tool's `_meta` with the operation's own name, if that cannot be the
@@ -759,7 +759,7 @@ fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Serv
 }
 
 /// Writes the end of a call's result: what is not there yet of its content, and what its era adds.
-fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+fn close(out: &mut Writer<'_>, closing: &ReplyFacts<'_>) {
     let (start, end) = closing.outputs;
     let is_error = closing.error.is_some();
     let has_text = closing.has_message || is_error;

@@ -18,7 +18,7 @@
 //!    cancelled while a call runs.
 //!
 //! ```
-//! use rigline::json::check::Member;
+//! use rigline::json::check::WatchedMember;
 //! use rigline::protocol::{
 //!     Action, CallAction, Code, ServerState, GEVALS, Logs, MessagePlace, OutputsPlace, ReplyFormat, Protocol, Received,
 //!     Refusal,
@@ -27,7 +27,7 @@
 //! // {"ping":"OPERATION","with":{…}} is answered with {"pong":{…}} or {"pang":"…"}.
 //! const PING: usize = 0;
 //! const WITH: usize = 1;
-//! static MEMBERS: [Member; 2] = [Member::new("ping", PING), Member::new("with", WITH)];
+//! static MEMBERS: [WatchedMember; 2] = [WatchedMember::new("ping", PING), WatchedMember::new("with", WITH)];
 //! static FORMAT: ReplyFormat = ReplyFormat {
 //!     head: |out, _id| out.byte(b'{'),
 //!     success: b"\"pong\":{",
@@ -99,8 +99,8 @@ pub mod waza;
 pub use crate::message::{Code, Envelope, Quoted, Received, Refusal};
 pub use define::{Action, Busy, CallAction, Protocol, Read, Refuse, Respond, ServerState};
 pub use format::{
-    CODE_NAME, Closing, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFormat,
-    close_two, write_fault,
+    CODE_NAME, ContentPlace, Failed, KIND_NAME, Log, Logs, MessagePlace, OutputsPlace, Progress, ReplyFacts,
+    ReplyFormat, close_two, write_fault,
 };
 
 /// Amplifier Module Protocol v1, for an engine's list of protocols.

@@ -13,14 +13,14 @@
 
 use crate::call::CallContext;
 use crate::failure::FailureKind;
-use crate::json::check::{Member, Members};
+use crate::json::check::{WatchedMember, WatchedMembers};
 use crate::json::number::Digits;
 use crate::json::write::{Message as _, Writer};
 use crate::json::{Json, JsonKind, Text};
 use crate::manifest::{Guarantee, Manifest};
 use crate::message::{Code, Quoted, Received, Refusal};
 use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
-use crate::protocol::format::{Closing, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
+use crate::protocol::format::{Logs, MessagePlace, OutputsPlace, ReplyFacts, ReplyFormat, write_fault};
 
 pub(super) static PROTOCOL: Protocol =
     Protocol::new("namel3ss", &MEMBERS, TOOL, &FORMAT, read, refuse).with_numeric_strings();
@@ -54,7 +54,7 @@ static FORMAT: ReplyFormat = ReplyFormat {
 
 /// With what the type of a failure does not say, and an empty list of capability checks where the
 /// request has something to check, as its own tools do.
-fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+fn close(out: &mut Writer<'_>, closing: &ReplyFacts<'_>) {
     let wants_checks = closing.received.is_some_and(|received| wants_checks(&received));
     let is_said = |kind: &FailureKind| match kind {
         FailureKind::Failed => true,
@@ -82,21 +82,22 @@ const TIMEOUT_MS: usize = 9;
 const PROJECT: usize = 10;
 const KIND: usize = 11;
 
-static MEMBERS: [Member; 11] = [
-    Member::new("protocol_version", PROTOCOL_VERSION),
-    Member::new("tool", TOOL),
-    Member::new("tool_name", TOOL),
-    Member::new("kind", KIND),
-    Member::new("entry", ENTRY),
-    Member::new("payload", PAYLOAD),
-    Member::new("capability_context", CAPABILITY_CONTEXT).with(&CONTEXT),
-    Member::new("timeout_ms", TIMEOUT_MS),
-    Member::new("sandbox", SANDBOX),
-    Member::new("trace_id", TRACE_ID),
-    Member::new("project", PROJECT),
+static MEMBERS: [WatchedMember; 11] = [
+    WatchedMember::new("protocol_version", PROTOCOL_VERSION),
+    WatchedMember::new("tool", TOOL),
+    WatchedMember::new("tool_name", TOOL),
+    WatchedMember::new("kind", KIND),
+    WatchedMember::new("entry", ENTRY),
+    WatchedMember::new("payload", PAYLOAD),
+    WatchedMember::new("capability_context", CAPABILITY_CONTEXT).with_members(&CONTEXT),
+    WatchedMember::new("timeout_ms", TIMEOUT_MS),
+    WatchedMember::new("sandbox", SANDBOX),
+    WatchedMember::new("trace_id", TRACE_ID),
+    WatchedMember::new("project", PROJECT),
 ];
 
-static CONTEXT: Members = Members::of(&[Member::new("guarantees", GUARANTEES), Member::new("sources", SOURCES)]);
+static CONTEXT: WatchedMembers =
+    WatchedMembers::new(&[WatchedMember::new("guarantees", GUARANTEES), WatchedMember::new("sources", SOURCES)]);
 
 /// Whether the reply has a list of capability checks: where the request has something to check.
 fn wants_checks(received: &Received<'_>) -> bool {

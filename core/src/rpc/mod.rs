@@ -14,7 +14,7 @@ mod answer;
 pub use answer::{Incoming, answer, answer_too_long};
 
 use crate::frame::TooLong;
-use crate::json::check::{self, Member, Members, NO_SPANS, SLOTS, Span, Spans, SyntaxError};
+use crate::json::check::{self, NO_SPANS, SLOTS, Span, Spans, SyntaxError, WatchedMember, WatchedMembers};
 use crate::json::write::{Message as _, Writer};
 use crate::json::{Json, Text};
 use crate::message::{Code, Envelope, Received, Refusal};
@@ -55,20 +55,20 @@ pub const FIRST_FREE: usize = 6;
 
 /// The members of a JSON-RPC message in the order in which peers send them, with the given members
 /// of a protocol below `params`.
-pub const fn members(params: &'static Members) -> [Member; FIRST_FREE] {
+pub const fn members(params: &'static WatchedMembers) -> [WatchedMember; FIRST_FREE] {
     [
-        Member::new("jsonrpc", JSONRPC),
-        Member::new("id", ID),
-        Member::new("method", METHOD),
-        Member::new("params", PARAMS).with(params),
-        Member::new("result", RESULT),
-        Member::new("error", ERROR),
+        WatchedMember::new("jsonrpc", JSONRPC),
+        WatchedMember::new("id", ID),
+        WatchedMember::new("method", METHOD),
+        WatchedMember::new("params", PARAMS).with_members(params),
+        WatchedMember::new("result", RESULT),
+        WatchedMember::new("error", ERROR),
     ]
 }
 
-static NO_MEMBERS: Members = Members::of(&[]);
-static ENVELOPE: [Member; FIRST_FREE] = members(&NO_MEMBERS);
-static MEMBERS: Members = Members::of(&ENVELOPE).with_others(SLOTS - 1);
+static NO_MEMBERS: WatchedMembers = WatchedMembers::new(&[]);
+static ENVELOPE: [WatchedMember; FIRST_FREE] = members(&NO_MEMBERS);
+static MEMBERS: WatchedMembers = WatchedMembers::new(&ENVELOPE).with_others(SLOTS - 1);
 
 /// Checks one message and finds the members of its envelope.
 pub(crate) fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
@@ -81,7 +81,7 @@ impl Protocol {
     /// notifications and batches. Faults are answered while a call runs.
     pub const fn json_rpc(
         name: &'static str,
-        members: &'static [Member],
+        members: &'static [WatchedMember],
         format: &'static ReplyFormat,
         read: Read,
     ) -> Self {

@@ -1,8 +1,8 @@
 //! A host reads the lines that real peers write.
 
 use rigline::client::{
-    Anomalies, Body, ClientSession, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
-    StartError, write_refusal,
+    Anomalies, ClientSession, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, ReplyBody, Request,
+    RequestContext, StartError, write_refusal,
 };
 use rigline::json::RawJson;
 use rigline::json::write::Writer;
@@ -22,9 +22,9 @@ fn told(client: &mut ClientSession, line: &[u8]) -> String {
     let received = client.receive(line);
     let mut told = match received.incoming {
         Incoming::Reply(reply) => match reply.body {
-            Body::Result(result) => format!("{} result {result}", reply.id),
-            Body::Error(error) => format!("{} error {:?} {}", reply.id, error.code(), error.message()),
-            Body::Invalid(why) => format!("{} invalid {why}", reply.id),
+            ReplyBody::Result(result) => format!("{} result {result}", reply.id),
+            ReplyBody::Error(error) => format!("{} error {:?} {}", reply.id, error.code(), error.message()),
+            ReplyBody::Invalid(why) => format!("{} invalid {why}", reply.id),
             _ => "?".into(),
         },
         Incoming::Malformed(broken) => format!("broken {:?} {broken}", broken.id),
@@ -390,7 +390,7 @@ fn results_of_execute() {
         let result = ExecuteResult::new(rigline::json::Json::parse(text.as_bytes()).unwrap());
         assert_eq!(result.success(), *success, "{text}");
         let plain =
-            |plain: Option<rigline::client::Plain<'_>>| plain.map(|plain| plain.to_string()).unwrap_or_default();
+            |plain: Option<rigline::client::Unquoted<'_>>| plain.map(|plain| plain.to_string()).unwrap_or_default();
         assert_eq!((plain(result.message()).as_str(), plain(result.error()).as_str()), (*message, *error), "{text}");
         let found: Vec<_> = result.outputs().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         assert!(found.iter().map(|(a, b)| (a.as_str(), b.as_str())).eq(outputs.iter().copied()), "{text}: {found:?}");

@@ -16,7 +16,7 @@ use rigline::serve::{Transport, blocking};
 use rigline::service::{Job, JobRun, Service, Step, TaskEnd};
 use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Outcome, Schema};
 use rigline::{
-    json::check::Member,
+    json::check::WatchedMember,
     protocol::{
         self, Action, CallAction, Code, GEVALS, Logs, MCP, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat,
     },
@@ -129,7 +129,7 @@ fn every_size_of_the_memory_is_safe() {
 // no JSON-RPC.
 const START: usize = 0;
 const NOW: usize = 1;
-static MEMBERS: [Member; 2] = [Member::new("start", START), Member::new("now", NOW)];
+static MEMBERS: [WatchedMember; 2] = [WatchedMember::new("start", START), WatchedMember::new("now", NOW)];
 static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),
     success: b"\"done\":{",

@@ -15,10 +15,10 @@ use rigline::rpc;
 use rigline::serve::{Transport, asynch, blocking};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline::{
-    json::check::{Member, Members},
+    json::check::{WatchedMember, WatchedMembers},
     protocol::{
-        AMPLIFIER, Action, Busy, CallAction, Closing, Code, GEVALS, Log, Logs, MessagePlace, OutputsPlace, Progress,
-        Protocol, Received, Refusal, ReplyFormat, ServerState,
+        AMPLIFIER, Action, Busy, CallAction, Code, GEVALS, Log, Logs, MessagePlace, OutputsPlace, Progress, Protocol,
+        Received, Refusal, ReplyFacts, ReplyFormat, ServerState,
     },
 };
 
@@ -196,14 +196,15 @@ const ARGS: usize = NAME + 1;
 const TOKEN: usize = NAME + 2;
 const REQUEST: usize = NAME + 3;
 const QUIET: usize = NAME + 4;
-static BELL_MEMBERS: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS);
-static PARAMS: Members = Members::of(&[
-    Member::new("name", NAME),
-    Member::new("args", ARGS),
-    Member::new("meta", QUIET + 1).with(&META),
-    Member::new("request", REQUEST),
+static BELL_MEMBERS: [WatchedMember; rpc::FIRST_FREE] = rpc::members(&PARAMS);
+static PARAMS: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("name", NAME),
+    WatchedMember::new("args", ARGS),
+    WatchedMember::new("meta", QUIET + 1).with_members(&META),
+    WatchedMember::new("request", REQUEST),
 ]);
-static META: Members = Members::of(&[Member::new("token", TOKEN), Member::new("quiet", QUIET)]);
+static META: WatchedMembers =
+    WatchedMembers::new(&[WatchedMember::new("token", TOKEN), WatchedMember::new("quiet", QUIET)]);
 
 static BELL_FORMAT: ReplyFormat = ReplyFormat {
     head: rpc::write_head,
@@ -220,7 +221,7 @@ static BELL_FORMAT: ReplyFormat = ReplyFormat {
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[\""),
     error_end: |out, _| out.raw(b"\"],\"failed\":true"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
-    close: |out, closing: &Closing<'_>| {
+    close: |out, closing: &ReplyFacts<'_>| {
         let (start, end) = closing.outputs;
         if closing.error.is_none() {
             out.raw(if closing.has_message { b",\"{" } else { b"\"content\":[\"{" });

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use rigline::exchange::{Exchange, Next, Served, Session};
 use rigline::{
-    json::check::Member,
+    json::check::WatchedMember,
     protocol::{Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat, close_two},
 };
 
@@ -23,7 +23,7 @@ static FORMAT: ReplyFormat = ReplyFormat {
     logs: Logs::OutOfBand,
     progress: None,
 };
-static MEMBERS: [Member; 2] = [Member::new("ping", 0), Member::new("with", 1)];
+static MEMBERS: [WatchedMember; 2] = [WatchedMember::new("ping", 0), WatchedMember::new("with", 1)];
 const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", 0);
 static PING: Protocol = Protocol::new(
     "ping",

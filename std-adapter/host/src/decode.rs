@@ -84,7 +84,8 @@ impl Fault {
 }
 
 impl Decoder {
-    /// A decoder of lines of these protocols.
+    /// A decoder of lines of the protocols that `readings` explain. Each protocol in the
+    /// [registry](crate::protocols) has one.
     pub fn new(readings: impl IntoIterator<Item = &'static Reading>) -> Self {
         let readings: Vec<_> = readings.into_iter().collect();
         let current = readings.first().copied().unwrap_or(&JSON_RPC);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use libfuzzer_sys::fuzz_target;
-use rigline::frame::{Frame, Framer, LineEnds, Tail, Taken};
+use rigline::frame::{Frame, Framer, InputBehind, LineEnds, Taken};
 use rigline_fuzz::{Choices, Event, split};
 
 fuzz_target!(|data: &[u8]| {
@@ -111,7 +111,7 @@ impl Run<'_> {
     }
 
     /// Reads on behind a held line, and looks at what came.
-    fn behind(&mut self, mut tail: Tail<'_>) {
+    fn behind(&mut self, mut tail: InputBehind<'_>) {
         while self.ahead && !self.choices.once_in(3) {
             let count = self.read(tail.space());
             tail.commit(count);

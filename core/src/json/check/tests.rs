@@ -4,11 +4,14 @@ use proptest::prelude::*;
 use std::string::String;
 use std::vec::Vec;
 
-static INNER: Members = Members::of(&[Member::new("b", 2)]).with_others(3);
-static STRINGS: Members = Members::strings(5);
-static OUTER: Members =
-    Members::of(&[Member::new("a", 0), Member::new("name", 1).with(&INNER), Member::new("env", 6).with(&STRINGS)])
-        .with_others(4);
+static INNER: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("b", 2)]).with_others(3);
+static STRINGS: WatchedMembers = WatchedMembers::strings(5);
+static OUTER: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("a", 0),
+    WatchedMember::new("name", 1).with_members(&INNER),
+    WatchedMember::new("env", 6).with_members(&STRINGS),
+])
+.with_others(4);
 
 /// The spans of all slots of [`OUTER`].
 type Found = [Span; 7];

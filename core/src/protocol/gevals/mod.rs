@@ -17,7 +17,7 @@
 use crate::call::CallContext;
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
-use crate::json::check::{Member, Members};
+use crate::json::check::{WatchedMember, WatchedMembers};
 use crate::json::view::has_escapes;
 use crate::json::write::Writer;
 use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
@@ -25,11 +25,11 @@ use crate::manifest::Manifest;
 use crate::message::{Code, Received, Refusal};
 use crate::phase::Phase;
 use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
-use crate::protocol::format::{Closing, Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFormat, write_fault};
+use crate::protocol::format::{Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFacts, ReplyFormat, write_fault};
 use crate::rpc;
 use crate::schema::escaped_len;
 
-pub(super) static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_line_limit();
+pub(super) static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &FORMAT, read).with_host_line_limit();
 
 /// The version of the gevals protocol. A host that offers another version gets error -32602.
 pub const VERSION: &str = "0.0.1";
@@ -56,28 +56,29 @@ const PROTOCOL_VERSION: usize = OPERATION + 10;
 const CONFIG: usize = OPERATION + 11;
 const ENV_NO_STRING: usize = OPERATION + 12;
 
-static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS_MEMBERS);
+static ENVELOPE: [WatchedMember; rpc::FIRST_FREE] = rpc::members(&PARAMS_MEMBERS);
 
 /// The members of `params`, of all methods: no two methods give one name two meanings.
-static PARAMS_MEMBERS: Members = Members::of(&[
-    Member::new("operation", OPERATION),
-    Member::new("args", ARGS),
-    Member::new("context", CONTEXT).with(&CONTEXT_MEMBERS),
-    Member::new("protocolVersion", PROTOCOL_VERSION),
-    Member::new("config", CONFIG),
+static PARAMS_MEMBERS: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("operation", OPERATION),
+    WatchedMember::new("args", ARGS),
+    WatchedMember::new("context", CONTEXT).with_members(&CONTEXT_MEMBERS),
+    WatchedMember::new("protocolVersion", PROTOCOL_VERSION),
+    WatchedMember::new("config", CONFIG),
 ]);
 
-static CONTEXT_MEMBERS: Members = Members::of(&[
-    Member::new("workdir", WORKDIR),
-    Member::new("phase", PHASE),
-    Member::new("env", ENV).with(&ENVIRONMENT),
-    Member::new("timeout", TIMEOUT_MEMBER),
-    Member::new("agent", AGENT).with(&AGENT_MEMBERS),
+static CONTEXT_MEMBERS: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("workdir", WORKDIR),
+    WatchedMember::new("phase", PHASE),
+    WatchedMember::new("env", ENV).with_members(&ENVIRONMENT),
+    WatchedMember::new("timeout", TIMEOUT_MEMBER),
+    WatchedMember::new("agent", AGENT).with_members(&AGENT_MEMBERS),
 ]);
 
-static ENVIRONMENT: Members = Members::strings(ENV_NO_STRING);
+static ENVIRONMENT: WatchedMembers = WatchedMembers::strings(ENV_NO_STRING);
 
-static AGENT_MEMBERS: Members = Members::of(&[Member::new("prompt", PROMPT), Member::new("output", OUTPUT)]);
+static AGENT_MEMBERS: WatchedMembers =
+    WatchedMembers::new(&[WatchedMember::new("prompt", PROMPT), WatchedMember::new("output", OUTPUT)]);
 
 impl Manifest {
     /// Checks that a gevals host can read the manifest, and returns it unchanged. The host reads
@@ -129,7 +130,7 @@ static FORMAT: ReplyFormat = ReplyFormat {
 
 /// Closes a result or an error, with what the specification has no place for: an operation's own
 /// code, and with it the kind that the code does not tell; that there was no answer.
-fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+fn close(out: &mut Writer<'_>, closing: &ReplyFacts<'_>) {
     let is_told = |kind: &FailureKind| match kind {
         FailureKind::NoAnswer => true,
         FailureKind::Forbidden | FailureKind::TooLarge => closing.code.is_some(),

@@ -2,7 +2,7 @@
 //! `{"pang":"…"}` where it failed.
 
 use rigline::{
-    json::check::Member,
+    json::check::WatchedMember,
     protocol::{
         Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Received, Refusal, ReplyFormat,
         ServerState,
@@ -11,7 +11,7 @@ use rigline::{
 
 const PING: usize = 0;
 const WITH: usize = 1;
-static MEMBERS: [Member; 2] = [Member::new("ping", PING), Member::new("with", WITH)];
+static MEMBERS: [WatchedMember; 2] = [WatchedMember::new("ping", PING), WatchedMember::new("with", WITH)];
 
 static FORMAT: ReplyFormat = ReplyFormat {
     head: |out, _| out.byte(b'{'),

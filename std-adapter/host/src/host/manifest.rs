@@ -1,6 +1,6 @@
 //! The manifest of an extension, as a host reads it.
 
-use rigline::client::{Plain, member};
+use rigline::client::{Unquoted, member};
 use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 
@@ -106,7 +106,7 @@ impl Manifest {
                 Some(value) if value.kind() != JsonKind::String => faults.push(format!("{name} is not a string")),
                 _ => {}
             }
-            value.map(|value| Plain(value).to_string()).unwrap_or_default()
+            value.map(|value| Unquoted(value).to_string()).unwrap_or_default()
         };
         let name = string(&mut faults, "name", true);
         let version = string(&mut faults, "version", true);
@@ -119,8 +119,8 @@ impl Manifest {
         let requires: Vec<String> = requires
             .elements()
             .filter_map(|requirement| match requirement.kind() {
-                JsonKind::String => Some(Plain(requirement).to_string()),
-                _ => Some(Plain(member(requirement, "command")?).to_string()),
+                JsonKind::String => Some(Unquoted(requirement).to_string()),
+                _ => Some(Unquoted(member(requirement, "command")?).to_string()),
             })
             .filter(|command| !command.is_empty())
             .collect();
@@ -138,7 +138,7 @@ impl Manifest {
                 if operation.kind() != JsonKind::Object {
                     faults.push(format!("operations.{name} is not an object"));
                 }
-                let description = member(operation, "description").map(|text| Plain(text).to_string());
+                let description = member(operation, "description").map(|text| Unquoted(text).to_string());
                 let params = member(operation, "params");
                 Operation {
                     name,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use rigline::client::{self, Body, ExecuteResult, Plain};
+use rigline::client::{self, ExecuteResult, ReplyBody, Unquoted};
 use rigline::json::Json;
 use serde::de::value::{MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
@@ -141,7 +141,7 @@ fn last_of_each(outputs: Vec<(String, String)>) -> Vec<(String, String)> {
 }
 
 /// A value as a person reads it: in one piece where it has no escapes.
-fn owned(plain: Plain<'_>) -> String {
+fn owned(plain: Unquoted<'_>) -> String {
     plain.0.text().map_or_else(|| plain.to_string(), |text| text.to_cow().into_owned())
 }
 
@@ -159,12 +159,12 @@ pub(crate) enum OwnedReply {
 
 impl OwnedReply {
     /// `is_call`: to `execute` with this host's own request.
-    pub(super) fn of(body: Body<'_>, is_call: bool) -> Self {
+    pub(super) fn of(body: ReplyBody<'_>, is_call: bool) -> Self {
         match body {
-            Body::Result(result) if is_call => Self::Called(Box::new(CallResult::of_result(result))),
-            Body::Result(result) => Self::Result(result.as_str().to_owned()),
-            Body::Error(error) => Self::Error(RpcFailure::of(error), error.json().as_str().to_owned()),
-            Body::Invalid(why) => Self::Bad(why.to_owned(), String::new()),
+            ReplyBody::Result(result) if is_call => Self::Called(Box::new(CallResult::of_result(result))),
+            ReplyBody::Result(result) => Self::Result(result.as_str().to_owned()),
+            ReplyBody::Error(error) => Self::Error(RpcFailure::of(error), error.json().as_str().to_owned()),
+            ReplyBody::Invalid(why) => Self::Bad(why.to_owned(), String::new()),
             _ => Self::Bad("unknown".to_owned(), String::new()),
         }
     }

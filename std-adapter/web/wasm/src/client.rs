@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rigline::client::{Body, ClientSession, Incoming, Request, write_refusal};
+use rigline::client::{ClientSession, Incoming, ReplyBody, Request, write_refusal};
 use rigline::json::RawJson;
 use rigline::json::check::check;
 use rigline::json::write::Writer;
@@ -103,9 +103,9 @@ impl WasmSession {
             let mut answered = None;
             match received.incoming {
                 Incoming::Reply(reply) => match reply.body {
-                    Body::Result(_) => put(What::Result, reply.id, message, ""),
-                    Body::Error(_) => put(What::Error, reply.id, message, ""),
-                    Body::Invalid(why) => put(What::Invalid, reply.id, message, why),
+                    ReplyBody::Result(_) => put(What::Result, reply.id, message, ""),
+                    ReplyBody::Error(_) => put(What::Error, reply.id, message, ""),
+                    ReplyBody::Invalid(why) => put(What::Invalid, reply.id, message, why),
                     _ => put(What::Invalid, reply.id, message, "the reply is of no known kind"),
                 },
                 Incoming::Malformed(broken) => {

@@ -1,6 +1,6 @@
 //! The kind of a line: its protocol, and the members that matter to a reader of transcripts.
 
-use rigline::json::check::{Member, Members, Span as FoundSpan, scan};
+use rigline::json::check::{Span as FoundSpan, WatchedMember, WatchedMembers, scan};
 use rigline::json::{Json, JsonKind, check::SyntaxError};
 
 /// The kinds of lines. The numbers are part of the interface to JavaScript.
@@ -113,26 +113,26 @@ mod slot {
     pub(super) const COUNT: usize = 18;
 }
 
-static PARAMS: Members = Members::of(&[Member::new("operation", slot::OPERATION)]);
-static RESULT: Members = Members::of(&[Member::new("success", slot::SUCCESS)]);
-static MESSAGE: Members = Members::of(&[
-    Member::new("jsonrpc", slot::JSONRPC),
-    Member::new("id", slot::ID),
-    Member::new("method", slot::METHOD),
-    Member::new("params", slot::PARAMS).with(&PARAMS),
-    Member::new("result", slot::RESULT).with(&RESULT),
-    Member::new("error", slot::ERROR),
-    Member::new("op", slot::OP),
-    Member::new("args", slot::ARGS),
-    Member::new("ok", slot::OK),
-    Member::new("protocol_version", slot::PROTOCOL_VERSION),
-    Member::new("tool", slot::TOOL),
-    Member::new("tool_name", slot::TOOL),
-    Member::new("ts", slot::TS),
-    Member::new("event", slot::EVENT),
-    Member::new("component", slot::COMPONENT),
-    Member::new("status", slot::STATUS),
-    Member::new("capabilities", slot::CAPABILITIES),
+static PARAMS: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("operation", slot::OPERATION)]);
+static RESULT: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("success", slot::SUCCESS)]);
+static MESSAGE: WatchedMembers = WatchedMembers::new(&[
+    WatchedMember::new("jsonrpc", slot::JSONRPC),
+    WatchedMember::new("id", slot::ID),
+    WatchedMember::new("method", slot::METHOD),
+    WatchedMember::new("params", slot::PARAMS).with_members(&PARAMS),
+    WatchedMember::new("result", slot::RESULT).with_members(&RESULT),
+    WatchedMember::new("error", slot::ERROR),
+    WatchedMember::new("op", slot::OP),
+    WatchedMember::new("args", slot::ARGS),
+    WatchedMember::new("ok", slot::OK),
+    WatchedMember::new("protocol_version", slot::PROTOCOL_VERSION),
+    WatchedMember::new("tool", slot::TOOL),
+    WatchedMember::new("tool_name", slot::TOOL),
+    WatchedMember::new("ts", slot::TS),
+    WatchedMember::new("event", slot::EVENT),
+    WatchedMember::new("component", slot::COMPONENT),
+    WatchedMember::new("status", slot::STATUS),
+    WatchedMember::new("capabilities", slot::CAPABILITIES),
 ]);
 
 /// A line that was checked, and where its members are.

@@ -3,8 +3,8 @@
 use core::hint::black_box;
 
 use rigline::client::{
-    Anomalies, Body, ClientSession, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
-    write_refusal,
+    Anomalies, ClientSession, ExecuteResult, Incoming, Log, ReplyBody, Request, RequestContext, RpcError, Unquoted,
+    member, write_refusal,
 };
 use rigline::json::write::Writer;
 use rigline::json::{Json, RawJson};
@@ -89,11 +89,11 @@ fn incoming(incoming: Incoming<'_>) {
     }
 }
 
-fn body(body: Body<'_>) {
+fn body(body: ReplyBody<'_>) {
     match body {
-        Body::Result(result) => execute_result(result),
-        Body::Error(error) => rpc_error(error),
-        Body::Invalid(why) => keep(why),
+        ReplyBody::Result(result) => execute_result(result),
+        ReplyBody::Error(error) => rpc_error(error),
+        ReplyBody::Invalid(why) => keep(why),
         _ => {}
     }
 }
@@ -119,7 +119,7 @@ fn log_line(log: Log<'_>) {
     plain(log.message());
 }
 
-fn plain(plain: Plain<'_>) {
+fn plain(plain: Unquoted<'_>) {
     keep(plain.is_empty());
     show(&plain);
 }

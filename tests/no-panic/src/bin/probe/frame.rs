@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use rigline::frame::{Frame, Framer, LineEnds, OwnedFramer, Tail, Taken};
+use rigline::frame::{Frame, Framer, InputBehind, LineEnds, OwnedFramer, Taken};
 
 use crate::program::{bytes, keep, show};
 
@@ -55,7 +55,7 @@ fn one(frame: Frame<'_>) {
     }
 }
 
-fn tail(mut tail: Tail<'_>) {
+fn tail(mut tail: InputBehind<'_>) {
     tail.space().fill(black_box(b'x'));
     tail.commit(black_box(3));
     while let Some(mut peeked) = tail.peek() {

@@ -10,12 +10,12 @@ use super::lines::{FoundLine, State, advance, move_down, space};
 /// for that reason alone is not [`TooLong`](super::TooLong): [`space`](Self::space) is empty, and
 /// reading goes on when the first line is no longer in use.
 #[derive(Debug)]
-pub struct Tail<'f> {
+pub struct InputBehind<'f> {
     pub(super) buf: &'f mut [u8],
     pub(super) state: &'f mut State,
 }
 
-impl<'f> Tail<'f> {
+impl<'f> InputBehind<'f> {
     /// [`space`](Self::space) for as long as the framer is borrowed.
     pub(crate) fn into_space(self) -> &'f mut [u8] {
         space(self.buf, self.state)
@@ -50,8 +50,7 @@ impl<'f> Tail<'f> {
         self.buf.get_mut(start..end)?.split_mut(|byte| *byte == LF).nth(nth)
     }
 
-    /// The next complete line that was not examined before, by this tail or by the tail of an
-    /// earlier line.
+    /// The next complete line that was not examined before, behind this line or an earlier one.
     ///
     /// A line over the limit does not appear here, because it cannot be complete while another line
     /// is in use.
@@ -75,7 +74,7 @@ impl<'f> Tail<'f> {
     }
 }
 
-/// A line that [`Tail::peek`] returned before its turn. Dropping this value [keeps](Self::keep) the
+/// A line that [`InputBehind::peek`] returned before its turn. Dropping this value [keeps](Self::keep) the
 /// line.
 #[derive(Debug)]
 pub struct Peeked<'t> {
