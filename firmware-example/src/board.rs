@@ -72,7 +72,7 @@ pub struct Rail {
     pub millivolts: i32,
 }
 
-/// A quantity that can be measured.
+/// A quantity that can be measured: its name and unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
     /// The name of the channel.

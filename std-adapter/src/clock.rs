@@ -17,13 +17,13 @@ use rigline::{Clock, Instant, Level};
 use tokio::time;
 
 /// The whole milliseconds of a duration, at most `u64::MAX`.
-pub fn millis(duration: Duration) -> u64 {
+pub fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The milliseconds from 1970 (UTC) to this time; 0 for an earlier time.
 pub fn unix_millis(time: SystemTime) -> u64 {
-    millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    to_millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
 /// The core's clock over tokio's time. It starts when it is made. Its clones are the same clock,

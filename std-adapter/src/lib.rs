@@ -82,7 +82,7 @@ mod text;
 
 pub use clock::TokioClock;
 pub use requires::RequirePath;
-pub use selection::{Selected, Selection};
+pub use selection::{OperationSelection, Selected};
 
 /// The examples of the README, which are compiled as tests.
 #[cfg(doctest)]

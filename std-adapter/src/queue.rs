@@ -14,8 +14,8 @@
 //! configuration is refused. When the last session is lost, the safe state runs before anything
 //! else.
 //!
-//! An extension in another process or on a board is reached through an [`Origin`] when a message
-//! needs it, see [`Queue::reach`].
+//! An extension in another process or on a board is reached through a [`RemoteExtension`] when a
+//! message needs it, see [`Queue::reach`].
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -95,9 +95,9 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// The configuration that the extension has at the start, as JSON text.
     pub config: Option<String>,
-    /// The way to an extension that is in another process or on a board; none for an extension in
-    /// this process.
-    pub origin: Option<Arc<dyn Origin>>,
+    /// The extension, if it is in another process or on a board. It is connected when a message
+    /// needs it. None for an extension in this process.
+    pub remote: Option<Arc<dyn RemoteExtension>>,
 }
 
 impl Settings {
@@ -111,16 +111,16 @@ impl Settings {
             keeps_outputs: false,
             idle: None,
             config: None,
-            origin: None,
+            remote: None,
         }
     }
 }
 
-/// The way to an extension that is in another process or on a board.
+/// An extension in another process or on a board.
 ///
 /// An implementation connects to the extension when the queue asks for that. While it is connected,
 /// it has the extension's manifest.
-pub trait Origin: fmt::Debug + Send + Sync {
+pub trait RemoteExtension: fmt::Debug + Send + Sync {
     /// The manifest of the extension; none while it is not connected.
     fn manifest(&self) -> Option<&'static Manifest>;
 
@@ -128,7 +128,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
     fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a>;
 }
 
-/// A connection attempt of an [`Origin`].
+/// A connection attempt of a [`RemoteExtension`].
 pub type Reaching<'a> = Pin<Box<dyn Future<Output = Result<(), Absence>> + Send + 'a>>;
 
 /// The reason why an extension cannot be reached.
@@ -475,11 +475,11 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The manifest of the [origin](Settings::origin), or else the one that the extension had when
-    /// it was served last.
+    /// The manifest of the [remote extension](Settings::remote), or else the one that the extension
+    /// had when it was served last.
     fn manifest(&self) -> &'static Manifest {
         let known = *lock(&self.manifest);
-        self.settings.origin.as_ref().and_then(|origin| origin.manifest()).unwrap_or(known)
+        self.settings.remote.as_ref().and_then(|remote| remote.manifest()).unwrap_or(known)
     }
 
     /// The server of a session by this protocol, or by the first one.
@@ -878,7 +878,7 @@ impl Queue {
     /// Whether the extension is connected, so that it can be called. An extension in this process
     /// always is.
     pub fn is_reached(&self) -> bool {
-        self.shared.settings.origin.as_ref().is_none_or(|origin| origin.manifest().is_some())
+        self.shared.settings.remote.as_ref().is_none_or(|remote| remote.manifest().is_some())
     }
 
     /// Connects to the extension if the next message needs it. If that takes long, `told` gets a
@@ -892,7 +892,7 @@ impl Queue {
         message: &[u8],
         told: &(dyn Fn(Vec<u8>) + Send + Sync),
     ) -> Result<(), Vec<u8>> {
-        let Some(origin) = self.shared.settings.origin.clone().filter(|_| self.needs_extension(*session, message))
+        let Some(remote) = self.shared.settings.remote.clone().filter(|_| self.needs_extension(*session, message))
         else {
             return Ok(());
         };
@@ -905,7 +905,7 @@ impl Queue {
                 told(memory);
             }
         };
-        let Err(absence) = origin.reach(&told).await else { return Ok(()) };
+        let Err(absence) = remote.reach(&told).await else { return Ok(()) };
         let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Ok(()) };
         let Absence { kind, code, message: why } = absence;
         let mut out = vec![0; why.len() * 6 + LEAST_REPLY * 2];

@@ -11,14 +11,14 @@ use crate::mutex::lock;
 #[derive(Debug)]
 pub struct Selected<E> {
     inner: E,
-    selection: Selection,
+    selection: OperationSelection,
     /// The inner manifest, which may become another one, and what is left of it.
     manifests: Mutex<(&'static Manifest, &'static Manifest)>,
 }
 
 /// A selection of operations.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct OperationSelection {
     /// Whether only operations that are declared to be read-only are selected.
     pub read_only: bool,
     /// The names of the selected operations, or the names of their tools. An empty list selects
@@ -31,7 +31,7 @@ impl<E: Extension> Selected<E> {
     ///
     /// # Errors
     /// There is no operation of one of the names, or no operation is left.
-    pub fn new(inner: E, selection: &Selection) -> Result<Self, String> {
+    pub fn new(inner: E, selection: &OperationSelection) -> Result<Self, String> {
         let all = inner.manifest();
         let allowed = &selection.allowed;
         for name in allowed {
@@ -58,7 +58,7 @@ impl<E: Extension> Selected<E> {
 
     /// Selects operations as [`new`](Self::new) does, of an extension that may have other
     /// operations later. Names that it does not have are no error.
-    pub fn of_what_comes(inner: E, selection: &Selection) -> Self {
+    pub fn of_what_comes(inner: E, selection: &OperationSelection) -> Self {
         let all = inner.manifest();
         let manifests = Mutex::new((all, left(all, selection)));
         Self { inner, selection: selection.clone(), manifests }
@@ -73,7 +73,7 @@ fn is_named(all: &Manifest, operation: &Operation, name: &str) -> bool {
 }
 
 /// The manifest with the operations that are chosen. It lasts as long as the process.
-fn left(all: &'static Manifest, selection: &Selection) -> &'static Manifest {
+fn left(all: &'static Manifest, selection: &OperationSelection) -> &'static Manifest {
     let is_allowed = |operation: &&Operation| {
         let allowed = &selection.allowed;
         let is_harmless = operation.effects.is_some_and(|effects| effects.read_only);

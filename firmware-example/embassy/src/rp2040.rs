@@ -30,7 +30,7 @@ impl Endpoints {
 }
 
 impl usb_cdc::Endpoints for Endpoints {
-    fn out_is_full(&self) -> bool {
+    fn has_packet_from_host(&self) -> bool {
         let control = embassy_rp::pac::USB_DPRAM.ep_out_buffer_control(self.out_endpoint).read();
         control.full(0) && !control.available(0)
     }

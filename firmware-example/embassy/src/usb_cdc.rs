@@ -103,7 +103,7 @@ impl embedded_io_async::Error for Error {
 /// stay from one connection to the next.
 pub trait Endpoints {
     /// Whether a packet from the host waits to be read.
-    fn out_is_full(&self) -> bool;
+    fn has_packet_from_host(&self) -> bool;
 
     /// Takes back a packet that the host has not fetched. The next packet is then sent in its place
     /// and with its data toggle.
@@ -119,7 +119,7 @@ pub trait Endpoints {
 }
 
 impl Endpoints for () {
-    fn out_is_full(&self) -> bool {
+    fn has_packet_from_host(&self) -> bool {
         false
     }
 
@@ -460,7 +460,7 @@ impl<E: Endpoints> Watch<'_, E> {
         if before.connected() != after.connected() {
             // What lies in the endpoints at either edge belongs to no connection, or to the lost
             // one.
-            after.stale = self.endpoints.out_is_full();
+            after.stale = self.endpoints.has_packet_from_host();
             if before.connected() {
                 after.epoch = after.epoch.wrapping_add(1);
             }

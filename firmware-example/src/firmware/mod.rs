@@ -59,7 +59,7 @@ use static_cell::StaticCell;
 use self::hal::PicoBoard;
 use crate::board::Identity;
 use crate::pinmap;
-use crate::wires::{OnWire, Wire, Wires};
+use crate::wires::{HostPort, PortView, SharedExtension};
 
 /// The size of the region for requests, in bytes. The longest request has 4095 bytes without its
 /// newline.
@@ -125,12 +125,12 @@ pub async fn run<E: Extension>(
     let (device, port) = usb(p.USB, interrupts, identity.id);
     let mut place = None;
     let extension = extension(&mut place, make, pins, adc, identity);
-    let wires = Wires::new(extension, &EmbassyClock);
+    let shared = SharedExtension::new(extension, &EmbassyClock);
     let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
     let running_usb = pin!(usb_cdc::run(device, Endpoints::first()));
-    let serving_usb = pin!(serve_usb(port, wires.on(Wire::Usb)));
-    let serving_uart = pin!(serve_uart(uart, wires.on(Wire::Uart)));
+    let serving_usb = pin!(serve_usb(port, shared.for_port(HostPort::Usb)));
+    let serving_uart = pin!(serve_uart(uart, shared.for_port(HostPort::Uart)));
     join4(own_frame(running_usb), own_frame(serving_usb), own_frame(serving_uart), async {
         loop {
             watchdog.feed(WATCHDOG);
@@ -250,7 +250,7 @@ impl Regions {
 
 /// One connection after the other. A session lasts from one to the next, unless it is lost with its
 /// connection.
-async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_, '_, E>) {
+async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: PortView<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
@@ -271,7 +271,7 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
     }
 }
 
-async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUartRx), mut rig: OnWire<'_, '_, E>) {
+async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUartRx), mut rig: PortView<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     static FRAMES: StaticCell<[u8; FRAME]> = StaticCell::new();
     static KEPT: StaticCell<[u8; KEPT_REPLY]> = StaticCell::new();
@@ -302,7 +302,7 @@ type Writer<'w, 'm> =
 /// Serves one connection, of whichever wire.
 async fn serve<E: Extension>(
     (reader, mut writer): (Reader<'_, '_>, Writer<'_, '_>),
-    rig: &mut OnWire<'_, '_, E>,
+    rig: &mut PortView<'_, '_, E>,
     engine: &mut Engine<'_>,
     logs: &mut [u8],
     presence: Option<&usb_cdc::Presence<'static>>,
@@ -358,7 +358,7 @@ impl<A: Write, B: Write> Write for OneOf<A, B> {
 /// A reader whose lines keep a session from being silent.
 struct Heard<'w, 'a, E, R> {
     reader: R,
-    rig: OnWire<'w, 'a, E>,
+    rig: PortView<'w, 'a, E>,
 }
 
 impl<E, R: ErrorType> ErrorType for Heard<'_, '_, E, R> {

@@ -10,7 +10,7 @@ use rigline::{
 };
 use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
-use rigline_rig::wires::{OnWire, Wire, Wires};
+use rigline_rig::wires::{HostPort, PortView, SharedExtension};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 const CONFIGURE: &str =
@@ -34,7 +34,7 @@ impl LogSink for NoLogs {
 /// A wire's engine and what it leads to.
 struct End<'e, 'w, 'a> {
     engine: Engine<'e>,
-    rig: OnWire<'w, 'a, Rig<SimBoard<FakeClock>>>,
+    rig: PortView<'w, 'a, Rig<SimBoard<FakeClock>>>,
     clock: FakeClock,
 }
 
@@ -80,12 +80,12 @@ fn at_once<F: Future>(future: F) -> F::Output {
 }
 
 /// Says each line over its wire, after a wait, and looks for a word in the answer.
-fn play(steps: &[(u64, Wire, &str, &str)]) {
+fn play(steps: &[(u64, HostPort, &str, &str)]) {
     let clock = FakeClock::default();
     let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
     let manifest = rig.manifest();
-    let wires = Wires::new(&mut rig, &clock);
-    let (usb, uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
+    let shared = SharedExtension::new(&mut rig, &clock);
+    let (usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
     let mut memory = [[0; 4096]; 4];
     let [a, b, c, d] = memory.each_mut();
     let engine = |request, reply| Engine::new(manifest, Memory { request, reply }).unwrap();
@@ -93,7 +93,7 @@ fn play(steps: &[(u64, Wire, &str, &str)]) {
     let mut over_uart = End { engine: engine(c, d).with_session_policy(&uart), rig: uart, clock: clock.clone() };
     for (place, (wait_ms, wire, line, word)) in steps.iter().enumerate() {
         clock.advance_ms(*wait_ms);
-        let end = if *wire == Wire::Usb { &mut over_usb } else { &mut over_uart };
+        let end = if *wire == HostPort::Usb { &mut over_usb } else { &mut over_uart };
         if *line == "lost" {
             if end.engine.disconnect() {
                 at_once(end.rig.safe_state());
@@ -106,7 +106,7 @@ fn play(steps: &[(u64, Wire, &str, &str)]) {
     }
 }
 
-use Wire::{Uart, Usb};
+use HostPort::{Uart, Usb};
 
 const OK: &str = r#""result""#;
 const BUSY: &str = "-32000";
@@ -194,13 +194,13 @@ fn a_session_that_was_taken_over_does_not_touch_the_rig_after_the_other_has_left
 fn a_wire_that_may_not_is_told_by_its_gate() {
     let clock = FakeClock::default();
     let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
-    let wires = Wires::new(&mut rig, &clock);
-    assert!(wires.on(Usb).open().is_ok());
-    assert!(wires.on(Uart).open().is_err());
-    wires.on(Uart).close();
-    assert!(wires.on(Uart).open().is_err());
-    wires.on(Usb).close();
-    assert!(wires.on(Uart).open().is_ok());
+    let shared = SharedExtension::new(&mut rig, &clock);
+    assert!(shared.for_port(Usb).open().is_ok());
+    assert!(shared.for_port(Uart).open().is_err());
+    shared.for_port(Uart).close();
+    assert!(shared.for_port(Uart).open().is_err());
+    shared.for_port(Usb).close();
+    assert!(shared.for_port(Uart).open().is_ok());
 }
 
 /// A sink after whose lines the driver has its turn.
@@ -229,8 +229,8 @@ fn an_eval_holds_the_rig_from_its_first_task_to_its_last() {
     let clock = FakeClock::default();
     let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
     let manifest = rig.manifest();
-    let wires = Wires::new(&mut rig, &clock);
-    let (mut usb, uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
+    let shared = SharedExtension::new(&mut rig, &clock);
+    let (mut usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
     let mut memory = [[0; 4096]; 4];
     let [a, b, c, d] = memory.each_mut();
     let evals = Evals::new(rigline_rig::pinmap::EVALS);

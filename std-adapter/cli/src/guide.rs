@@ -3,12 +3,12 @@
 //! | chapter | contents |
 //! |---|---|
 //! | [`command`] | commands, arguments, exit codes, output |
-//! | [`page`] | the web page |
+//! | [`web_page`] | the web page |
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/command.md")]
 pub mod command {}
 
 #[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/page.md")]
-pub mod page {}
+#[doc = include_str!("guide/web_page.md")]
+pub mod web_page {}

@@ -76,10 +76,10 @@ use rigline_host::lines::{self, End};
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
 use rigline_host::target::Target;
-use rigline_std::http::Front;
+use rigline_std::http::HttpAcceptor;
 use rigline_std::http::guard::{Guard, bearer};
 use rigline_std::net::{ListenAddress, Listeners, Token};
-use rigline_std::queue::{Asker, Line, Origin as _, Queue, QueueClient, Received};
+use rigline_std::queue::{Asker, Line, Queue, QueueClient, Received, RemoteExtension as _};
 
 mod clients;
 mod page;
@@ -250,7 +250,7 @@ impl WebServer {
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Options { target, host, sim, evals, lab, token, guard } = self.options;
         let listeners = Listeners::new(self.listeners)?;
-        let front = Front { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
+        let acceptor = HttpAcceptor { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
         let of_evals = target.as_ref().map(ToString::to_string);
         let targets = Targets::new(target, host, sim);
         let (runs, evals) = match evals {
@@ -271,7 +271,7 @@ impl WebServer {
             places: Arc::new(Semaphore::new(CLIENTS)),
             stop: CancellationToken::new(),
         });
-        let ((), finish) = front.serve(listeners, router(&service), stop).await;
+        let ((), finish) = acceptor.serve(listeners, router(&service), stop).await;
         service.stop.cancel();
         let last = async {
             finish.await;

@@ -30,7 +30,7 @@ impl Digits {
     }
 
     /// Returns the text as a float. `None` if it is no decimal number, or too large for a float.
-    pub fn number(&self) -> Option<f64> {
+    pub fn as_f64(&self) -> Option<f64> {
         number::decimal(&self.0)?;
         self.0.parse().ok().filter(|number: &f64| number.is_finite())
     }
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(text, json, "{written}");
             assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{written}");
             let read: Digits = serde_json::from_str(&text).unwrap();
-            assert_eq!(read.number(), digits.number(), "{written}");
+            assert_eq!(read.as_f64(), digits.as_f64(), "{written}");
             assert!(read == digits || written.starts_with(['+', '.', '0']), "{written}");
         }
     }

@@ -13,7 +13,7 @@ use super::run::{MetricResult, RunOutcome, TaskRecord};
 use super::spec::Spec;
 use super::{measurement, session, verdict};
 use rigline_host::terminal::{cut, one_line, printable};
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// The longest name that a report shows, in characters. A longer name is cut.
 const NAME: usize = 200;
@@ -509,7 +509,7 @@ impl Mark {
 /// One result that a report shows. It is a task, or the reason why a run or an eval has no results
 /// of tasks.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'r> {
+pub struct ReportCase<'r> {
     /// The run. `None` if the eval could not be run.
     pub run: Option<&'r Run>,
     /// The task. `None` if the result is about the whole run or eval.
@@ -526,7 +526,7 @@ pub struct Case<'r> {
     pub why: &'r str,
 }
 
-impl Case<'_> {
+impl ReportCase<'_> {
     /// Returns the verdict in words, for people.
     pub fn label(&self) -> &'static str {
         match (self.mark, self.class) {
@@ -598,8 +598,8 @@ impl Results {
     }
 
     /// Returns all cases, in the order of the runs.
-    pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
-        let unusable = self.errors.iter().map(|unusable| Case {
+    pub fn cases(&self) -> impl Iterator<Item = ReportCase<'_>> {
+        let unusable = self.errors.iter().map(|unusable| ReportCase {
             run: None,
             task: None,
             suite: unusable.path.as_deref().unwrap_or("evals"),
@@ -623,9 +623,8 @@ impl Results {
 }
 
 impl Run {
-    /// The results of a run of `spec`. `interrupted` names the cause that ended the command early,
-    /// such as a signal.
-    pub fn of(spec: &Spec, id: &str, outcome: &RunOutcome, interrupted: Option<&str>) -> Self {
+    /// The results of the run `id` of `spec`.
+    pub fn from_outcome(spec: &Spec, id: &str, outcome: &RunOutcome) -> Self {
         let waza = outcome.summary;
         let pass_rate = if waza.total == 0 { 0.0 } else { f64::from(waza.passed) / f64::from(waza.total) };
         let folder = spec.path.parent().unwrap_or(std::path::Path::new(""));
@@ -660,7 +659,7 @@ impl Run {
             pass_threshold: spec.metrics.pass_threshold,
             metrics: outcome.metrics.clone(),
             score: outcome.score,
-            duration_ms: millis(outcome.duration),
+            duration_ms: to_millis(outcome.duration),
             not_run: tasks.iter().filter(|task| task.is_not_run).map(|task| task.id.clone()).collect(),
             tasks,
             place: 1,
@@ -671,8 +670,18 @@ impl Run {
         for task in &mut run.tasks {
             task.tolerated = passed && !task.is_not_run && matches!(task.mark(passed), Mark::Tolerated);
         }
-        run.reason = run.why(outcome.state, interrupted);
+        run.reason = run.why(outcome.state, None);
         run
+    }
+
+    /// Adds the cause that ended the command early, such as a signal, to the reason of a run that
+    /// was cancelled.
+    #[must_use]
+    pub fn interrupted_by(mut self, cause: &str) -> Self {
+        if self.status == RunState::Cancelled.as_str() {
+            self.reason = self.why(RunState::Cancelled, Some(cause));
+        }
+        self
     }
 
     /// Why it did not pass, or which failures its threshold allows.
@@ -737,7 +746,7 @@ impl Run {
 
     /// Returns the verdict of the run in words, followed by the numbers of its tasks or by the
     /// reason.
-    pub fn says(&self) -> String {
+    pub fn verdict_text(&self) -> String {
         let label = self.class().label();
         match &self.reason {
             _ if self.mistakes == 1 => format!("{label}, not run, 1 mistake in its steps"),
@@ -765,8 +774,8 @@ impl Run {
 
     /// Returns the tasks of the run as cases. If no task says why the run did not pass, a case
     /// about the whole run follows.
-    pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
-        let tasks = self.tasks.iter().map(move |task| Case {
+    pub fn cases(&self) -> impl Iterator<Item = ReportCase<'_>> {
+        let tasks = self.tasks.iter().map(move |task| ReportCase {
             run: Some(self),
             task: Some(task),
             suite: &self.eval,
@@ -784,7 +793,7 @@ impl Run {
             class => ("the run as a whole", class, Mark::Error),
         };
         let why = self.reason.as_deref().or(self.error.as_deref()).unwrap_or("it did not pass");
-        let whole = Case { run: Some(self), task: None, suite: &self.eval, name, class, mark, why };
+        let whole = ReportCase { run: Some(self), task: None, suite: &self.eval, name, class, mark, why };
         tasks.chain(is_whole.then_some(whole))
     }
 }
@@ -816,7 +825,7 @@ impl Trial {
             output: record.output.clone(),
             steps: record.steps.iter().map(Step::of).collect(),
             graders: record.grades.iter().map(Grader::of).collect(),
-            duration_ms: millis(record.duration),
+            duration_ms: to_millis(record.duration),
         }
     }
 
@@ -866,8 +875,8 @@ impl Step {
             status: step.verdict.as_str().to_owned(),
             message: step.message.clone(),
             outputs: step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
-            limit_ms: step.limit.map(millis),
-            duration_ms: millis(step.duration),
+            limit_ms: step.limit.map(to_millis),
+            duration_ms: to_millis(step.duration),
             attachments: step.attachments.clone(),
         }
     }
@@ -1029,7 +1038,7 @@ impl Task {
             attempts: record.trials.iter().map(|trial| u64::from(trial.attempts)).sum(),
             reliability: verdict::Reliability::of(&record.trials).to_json(),
             measurements: record.measurements().iter().map(Statistic::of).collect(),
-            duration_ms: millis(record.duration),
+            duration_ms: to_millis(record.duration),
             trials: record.trials.iter().map(|trial| Trial::of(&id, trial)).collect(),
             is_not_run: false,
             id,
@@ -1082,7 +1091,7 @@ impl Task {
     }
 
     /// Returns the measured values of all trials. Each has the number of its trial before it.
-    pub fn values(&self) -> impl Iterator<Item = (u32, &Measured)> {
+    pub fn values_by_trial(&self) -> impl Iterator<Item = (u32, &Measured)> {
         self.trials.iter().flat_map(|trial| trial.values().map(move |measured| (trial.trial, measured)))
     }
 

@@ -14,8 +14,8 @@ mod trend;
 pub(crate) use super::attach::Attachment;
 pub use super::digits::Digits;
 pub use super::model::{
-    Attempt, Case, FailedValue, Grader, Hashed, Host, Logs, Mark, Measured, Past, Results, Rig, Run, Statistic, Step,
-    Summary, Task, Trial, UnrunnableEval,
+    Attempt, FailedValue, Grader, Hashed, Host, Logs, Mark, Measured, Past, ReportCase, Results, Rig, Run, Statistic,
+    Step, Summary, Task, Trial, UnrunnableEval,
 };
 pub use ctrf::ctrf;
 pub use github::{annotations, summary};

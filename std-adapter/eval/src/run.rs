@@ -75,7 +75,7 @@ pub struct Progress {
 /// at a time. It must return without waiting.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// The result of a run.
+/// The result of one run of one eval file: its state, its counts, and the records of its tasks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunOutcome {

@@ -22,7 +22,7 @@ use super::store::{Ended, RunFile, Store, Stored};
 use super::target_check::check_against_target;
 use rigline_host::coerce::Schema;
 use rigline_host::target::Target;
-use rigline_std::clock::{millis, unix_millis};
+use rigline_std::clock::{to_millis, unix_millis};
 use rigline_std::mutex::lock;
 
 /// The largest number of runs that are unfinished at a time. Each has an open file, and a process
@@ -560,14 +560,14 @@ impl Runs {
                     }
                 }
                 drop(table);
-                let duration = duration.map(millis);
+                let duration = duration.map(to_millis);
                 let verdict = verdict.map(Verdict::as_str);
                 let line = json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } });
                 file.append(&line).and_then(|()| file.sync())
             }
             Event::Complete(outcome) => {
                 let of_outcome = |outcome: &RunOutcome| {
-                    let Run { verdict, reason, .. } = Run::of(spec, id, outcome, None);
+                    let Run { verdict, reason, .. } = Run::from_outcome(spec, id, outcome);
                     Some(Ended { verdict, reason })
                 };
                 let mut stored = Stored {

@@ -418,7 +418,7 @@ async fn converse<R: Read<Error = io::Error>>(
         let count = tokio::select! {
             read = reader.read(input.space()) => read?,
             () = client.out.gone() => return Ok(End::Gone),
-            () = lines::at(deadline) => {
+            () = lines::wait_until(deadline) => {
                 client.out.send(input.stalled());
                 return Ok(End::Refused);
             }

@@ -12,7 +12,7 @@ use rigline::{FailureKind, Level, Phase};
 use tokio::sync::Mutex;
 
 use super::verdict::Cause;
-use rigline_host::choose::{self, Chosen, Need};
+use rigline_host::choose::{self, Chosen, ProtocolNeed};
 use rigline_host::client::{
     self, CallFailure, CallOutcome, CallRequest, Client, ClientError, ClientOptions, Description, Part,
 };
@@ -176,7 +176,7 @@ impl Connect for Hosts {
             if self.recorder.is_some() && matches!(target, Target::Http(_)) {
                 return Err(SessionError::new("what passes over HTTP is not recorded"));
             }
-            let asked = choose::connect(&target, ClientOptions::new(options), None, Need::Context).await?;
+            let asked = choose::connect(&target, ClientOptions::new(options), None, ProtocolNeed::Context).await?;
             let open = Open::new(asked, &target, self.recorder.as_deref()).await?;
             Ok(Box::new(open) as Box<dyn EvalSession>)
         })
@@ -194,7 +194,7 @@ pub async fn open(
     let mut options = session_options(settings, log);
     options.credentials = credentials;
     let options = ClientOptions::new(options);
-    let asked = choose::connect(target, options, None, Need::Context).await?;
+    let asked = choose::connect(target, options, None, ProtocolNeed::Context).await?;
     Ok(Box::new(Open::new(asked, target, None).await?))
 }
 
@@ -206,7 +206,7 @@ pub async fn over(
     log: OnLog,
 ) -> Result<Box<dyn EvalSession>, SessionError> {
     let options = ClientOptions::new(session_options(settings, log));
-    let asked = choose::over(dialer, target, options, Need::Context).await?;
+    let asked = choose::over(dialer, target, options, ProtocolNeed::Context).await?;
     Ok(Box::new(Open::new(asked, target, None).await?))
 }
 

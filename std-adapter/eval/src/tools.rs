@@ -40,7 +40,7 @@ use super::{Root, Spec, TRIAL_LIMIT, class};
 use rigline_host::JsonObject;
 use rigline_host::coerce::Schemas;
 use rigline_host::relay::Relay;
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// The name of the tool that lists evals.
 pub const LIST: &str = "list_evals";
@@ -416,7 +416,7 @@ fn result(spec: &Spec, run: &str, outcome: &run::RunOutcome, class: Class) -> Ma
         ("metrics", json!(outcome.metrics)),
         ("rig", json!(rig)),
         ("warnings", spec.warnings.iter().map(|warning| cut(&warning.to_string()).to_owned()).collect()),
-        ("durationMs", json!(millis(outcome.duration))),
+        ("durationMs", json!(to_millis(outcome.duration))),
         ("tasks", json!(tasks)),
     ];
     result.extend(members.map(|(name, value)| (name.to_owned(), value)));
@@ -437,7 +437,7 @@ fn task(spec: &Spec, record: &TaskRecord) -> Value {
         "trials": record.trials.len(),
         "trialsPassed": record.trials.iter().filter(|trial| trial.verdict == Verdict::Passed).count(),
         "measurements": measurements,
-        "durationMs": millis(record.duration),
+        "durationMs": to_millis(record.duration),
     })
 }
 

@@ -13,7 +13,7 @@ use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::placeholders::{is_whole, substitute};
 use super::records::StepRecord;
-use rigline_host::coerce::{Draft, read};
+use rigline_host::coerce::{Draft, json_unless_string};
 use rigline_host::number;
 
 /// The largest number of values in one file. Values of aliases are counted each time.
@@ -230,7 +230,7 @@ impl Node {
     /// as a number of `matrix`, is the value that it was written as.
     pub(super) fn wanted(&self) -> String {
         match &self.kind {
-            NodeKind::Text(text) if self.is_filled => read(text.trim()).unwrap_or_else(|| self.json()),
+            NodeKind::Text(text) if self.is_filled => json_unless_string(text.trim()).unwrap_or_else(|| self.json()),
             _ => self.json(),
         }
     }

@@ -5,8 +5,8 @@
 //! and MCP apart. A target that answers neither is asked for its description by Amplifier's
 //! protocol.
 //!
-//! A target may answer several protocols. The [need](Need) of the caller says which is preferred.
-//! The registry says which parts of a call the chosen protocol can transport: [`Part`].
+//! A target may answer several protocols. The [need](ProtocolNeed) of the caller says which is
+//! preferred. The registry says which parts of a call the chosen protocol can transport: [`Part`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ const DESCRIBE: Duration = Duration::from_secs(3);
 
 /// The feature that a caller needs most. It decides between several protocols that a target speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Need {
+pub enum ProtocolNeed {
     /// The context of a call: a configuration, a phase, and time limits that the target keeps. The
     /// order of preference is gevals, MCP, Amplifier.
     #[default]
@@ -71,7 +71,7 @@ pub async fn connect(
     target: &Target,
     options: ClientOptions,
     wanted: Option<&'static Protocol>,
-    need: Need,
+    need: ProtocolNeed,
 ) -> Result<Chosen, ClientError> {
     match (wanted, target) {
         (Some(protocol), _) => by(protocol, target, options).await,
@@ -79,7 +79,7 @@ pub async fn connect(
         (None, _) => {
             // One dialer for both: it keeps what a connection needs beside the connection, such as the lease of a rig.
             let dialer: Arc<dyn Connect> = wire::dialer(target, &options.host)?.into();
-            if need == Need::Session
+            if need == ProtocolNeed::Session
                 && options.host.config.is_none()
                 && let Some(client) = try_amplifier(Box::new(Arc::clone(&dialer)), target, &options).await
             {
@@ -144,7 +144,7 @@ pub async fn over(
     dialer: Box<dyn Connect>,
     target: &Target,
     mut options: ClientOptions,
-    need: Need,
+    need: ProtocolNeed,
 ) -> Result<Chosen, ClientError> {
     let other = Arc::new(Other::default());
     let has_changed = Arc::<AtomicBool>::default();
@@ -211,10 +211,15 @@ enum Unknown {
 }
 
 /// Opens a session by the protocol that is preferred, or else by the other one.
-async fn begin(connection: &Connection, options: &Options, need: Need, until: Instant) -> Result<Answered, Unknown> {
+async fn begin(
+    connection: &Connection,
+    options: &Options,
+    need: ProtocolNeed,
+    until: Instant,
+) -> Result<Answered, Unknown> {
     let first = match need {
-        Need::Context => begin_gevals(connection, options, until).await,
-        Need::Types | Need::Session => begin_mcp(connection, options, until).await,
+        ProtocolNeed::Context => begin_gevals(connection, options, until).await,
+        ProtocolNeed::Types | ProtocolNeed::Session => begin_mcp(connection, options, until).await,
     };
     let error = match first {
         Ok(answered) => return Ok(answered),
@@ -223,25 +228,25 @@ async fn begin(connection: &Connection, options: &Options, need: Need, until: In
     match &error {
         // Codes are words in Amplifier's protocol.
         HostError::Refused { error: refused, .. } if refused.code.is_none() => return Err(Unknown::Other(Some(error))),
-        HostError::Refused { .. } if need == Need::Context && options.config.is_some() => {
+        HostError::Refused { .. } if need == ProtocolNeed::Context && options.config.is_some() => {
             return Err(Unknown::Error(error));
         }
         // JSON-RPC's own codes: it does not know the request, or its parameters. To a server of gevals, the version of MCP is a wrong one,
         // for which it has a code of its own.
         HostError::Refused { error: refused, .. }
-            if need != Need::Context || refused.code.is_some_and(|code| code <= -32600) => {}
+            if need != ProtocolNeed::Context || refused.code.is_some_and(|code| code <= -32600) => {}
         HostError::BadReply { .. } => {}
         _ => return Err(Unknown::Error(error)),
     }
     let second = match need {
-        Need::Context => begin_mcp(connection, options, until).await,
-        Need::Types | Need::Session => begin_gevals(connection, options, until).await,
+        ProtocolNeed::Context => begin_mcp(connection, options, until).await,
+        ProtocolNeed::Types | ProtocolNeed::Session => begin_gevals(connection, options, until).await,
     };
     match second {
         Ok(answered) => Ok(answered),
         Err(HostError::Refused { error: refused, .. }) if refused.code.is_none() => Err(Unknown::Other(Some(error))),
         // What the preferred one is answered says more, unless it was never meant for it.
-        Err(other) => Err(Unknown::Error(if need == Need::Context { error } else { other })),
+        Err(other) => Err(Unknown::Error(if need == ProtocolNeed::Context { error } else { other })),
     }
 }
 

@@ -2,18 +2,18 @@
 //!
 //! What people write on a command line or in YAML, and what an operation returns as an output, is
 //! text. Which JSON value a text means depends on where it goes: `00123` is a string where the
-//! schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
+//! schema wants one, and `5` an integer where it does not. [`coerce()`] chooses by the whole schema
 //! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and
 //! `items`), and keeps every digit.
 //!
 //! ```
-//! use rigline_host::coerce::{Draft, Schema, settle};
+//! use rigline_host::coerce::{Draft, Schema, coerce};
 //! let schema = Schema::from(&serde_json::json!({ "properties": {
 //!     "serial": { "type": "string" }, "count": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
 //! } }));
 //! let members = [("serial", "123456789012345678901"), ("count", "5")];
 //! let draft = Draft::Map(members.map(|(name, text)| (name.to_owned(), Draft::written(text))).into());
-//! let settled = settle(&draft, &schema);
+//! let settled = coerce(&draft, &schema);
 //! assert_eq!(settled.json, r#"{"serial":"123456789012345678901","count":5}"#);
 //! assert!(settled.checked.mismatches.is_empty());
 //! ```
@@ -56,7 +56,7 @@ pub enum Draft {
     Map(Vec<(String, Draft)>),
     /// A text that stands for a list or an object. It has the JSON texts that it may mean as a
     /// whole, and its content.
-    Opening(Vec<String>, Box<Draft>),
+    Container(Vec<String>, Box<Draft>),
 }
 
 impl Draft {
@@ -65,7 +65,7 @@ impl Draft {
     /// as `+3.30` or `0x1F`, is a number.
     pub fn written(text: &str) -> Self {
         let string = string(text);
-        match read(text) {
+        match json_unless_string(text) {
             Some(json) => Self::Scalar(vec![json, string]),
             None => Self::Scalar(std::iter::once(string).chain(number::json(text.trim())).collect()),
         }
@@ -74,13 +74,17 @@ impl Draft {
     /// A text that an extension returned as an output. It means itself. If the schema accepts no
     /// string, it means a JSON value or a number in another notation.
     pub fn output(text: &str) -> Self {
-        Self::Scalar(std::iter::once(string(text)).chain(read(text).or_else(|| number::json(text.trim()))).collect())
+        Self::Scalar(
+            std::iter::once(string(text))
+                .chain(json_unless_string(text).or_else(|| number::json(text.trim())))
+                .collect(),
+        )
     }
 
     /// A text that an extension returned as an output and that stands for the list or object
     /// `inner`.
     pub fn container(text: &str, inner: Self) -> Self {
-        Self::Opening(std::iter::once(string(text)).chain(read(text)).collect(), Box::new(inner))
+        Self::Container(std::iter::once(string(text)).chain(json_unless_string(text)).collect(), Box::new(inner))
     }
 
     /// A text that means itself and nothing else.
@@ -117,7 +121,7 @@ impl Draft {
                     None => self.clone(),
                 }
             }
-            Self::Opening(_, inner) => inner.opened(paths),
+            Self::Container(_, inner) => inner.opened(paths),
             Self::List(elements) => {
                 let elements = elements.iter().enumerate();
                 Self::List(elements.map(|(place, element)| inner(&place.to_string(), element)).collect())
@@ -198,7 +202,7 @@ impl std::fmt::Display for Mismatch {
 
 /// Chooses the meaning of each text so that the whole value fits the schema. If nothing fits, the
 /// mismatches say why.
-pub fn settle(draft: &Draft, schema: &Schema) -> Coerced {
+pub fn coerce(draft: &Draft, schema: &Schema) -> Coerced {
     let settled = settle_scalars(draft, schema);
     if settled.checked.mismatches.is_empty() {
         return settled;
@@ -256,7 +260,7 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
 /// that is not JSON is returned as it is.
 pub fn read_numeric_strings(json: &str, schema: &Schema) -> String {
     match Json::parse(json.as_bytes()) {
-        Ok(value) => settle(&with_numeric_strings(value), schema).json,
+        Ok(value) => coerce(&with_numeric_strings(value), schema).json,
         Err(_) => json.to_owned(),
     }
 }
@@ -268,8 +272,11 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
         }
         JsonKind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
         _ => {
-            let number =
-                value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
+            let number = value
+                .text()
+                .map(|text| text.to_string())
+                .filter(|text| is_number(text))
+                .and_then(|text| json_unless_string(&text));
             Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(number).collect())
         }
     }
@@ -399,7 +406,7 @@ struct Choice<'d> {
 /// Chooses by the kinds of values that the schemas take. `schemas` are those that apply here.
 fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
     match draft {
-        Draft::Scalar(texts) | Draft::Opening(texts, _) => {
+        Draft::Scalar(texts) | Draft::Container(texts, _) => {
             let count = |text| schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
             let counted: Vec<(usize, &String)> = texts.iter().map(|text| (count(text), text)).collect();
             let most = counted.iter().map(|(count, _)| *count).max().unwrap_or_default();
@@ -431,7 +438,7 @@ fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut 
 
 fn write<'c, 'd: 'c>(draft: &Draft, choices: &mut impl Iterator<Item = &'c Choice<'d>>, out: &mut String) {
     match draft {
-        Draft::Scalar(_) | Draft::Opening(..) => out.push_str(choices.next().map_or("null", |choice| &choice.chosen)),
+        Draft::Scalar(_) | Draft::Container(..) => out.push_str(choices.next().map_or("null", |choice| &choice.chosen)),
         Draft::List(elements) => {
             out.push('[');
             for (place, element) in elements.iter().enumerate() {
@@ -622,7 +629,7 @@ fn is_number(json: &str) -> bool {
 }
 
 /// Returns a text as JSON if it is valid JSON and not a JSON string. Each digit stays.
-pub fn read(text: &str) -> Option<String> {
+pub fn json_unless_string(text: &str) -> Option<String> {
     let json = Json::parse(text.as_bytes()).ok()?;
     (json.kind() != JsonKind::String).then(|| json.as_str().to_owned())
 }
@@ -723,7 +730,7 @@ mod tests {
         ];
         for (name, text, written, output) in table {
             for (draft, expected) in [(Draft::written(text), written), (Draft::output(text), output)] {
-                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &Schema::from(&schema));
+                let settled = coerce(&Draft::Map(vec![(name.into(), draft)]), &Schema::from(&schema));
                 assert_eq!(settled.json, format!("{{\"{name}\":{expected}}}"), "{name}={text}");
                 assert_eq!(
                     settled.checked.mismatches.is_empty(),
@@ -734,7 +741,7 @@ mod tests {
             }
         }
         let list = Draft::List(vec![Draft::output("1"), Draft::output("2"), Draft::output(big)]);
-        let settled = settle(&Draft::Map(vec![("deep".into(), list)]), &Schema::from(&schema));
+        let settled = coerce(&Draft::Map(vec![("deep".into(), list)]), &Schema::from(&schema));
         assert_eq!(settled.json, format!(r#"{{"deep":["1",2,{big}]}}"#));
     }
 
@@ -747,7 +754,7 @@ mod tests {
         for (kind, expected) in [("a", r#"{"kind":"a","v":"5"}"#), ("b", r#"{"kind":"b","v":5}"#)] {
             for v in [Draft::written("5"), Draft::output("5")] {
                 let draft = Draft::Map(vec![("kind".into(), Draft::text(kind)), ("v".into(), v)]);
-                let settled = settle(&draft, &Schema::from(&schema));
+                let settled = coerce(&draft, &Schema::from(&schema));
                 assert_eq!((settled.json.as_str(), settled.checked.mismatches.len()), (expected, 0));
             }
         }
@@ -777,7 +784,7 @@ mod tests {
         ] {
             let schema = Schema::from(&json!({ "properties": { "v": schema } }));
             for draft in [Draft::written(text), Draft::output(text)] {
-                let settled = settle(&Draft::Map(vec![("v".into(), draft)]), &schema);
+                let settled = coerce(&Draft::Map(vec![("v".into(), draft)]), &schema);
                 assert_eq!(settled.json, format!("{{\"v\":{sent}}}"), "{text}");
                 assert_eq!(settled.checked.mismatches.len(), mismatches, "{text}: {:?}", settled.checked);
             }
@@ -796,7 +803,7 @@ mod tests {
             json!({ "properties": { "n": { "$ref": "#/$defs/d0" } }, "$defs": definitions })
         };
         for (steps, is_checked) in [(3, true), (40, false), (450, false), (5000, false)] {
-            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("x"))]), &Schema::from(&doubled(steps)));
+            let settled = coerce(&Draft::Map(vec![("n".into(), Draft::output("x"))]), &Schema::from(&doubled(steps)));
             assert_eq!(settled.checked.unchecked.is_none(), is_checked, "{steps}: {:?}", settled.checked);
             assert_eq!(settled.checked.mismatches.is_empty(), !is_checked, "{steps}: {:?}", settled.checked);
         }
@@ -806,7 +813,7 @@ mod tests {
             "tree": { "anyOf": [{ "type": "integer" }, { "type": "array", "items": { "$ref": "#/$defs/tree" } }] },
         } });
         let draft = Draft::Map(vec![("n".into(), Draft::output("4999")), ("t".into(), Draft::written("[[1,[2]]]"))]);
-        let settled = settle(&draft, &Schema::from(&tree));
+        let settled = coerce(&draft, &Schema::from(&tree));
         assert_eq!((settled.json.as_str(), settled.checked), (r#"{"n":4999,"t":[[1,[2]]]}"#, Checked::default()));
     }
 
@@ -823,13 +830,13 @@ mod tests {
             json!({"type": 5}),
         ] {
             schema.as_object_mut().unwrap().entry("properties").or_insert(json!({}))["n"] = integer.clone();
-            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&schema));
+            let settled = coerce(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&schema));
             assert_eq!(settled.json, r#"{"n":5}"#, "{schema}");
             assert!(settled.checked.unchecked.is_some() && settled.checked.mismatches.is_empty(), "{schema}");
         }
         let circular = json!({"properties": {"n": {"$ref": "#/properties/n"}}});
         assert_eq!(
-            settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&circular)).json,
+            coerce(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&circular)).json,
             r#"{"n":"5"}"#
         );
         let checked = Schema::from(&json!({"properties": {"n": integer, "m": {"items": integer}}}))
@@ -992,7 +999,7 @@ mod tests {
             ("e", "18446744073709551617", "18446744073709551617"),
             ("e", "18446744073709551618", r#""18446744073709551618""#),
         ] {
-            let settled = settle(&Draft::Map(vec![(name.into(), Draft::output(text))]), &schema);
+            let settled = coerce(&Draft::Map(vec![(name.into(), Draft::output(text))]), &schema);
             assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"));
             assert_eq!(settled.checked, Checked::default(), "{name}={text}");
         }
@@ -1019,7 +1026,7 @@ mod tests {
             ("n", "3.3 V", r#""3.3 V""#),
         ] {
             for draft in [Draft::written(text), Draft::output(text)] {
-                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                let settled = coerce(&Draft::Map(vec![(name.into(), draft)]), &schema);
                 assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"), "{name}={text}");
             }
         }
@@ -1041,12 +1048,12 @@ mod tests {
             ("text", "[1, 2]", r#""[1, 2]""#),
         ] {
             for draft in [Draft::written(text), Draft::output(text)] {
-                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                let settled = coerce(&Draft::Map(vec![(name.into(), draft)]), &schema);
                 assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"), "{name}={text}");
             }
         }
         // What does not fit is named by its place.
-        let settled = settle(&Draft::Map(vec![("n".into(), Draft::written(r#"[1, "x"]"#))]), &schema);
+        let settled = coerce(&Draft::Map(vec![("n".into(), Draft::written(r#"[1, "x"]"#))]), &schema);
         assert_eq!(settled.checked.mismatches[0].to_string(), r#"n.1: "x" is not of type "integer""#);
     }
 }

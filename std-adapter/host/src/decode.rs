@@ -78,7 +78,7 @@ pub struct Fault(Option<String>);
 
 impl Fault {
     /// Records a fault of the line, unless it has one already.
-    pub fn is(&mut self, text: impl Into<String>) {
+    pub fn record(&mut self, text: impl Into<String>) {
         self.0.get_or_insert_with(|| text.into());
     }
 }
@@ -110,14 +110,14 @@ impl Decoder {
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         if bytes.is_empty() {
             if is_received && self.current.is_json_rpc {
-                fault.is("a blank line, at which the real host stops reading");
+                fault.record("a blank line, at which the real host stops reading");
             }
             return "(blank)".to_owned();
         }
         let json = match Json::parse(bytes) {
             Ok(json) => json,
             Err(error) => {
-                fault.is(format!("not JSON: {error}"));
+                fault.record(format!("not JSON: {error}"));
                 return "(no message)".to_owned();
             }
         };
@@ -126,14 +126,14 @@ impl Decoder {
             return format!("batch of {}", json.elements().count());
         }
         if json.kind() != JsonKind::Object {
-            fault.is("JSON, but not an object");
+            fault.record("JSON, but not an object");
             return "(no message)".to_owned();
         }
         if let Some(reading) = self.readings.iter().find(|reading| (reading.claims)(json)) {
             self.current = reading;
         }
         if self.current.is_json_rpc && is_received && bytes.len() > HOST_LINE_LIMIT {
-            fault.is(format!("{} bytes: real hosts read {HOST_LINE_LIMIT}", bytes.len()));
+            fault.record(format!("{} bytes: real hosts read {HOST_LINE_LIMIT}", bytes.len()));
         }
         (self.current.describe)(&mut self.requests, Line { json, is_received }, fault)
     }
@@ -195,7 +195,7 @@ impl Requests {
                 (asked.what, Some(asked.form), took)
             }
             None => {
-                fault.is("no request is pending");
+                fault.record("no request is pending");
                 ("?".to_owned(), None, String::new())
             }
         }
@@ -205,7 +205,7 @@ impl Requests {
 fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> String {
     let json = line.json;
     if json.get("jsonrpc").and_then(|version| version.text()).is_none_or(|version| version != "2.0") {
-        fault.is("it lacks \"jsonrpc\":\"2.0\"");
+        fault.record("it lacks \"jsonrpc\":\"2.0\"");
     }
     let id = json.get("id").map(|id| id.as_str().to_owned());
     let method = json.get("method").and_then(|method| method.text());
@@ -214,7 +214,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
             let operation = json.get("params").and_then(|params| params.get("operation")?.text());
             let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
             if !requests.asked(&id, &what) {
-                fault.is(format!("the id {id} is in use"));
+                fault.record(format!("the id {id} is in use"));
             }
             format!("request {id}: {what}")
         }
@@ -222,7 +222,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
             let log = Log::of_params(json.get("params").unwrap_or(Json::NULL));
             let known = log.level_name().is_some_and(|name| name.to_string() == log.level().name());
             if !known {
-                fault.is("a log's level must be debug, info, warn or error");
+                fault.record("a log's level must be debug, info, warn or error");
             }
             let level = log.level_name().map(|name| name.to_string()).unwrap_or_default();
             format!("log {level}: {}", log.message())
@@ -236,7 +236,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
                 (what, requests.took(when))
             } else {
                 if !is_known {
-                    fault.is("no pending request has this id");
+                    fault.record("no pending request has this id");
                 }
                 ("?".to_owned(), String::new())
             };
@@ -247,7 +247,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
                     _ => "ok".to_owned(),
                 },
                 (None, None) => {
-                    fault.is("neither a result nor an error");
+                    fault.record("neither a result nor an error");
                     String::new()
                 }
             };
@@ -263,7 +263,7 @@ pub fn error(json: Json<'_>, kind: &str, fault: &mut Fault) -> String {
     match (member(kind), member("message")) {
         (Some(kind), Some(message)) => format!("error {kind}: {message}"),
         _ => {
-            fault.is(format!("error: expected an object with {kind} and message"));
+            fault.record(format!("error: expected an object with {kind} and message"));
             format!("error {error}")
         }
     }

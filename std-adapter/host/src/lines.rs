@@ -63,7 +63,7 @@ pub struct Input {
 }
 
 /// Waits until `deadline`. If there is none, it waits forever.
-pub async fn at(deadline: Option<Instant>) {
+pub async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,

@@ -31,7 +31,7 @@ static SIM: OnceLock<PathBuf> = OnceLock::new();
 /// with the argument `rig`, even if its file was replaced since. In other programs the target `sim`
 /// starts `rigline` from `PATH`.
 pub fn is_rigline() {
-    if let Ok(this) = this() {
+    if let Ok(this) = restart_path() {
         let _ = SIM.set(this);
     }
 }
@@ -58,7 +58,7 @@ pub fn sim_program() -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// The system does not tell the path.
-pub fn this() -> io::Result<PathBuf> {
+pub fn restart_path() -> io::Result<PathBuf> {
     let itself = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && itself.exists() { Ok(itself.into()) } else { std::env::current_exe() }
 }
@@ -68,7 +68,7 @@ pub fn this() -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The system does not tell the path.
-pub fn this_path() -> io::Result<PathBuf> {
+pub fn executable_path() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     // What Linux says of a file that was replaced (proc(5), `exe`).
     let replaced = path.as_os_str().to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
@@ -82,7 +82,7 @@ const WITHIN: &str = "RIGLINE_WITHIN";
 ///
 /// # Errors
 /// This process was itself started for `exec`, so it would start itself without end.
-pub fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
+pub fn recursion_mark(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let this = Exec {
         program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),

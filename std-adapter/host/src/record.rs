@@ -28,5 +28,5 @@ pub mod transcript;
 
 pub use folder::{Folder, FolderError, RUN, SESSION};
 pub use recorder::Recorder;
-pub use replay::{Action, Player, Recording};
+pub use replay::{Action, LoadedRecording, Player};
 pub(crate) use transcript::Direction;

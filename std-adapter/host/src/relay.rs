@@ -17,8 +17,8 @@
 //! A part of a call or of its result that the protocol of the clients or the protocol of the target
 //! [does not carry](crate::protocol::Protocol::carries) is reported once, on standard error and by a log.
 //!
-//! A relay that [`Relay::at`] makes connects to the target when it is first needed, and again after
-//! its session has ended. If a request is longer than the target accepts, it is sent without
+//! A relay that [`Relay::on_demand`] makes connects to the target when it is first needed, and again
+//! after its session has ended. If a request is longer than the target accepts, it is sent without
 //! `context.agent`, and then without `context.env`; a log says so.
 //!
 //! A call is given up when its time is over or its caller is gone. It is then cancelled at the
@@ -60,7 +60,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backlog;
-use crate::choose::{self, Chosen, Need};
+use crate::choose::{self, Chosen, ProtocolNeed};
 use crate::client::{self, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part};
 use crate::coerce::Schemas;
 use crate::host::wire::Connect;
@@ -72,7 +72,7 @@ use crate::target::Target;
 use crate::terminal::cut;
 use losses::{AskedBy, Losses};
 use rigline_std::mutex::lock;
-use rigline_std::queue::{Absence, Origin, Reaching};
+use rigline_std::queue::{Absence, Reaching, RemoteExtension};
 use rigline_std::stderr::complain;
 
 /// How long a description may take.
@@ -222,7 +222,7 @@ struct Known {
 
 /// News about the target, for [`Relay::watch`].
 #[derive(Debug, Clone)]
-pub enum Seen {
+pub enum TargetNews {
     /// The target is present, and this is its description.
     Present(Box<Described>),
     /// The target is absent, for this reason.
@@ -230,7 +230,7 @@ pub enum Seen {
 }
 
 /// A function that gets news about the target.
-pub type OnSeen = Arc<dyn Fn(&Seen) + Send + Sync>;
+pub type OnTargetNews = Arc<dyn Fn(&TargetNews) + Send + Sync>;
 
 /// The only operation where the other end has never been there.
 const FIND: &str = "find_board";
@@ -248,7 +248,7 @@ struct Way {
     target: Target,
     dialer: Option<Dialer>,
     options: Options,
-    need: Need,
+    need: ProtocolNeed,
 }
 
 /// The behaviour of a relay beside passing calls on.
@@ -258,7 +258,7 @@ struct Manner {
     takes_logs: bool,
     /// It reaches the other end when something is first asked for.
     is_lazy: bool,
-    watch: Option<OnSeen>,
+    watch: Option<OnTargetNews>,
     /// The other end as it was when it was last there.
     last: Option<Described>,
 }
@@ -323,7 +323,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-impl Origin for Remote {
+impl RemoteExtension for Remote {
     fn manifest(&self) -> Option<&'static Manifest> {
         let known = lock(&self.known);
         known.is_open.then_some(known.manifest)
@@ -360,16 +360,21 @@ impl Relay {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn at(target: Target, options: Options, need: Need) -> Result<Self, RelayError> {
-        Self::over(target, None, options, need)
+    pub fn on_demand(target: Target, options: Options, need: ProtocolNeed) -> Result<Self, RelayError> {
+        Self::on_demand_over(target, None, options, need)
     }
 
-    /// A relay as [`at`](Self::at) makes it, over connections that `dialer` opens. The dialer is
-    /// called once for each session.
+    /// A relay as [`on_demand`](Self::on_demand) makes it, over connections that `dialer` opens. The
+    /// dialer is called once for each session.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
-    pub fn over(target: Target, dialer: Option<Dialer>, mut options: Options, need: Need) -> Result<Self, RelayError> {
+    /// As [`on_demand`](Self::on_demand).
+    pub fn on_demand_over(
+        target: Target,
+        dialer: Option<Dialer>,
+        mut options: Options,
+        need: ProtocolNeed,
+    ) -> Result<Self, RelayError> {
         options.reconnect = true;
         options.call_timeout = NO_LIMIT;
         let manner = Manner { takes_logs: true, is_lazy: true, ..Manner::default() };
@@ -426,7 +431,7 @@ impl Relay {
         options: Options,
         first: Option<&'static Protocol>,
         last: Option<Described>,
-        told: OnSeen,
+        told: OnTargetNews,
     ) -> Result<Self, RelayError> {
         let manner = Manner { takes_logs: first.is_some(), is_lazy: false, watch: Some(told), last };
         Self::start(Way::to(target, options, first), manner)
@@ -901,7 +906,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Way {
     fn to(target: &Target, options: Options, first: Option<&'static Protocol>) -> Self {
-        let need = if first.is_some() { Need::Types } else { Need::Session };
+        let need = if first.is_some() { ProtocolNeed::Types } else { ProtocolNeed::Session };
         Self { target: target.clone(), dialer: None, options, need }
     }
 
@@ -928,7 +933,7 @@ impl Way {
 struct OtherEnd {
     way: Way,
     known: Arc<Mutex<Known>>,
-    watch: Option<OnSeen>,
+    watch: Option<OnTargetNews>,
     /// Whether it may come later.
     may_come: bool,
     is_lazy: bool,
@@ -1079,7 +1084,7 @@ impl OtherEnd {
     fn tell_of(&self, described: &Described) {
         let is_news = lock(&self.known).come(described);
         if let Some(watch) = self.watch.as_ref().filter(|_| is_news) {
-            watch(&Seen::Present(Box::new(described.clone())));
+            watch(&TargetNews::Present(Box::new(described.clone())));
         }
     }
 
@@ -1092,7 +1097,7 @@ impl OtherEnd {
             was_there
         };
         if was_there {
-            watch(&Seen::Absent(error.to_string()));
+            watch(&TargetNews::Absent(error.to_string()));
         }
     }
 

@@ -31,7 +31,7 @@ use rigline::protocol::{self, Protocol};
 use crate::{lines, protocols};
 use rigline_std::TokioClock;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::queue::{Asker, Line, Origin, Queue, QueueClient, Received, Settings};
+use rigline_std::queue::{Asker, Line, Queue, QueueClient, Received, RemoteExtension, Settings};
 use rigline_std::signals::Signals;
 
 /// How many clients are served at once, if nothing else is said.
@@ -99,7 +99,7 @@ pub struct TcpServer {
     access: Access,
     clients: usize,
     config: Option<String>,
-    origin: Option<Arc<dyn Origin>>,
+    remote: Option<Arc<dyn RemoteExtension>>,
 }
 
 impl TcpServer {
@@ -113,7 +113,7 @@ impl TcpServer {
             access: Access::same_user(),
             clients: CLIENTS,
             config: None,
-            origin: None,
+            remote: None,
         })
     }
 
@@ -142,11 +142,11 @@ impl TcpServer {
         Self { config: Some(config.into()), ..self }
     }
 
-    /// Declares that the extension is a relay to `origin`. The target behind it has its
+    /// Declares that the extension is a relay to `remote`. The target behind it has its
     /// configuration already, and is reached when a client needs it.
     #[doc(hidden)]
-    pub fn origin(self, origin: Arc<dyn Origin>) -> Self {
-        Self { origin: Some(origin), ..self }
+    pub fn remote(self, remote: Arc<dyn RemoteExtension>) -> Self {
+        Self { remote: Some(remote), ..self }
     }
 
     /// Returns the addresses that the server listens on.
@@ -195,10 +195,10 @@ impl TcpServer {
         extension: E,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let is_local = self.origin.is_none();
+        let is_local = self.remote.is_none();
         let settings = Settings {
             config: self.config.clone(),
-            origin: self.origin,
+            remote: self.remote,
             ..Settings::of_lines(protocols, (LINE, LINE))
         };
         let (queue, working) = Queue::over(extension, settings, clock);

@@ -32,7 +32,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::book::{Ask, Effect, Heartbeats, Lab, LeaseReply, Refusal};
+use crate::book::{Effect, Heartbeats, Lab, LeaseReply, LeaseRequest, Refusal};
 use crate::check::{self, RigCheck};
 use crate::client::Far;
 use crate::clock::{self, Alarm, BootTime};
@@ -255,7 +255,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
         if is_needed {
             idle_since = now;
         }
-        let end = options.idle.filter(|_| !is_needed).map(|idle| idle_since.saturating_add(clock::millis(idle)));
+        let end = options.idle.filter(|_| !is_needed).map(|idle| idle_since.saturating_add(clock::to_millis(idle)));
         if end.is_some_and(|end| end <= now) {
             break;
         }
@@ -667,7 +667,7 @@ impl Agent {
             process: peer.holder(),
             purpose: want.purpose.chars().filter(|char| !char.is_control()).take(200).collect(),
         };
-        let ask = Ask {
+        let ask = LeaseRequest {
             request: want.request,
             selectors,
             count: want.count,
@@ -742,7 +742,7 @@ impl Agent {
     fn send(&self, peer: &Peer, piece: Piece, now: BootTime) {
         let mut wires = lock(&self.wires);
         let Some((wire, _)) = wires.get_mut(&peer.conn) else { return };
-        let used = self.heartbeats.used(&wire.lease, peer.uid, now);
+        let used = self.heartbeats.record_use(&wire.lease, peer.uid, now);
         if let Err(refusal) = used.and_then(|()| wire.send(piece, now)) {
             wire.stop(&refusal.why);
         }
@@ -828,7 +828,7 @@ impl Agent {
             match rigs::read(&path) {
                 Ok(mut specs) => {
                     specs.iter_mut().for_each(|spec| spec.find_board(&self.roots));
-                    lab.list(specs, now);
+                    lab.set_rigs(specs, now);
                     listed.fault = None;
                 }
                 Err(error) => listed.fault = Some(error.to_string()),
@@ -875,7 +875,7 @@ impl Agent {
                             if let (Ok(_), Some(board)) = (&found, board) {
                                 lab.identified(&rig, board);
                             }
-                            lab.checked(&rig, found, clock::now());
+                            lab.record_check(&rig, found, clock::now());
                         });
                     });
                 }

@@ -9,7 +9,7 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::clock::{BootTime, wall};
+use crate::clock::{BootTime, unix_seconds};
 use crate::processes::Process;
 use crate::records::{Books, Change, Entry, FLAPPING, Health, Holder, Kept, Lease};
 use crate::rigs::{Selector, Spec};
@@ -64,7 +64,7 @@ struct Rig {
 
 /// A client's request for a lease.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct LeaseRequest {
     /// The name of the request, which the client has chosen. A repeated request gets the same
     /// lease.
     pub request: String,
@@ -88,7 +88,7 @@ pub struct Ask {
 }
 
 struct Waiting {
-    ask: Ask,
+    ask: LeaseRequest,
     conn: u64,
     order: u64,
     until: BootTime,
@@ -311,7 +311,7 @@ impl Lab {
 
     /// Takes over the present list of rigs. A rig that is no longer in the list stays until no
     /// lease has it.
-    pub fn list(&mut self, specs: Vec<Spec>, now: BootTime) {
+    pub fn set_rigs(&mut self, specs: Vec<Spec>, now: BootTime) {
         let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         for spec in specs {
             match self.rigs.get_mut(&spec.name) {
@@ -365,7 +365,7 @@ impl Lab {
     ///
     /// # Errors
     /// The request is refused without waiting.
-    pub fn ask(&mut self, conn: u64, ask: Ask, now: BootTime) -> Result<LeaseReply, Refusal> {
+    pub fn ask(&mut self, conn: u64, ask: LeaseRequest, now: BootTime) -> Result<LeaseReply, Refusal> {
         if let Some(held) = self.leases.values_mut().find(|held| held.lease.request == ask.request) {
             if held.lease.holder.uid != ask.holder.uid {
                 return Err(Refusal::refused("this request is another user's"));
@@ -405,7 +405,7 @@ impl Lab {
         let until = now.saturating_add(ask.wait.filter(|wait| *wait > 0).unwrap_or(u64::MAX));
         // Who asked the agent before this one has its place again.
         let since = if now < self.started.saturating_add(BELIEVED) { ask.since.min(now) } else { now };
-        let ask = Ask { since, wait: ask.wait.filter(|wait| *wait > 0), ..ask };
+        let ask = LeaseRequest { since, wait: ask.wait.filter(|wait| *wait > 0), ..ask };
         let order = self.asks;
         let waiting =
             Waiting { ask, conn, order, until, offer: None, is_spared: false, offers: 0, rests: 0, told: None };
@@ -444,7 +444,7 @@ impl Lab {
             rigs: rigs.clone(),
             holder: ask.holder.clone(),
             keeper: None,
-            since: wall(),
+            since: unix_seconds(),
             boot: self.boot.clone(),
             deadline: now.saturating_add(ask.ttl.min(longest)),
             idle: ask.idle,
@@ -611,7 +611,7 @@ impl Lab {
     /// queue.
     pub fn end(&mut self, id: &str, why: &str, by: &str, now: BootTime) {
         let Some(Held { lease, conns, .. }) = self.leases.remove(id) else { return };
-        let ended = Ended { by: by.to_owned(), why: why.to_owned(), at: wall() };
+        let ended = Ended { by: by.to_owned(), why: why.to_owned(), at: unix_seconds() };
         // Before the disk is waited for.
         self.heartbeats.end(id, ended.clone());
         let log = Entry {
@@ -711,7 +711,7 @@ impl Lab {
     }
 
     /// Records the result of a check: the manifest of the rig, or the reason why the check failed.
-    pub fn checked(&mut self, name: &str, found: Result<Option<String>, Fault>, now: BootTime) {
+    pub fn record_check(&mut self, name: &str, found: Result<Option<String>, Fault>, now: BootTime) {
         let boot = self.boot.clone();
         let Some(rig) = self.rigs.get_mut(name) else { return };
         if rig.state != State::Checked {
@@ -737,11 +737,11 @@ impl Lab {
                 }
             }
             Err(fault) => {
-                let day = wall().saturating_sub(DAY);
-                health.times.retain(|at| *at > day);
+                let day = unix_seconds().saturating_sub(DAY);
+                health.quarantined_at.retain(|at| *at > day);
                 if health.reason.is_none() {
                     if matches!(fault, Fault::Bad(_)) {
-                        health.times.push(wall());
+                        health.quarantined_at.push(unix_seconds());
                     }
                     what = Some(("quarantined", fault.text().to_owned()));
                 }
@@ -763,7 +763,7 @@ impl Lab {
             let mut changes = vec![Change::Rig(name.to_owned(), health.clone())];
             if let Some((what, why)) = what {
                 changes.push(Change::Log(Entry {
-                    at: wall(),
+                    at: unix_seconds(),
                     what: what.into(),
                     rigs: vec![name.to_owned()],
                     lease: None,
@@ -804,13 +804,13 @@ impl Lab {
             Some(reason) => (health.reason, health.by) = (Some(reason.to_owned()), Some(by.to_owned())),
             None => {
                 (health.reason, health.by, health.tries, health.goods) = (None, None, 0, 0);
-                health.times.clear();
+                health.quarantined_at.clear();
                 // A person has put another board there, perhaps.
                 health.board = None;
             }
         }
         let log = Entry {
-            at: wall(),
+            at: unix_seconds(),
             what: if reason.is_some() { "quarantined" } else { "free" }.into(),
             rigs: vec![name.to_owned()],
             lease: None,

@@ -438,7 +438,7 @@ pub(crate) async fn acquire_first(
         if want.wait.is_some_and(|wait| !wait.is_zero() && wait <= started.elapsed()) {
             return Err(Refusal { code: 124, why: format!("the wait for {} is over{lost}", want.rigs.join(" ")) });
         }
-        let wait = want.wait.map(|wait| clock::millis(wait.saturating_sub(started.elapsed())));
+        let wait = want.wait.map(|wait| clock::to_millis(wait.saturating_sub(started.elapsed())));
         let mut connection = match Connection::open(place).await {
             Ok(connection) => connection,
             // It lives, or the way to another host may be there again before the wait is over.
@@ -452,10 +452,10 @@ pub(crate) async fn acquire_first(
             }
             Err(trouble) => return Err(trouble.into()),
         };
-        let since = connection.there().now().saturating_sub(clock::millis(started.elapsed()));
+        let since = connection.there().now().saturating_sub(clock::to_millis(started.elapsed()));
         let ask = json!({
             "request": request, "rigs": want.rigs, "count": want.count, "wait": wait, "since": since,
-            "ttl": clock::millis(want.ttl), "idle": want.idle.map_or(0, clock::millis),
+            "ttl": clock::to_millis(want.ttl), "idle": want.idle.map_or(0, clock::to_millis),
             "is_raw": want.is_raw, "purpose": want.purpose,
         });
         match wait_for(&mut connection, &request, ask, first, &mut tell).await {

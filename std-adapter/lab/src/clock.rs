@@ -32,12 +32,12 @@ pub fn boot_id() -> io::Result<String> {
 
 /// The time of day, in seconds since 1970. It is shown to people, and used only to decide what
 /// belongs to one day.
-pub fn wall() -> u64 {
+pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Converts a duration to whole milliseconds.
-pub fn millis(duration: Duration) -> u64 {
+pub fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -115,7 +115,7 @@ static LATEST: LazyLock<Mutex<Option<(String, String)>>> = LazyLock::new(Mutex::
 
 /// Returns the id of the lease, and the name of the rig, that a target of this process holds. If
 /// there are several, it is the latest.
-pub fn current() -> Option<(String, String)> {
+pub fn current_lease() -> Option<(String, String)> {
     lock(&LATEST).clone()
 }
 
@@ -346,7 +346,7 @@ impl Out {
     fn add(&mut self, kind: PieceKind, bytes: &[u8]) {
         self.seq += 1;
         let left = self.until.filter(|_| kind == PieceKind::Bytes).map(|until| until.duration_since(Instant::now()));
-        let left = left.map_or(FRESH, |left| clock::millis(left).min(FRESH));
+        let left = left.map_or(FRESH, |left| clock::to_millis(left).min(FRESH));
         frames::write(&mut self.frames, kind, self.seq, self.there.now() + left, bytes);
     }
 

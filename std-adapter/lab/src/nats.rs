@@ -396,7 +396,7 @@ pub async fn serve(place: &AgentLocation, serving: &Serving) -> Result<(), Strin
         instance: own_instance.clone(),
         machine: crate::hosts::machine(),
         pid: std::process::id(),
-        since: crate::clock::wall(),
+        since: crate::clock::unix_seconds(),
         serves: false,
         asks: true,
     };

@@ -99,15 +99,16 @@ pub struct Health {
     /// The number of good answers in a row since then.
     #[serde(default)]
     pub goods: u32,
-    /// The times of day of the rig's last quarantines, in seconds since 1970.
-    #[serde(default)]
-    pub times: Vec<u64>,
+    /// The times at which the rig was put into quarantine in the last 24 hours, in seconds since
+    /// 1970 (UTC).
+    #[serde(default, rename = "times")]
+    pub quarantined_at: Vec<u64>,
 }
 
 impl Health {
     /// Whether the rig was in quarantine so often in a day that a person must take it out.
     pub fn is_flapping(&self) -> bool {
-        self.times.len() > FLAPPING
+        self.quarantined_at.len() > FLAPPING
     }
 
     /// Whether the rig is taken out of quarantine when it answers again. If a person has put it

@@ -87,7 +87,7 @@ impl Spec {
     /// The longest time of a lease, in milliseconds; `u64::MAX` if there is no limit.
     pub fn longest(&self) -> u64 {
         let longest = self.longest.as_deref().and_then(|text| duration(text).ok());
-        longest.map_or(u64::MAX, crate::clock::millis)
+        longest.map_or(u64::MAX, crate::clock::to_millis)
     }
 
     /// Finds the names of the board, and stores them in `boards`. This may wait until a host name

@@ -44,7 +44,7 @@ impl File {
             Ok((file, kept)) => Ok((file, (!is_new).then_some(kept))),
             Err(error) if is_new || error.kind() != io::ErrorKind::InvalidData => Err(error),
             Err(error) => {
-                let aside = path.with_extension(format!("damaged-{}", crate::clock::wall()));
+                let aside = path.with_extension(format!("damaged-{}", crate::clock::unix_seconds()));
                 eprintln!("rigline lab: {}: {error}; it is now {}", path.display(), aside.display());
                 std::fs::rename(path, aside)?;
                 Ok((Self::try_open(path)?.0, None))

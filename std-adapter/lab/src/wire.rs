@@ -106,7 +106,7 @@ pub(crate) async fn run(target: &str, board: Option<&str>, roots: &Roots, mut po
         Ok(connection) => {
             let traits = connection.traits;
             let params = json!({
-                "resend_ms": traits.resend.map(clock::millis),
+                "resend_ms": traits.resend.map(clock::to_millis),
                 "shared": traits.shared,
                 "serial": traits.ends == rigline::frame::LineEnds::Serial,
                 "control": connection.control.is_some(),

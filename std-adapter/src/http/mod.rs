@@ -467,7 +467,7 @@ impl HttpServer {
             keeps_outputs: options.keeps_outputs,
             idle: options.idle,
             config: None,
-            origin: None,
+            remote: None,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
         if let Some(between) = &options.between {
@@ -480,7 +480,7 @@ impl HttpServer {
             Arc::new(Service { options, routes, queue, memory })
         });
         let services: Vec<Arc<Service>> = services.collect();
-        let front = Front {
+        let acceptor = HttpAcceptor {
             access: options.guard.access.clone(),
             read_timeout: options.read_timeout,
             connections: options.connections,
@@ -491,7 +491,7 @@ impl HttpServer {
                 result = &mut ended => result.unwrap_or(Ok(())),
             }
         };
-        let (result, finish) = front.serve(listeners, router(&services), ending).await;
+        let (result, finish) = acceptor.serve(listeners, router(&services), ending).await;
         queue.end_listeners();
         let _ = tokio::time::timeout(options.stop_timeout, finish).await;
         queue.close();
@@ -509,18 +509,19 @@ const WAIT: Duration = Duration::from_secs(10);
 /// How long a connection that may not ask, or has no place, is open to be told so.
 const TELL: Duration = Duration::from_secs(2);
 
-/// The acceptance of HTTP connections, with its limits.
+/// An acceptor of HTTP connections, with its limits.
 #[doc(hidden)]
-pub struct Front {
+pub struct HttpAcceptor {
     /// The rules for who may connect.
     pub access: Access,
-    /// The time limit of [`Options::read_timeout`].
+    /// The time limit for the head of a request, for an idle connection, and for a client that does
+    /// not read its reply: [`Options::read_timeout`].
     pub read_timeout: Duration,
     /// The number of connections of [`Options::connections`].
     pub connections: usize,
 }
 
-impl Front {
+impl HttpAcceptor {
     /// Answers every client that connects, until `stop` is ready. Returns the output of `stop`, and
     /// a future that ends the connections that are left.
     pub async fn serve<T>(

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::socket::IN_FLIGHT;
 use rigline::serve::Transport;
 use rigline_eval::session::{self, Connect, EvalSession, Hosts, OnLog, Pending, SessionError};
-use rigline_host::choose::Need;
+use rigline_host::choose::ProtocolNeed;
 use rigline_host::local::InProcess;
 use rigline_host::ports::Roots;
 use rigline_host::relay::{Dialer, Relay, Remote};
@@ -161,11 +161,12 @@ impl Targets {
             }
             _ => None,
         };
-        let relay = Relay::over(target.clone(), dialer, options, Need::Context).map_err(|error| error.to_string())?;
+        let relay = Relay::on_demand_over(target.clone(), dialer, options, ProtocolNeed::Context)
+            .map_err(|error| error.to_string())?;
         let remote = relay.remote();
         let settings = Settings {
             config,
-            origin: Some(Arc::new(remote.clone())),
+            remote: Some(Arc::new(remote.clone())),
             ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (LINE, LINE))
         };
         let (queue, ended) = Queue::start_with(settings, relay).map_err(|error| error.to_string())?;

@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rigline_host::Options;
 use rigline_host::amplifier::{self, LogReader, check_taxonomy};
 use rigline_host::check::Settings;
-use rigline_host::check::{Bench, Case, CaseOutcome, Plan, Recorded, Report, Sample, run};
+use rigline_host::check::{Bench, Case, CaseOutcome, Plan, RecordingFixture, Report, Sample, run};
 use rigline_host::client::OptionValues;
 use rigline_host::gevals;
 use rigline_host::namel3ss;
@@ -98,11 +98,11 @@ fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Resul
             let mut host = rigline_host::amplifier::Host::new(&target, &Options::default()).unwrap();
             // Two seconds are long on a busy machine, but a module that hangs is not to take more of the test's.
             (host.timeout, host.grace) = (Duration::from_secs(2), Duration::ZERO);
-            run(amplifier::check::CASES, Recorded::new(host, "fake", plan), |_| {}).await
+            run(amplifier::check::CASES, RecordingFixture::new(host, "fake", plan), |_| {}).await
         } else {
             let mut host = rigline_host::namel3ss::Host::of_target(&target).unwrap();
             host.project.settings.python_tools.timeout_seconds = Some(2.0);
-            run(namel3ss::check::CASES, Recorded::new(host, "fake", plan), |_| {}).await
+            run(namel3ss::check::CASES, RecordingFixture::new(host, "fake", plan), |_| {}).await
         }
     })?;
     let named = |outcome| -> Vec<_> {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rigline::json::{Json, JsonKind, RawJson};
 use rigline::{Content, Context, Failure, FailureKind, Outcome, Params};
-use rigline_host::choose::{self, Chosen, Need};
+use rigline_host::choose::{self, Chosen, ProtocolNeed};
 use rigline_host::client::{CallOutcome, CallRequest, ClientError, ClientOptions, Part};
 use rigline_host::target::Target;
 use rigline_host::{Options, protocols};
@@ -442,7 +442,7 @@ impl Way {
         let protocol = self.protocol.map(|name| protocols::named(name).unwrap());
         let mut options = Options::default();
         options.reconnect = true;
-        let chosen = choose::connect(&target, ClientOptions::new(options), protocol, Need::Context).await;
+        let chosen = choose::connect(&target, ClientOptions::new(options), protocol, ProtocolNeed::Context).await;
         let mut chosen = chosen.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         if chosen.protocol.has_manifest {
             let described = chosen.client.describe(None, Duration::from_secs(20)).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::model::{Case, Mark, Measured, Results, Rig, Run, Statistic, time};
+use super::super::model::{Mark, Measured, ReportCase, Results, Rig, Run, Statistic, time};
 use super::super::run::MetricResult;
 use super::super::verdict::Class;
 use rigline_host::terminal;
@@ -163,7 +163,7 @@ fn extra(run: &Run) -> RunExtra<'_> {
 }
 
 /// Errors of the rig are also `failed`, since some readers check no other number. What the eval tolerates is not.
-fn status(case: &Case<'_>) -> &'static str {
+fn status(case: &ReportCase<'_>) -> &'static str {
     match case.mark {
         Mark::Passed => "passed",
         Mark::Skipped => "skipped",
@@ -173,7 +173,7 @@ fn status(case: &Case<'_>) -> &'static str {
     }
 }
 
-fn test<'r>(case: &Case<'r>) -> Test<'r> {
+fn test<'r>(case: &ReportCase<'r>) -> Test<'r> {
     let not_empty = |text: &str| if text.is_empty() { "?".to_owned() } else { text.to_owned() };
     let task = case.task;
     let rig = task.and(case.run).and_then(|run| run.rig.as_ref());

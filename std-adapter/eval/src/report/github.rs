@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::model::{Case, Mark, Results, Task, message, name};
+use super::super::model::{Mark, ReportCase, Results, Task, message, name};
 use super::super::verdict::Class;
 use rigline_host::terminal::one_line;
 
@@ -24,7 +24,8 @@ pub fn summary(results: &Results, room: usize) -> String {
     let _ = writeln!(text, "{}\n", if counts.is_empty() { "no tasks".to_owned() } else { counts.join(" · ") });
     // The verdict of each eval, as far as there is room.
     for run in &results.runs {
-        let line = format!("- {} {}: {}\n", sign(run.class()), plain(&name(&run.label())), plain(&name(&run.says())));
+        let line =
+            format!("- {} {}: {}\n", sign(run.class()), plain(&name(&run.label())), plain(&name(&run.verdict_text())));
         if text.len() + line.len() < room / 3 {
             text += &line;
         }
@@ -68,7 +69,7 @@ pub fn summary(results: &Results, room: usize) -> String {
     text
 }
 
-fn suite(case: &Case<'_>) -> String {
+fn suite(case: &ReportCase<'_>) -> String {
     case.run.map_or_else(|| case.suite.to_owned(), super::Run::label)
 }
 
@@ -76,7 +77,7 @@ fn suite(case: &Case<'_>) -> String {
 /// that fail the run are `::error`. Tolerated failures and flaky tasks are `::warning`.
 pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
-    let kind = |case: &Case<'_>| match case.mark {
+    let kind = |case: &ReportCase<'_>| match case.mark {
         Mark::Error => Some(("error", 0)),
         Mark::Failed => Some(("error", 1)),
         Mark::Tolerated => Some(("warning", 2)),

@@ -8,8 +8,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::super::attach::Attachment;
 use super::super::digits::Digits;
 use super::super::model::{
-    Case, Logs, Mark, Measured, Past, Results, Run, Statistic, Task, Trial, class_of, message, name, output, percent,
-    shown, time,
+    Logs, Mark, Measured, Past, ReportCase, Results, Run, Statistic, Task, Trial, class_of, message, name, output,
+    percent, shown, time,
 };
 use super::super::verdict::Class;
 use super::plot::{Point, plot, shares};
@@ -147,7 +147,7 @@ fn overview(results: &Results) -> Markup {
                 thead { tr { th { "verdict" } th { "eval" } th { "tasks" } } }
                 tbody {
                     @for run in results.runs.iter().take(ROWS) {
-                        tr { td { (badge(run.class())) } td.text { bdi { (name(&run.label())) } } td { bdi { (name(&run.says())) } } }
+                        tr { td { (badge(run.class())) } td.text { bdi { (name(&run.label())) } } td { bdi { (name(&run.verdict_text())) } } }
                     }
                     @for unusable in results.errors.iter().take(ROWS) {
                         tr {
@@ -163,7 +163,7 @@ fn overview(results: &Results) -> Markup {
 }
 
 /// Results, a line each.
-fn cases<'c>(cases: impl Iterator<Item = &'c Case<'c>>) -> Markup {
+fn cases<'c>(cases: impl Iterator<Item = &'c ReportCase<'c>>) -> Markup {
     html! {
         div.wide {
             table.results {
@@ -195,7 +195,7 @@ fn mark(mark: Mark) -> &'static str {
     }
 }
 
-fn style_of(case: &Case<'_>) -> &'static str {
+fn style_of(case: &ReportCase<'_>) -> &'static str {
     if case.mark == Mark::Tolerated { "flaky" } else { style(case.class) }
 }
 
@@ -212,13 +212,13 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
     html! {
         section data-verdict=(run.class().name()) {
             h2 { (badge(run.class())) " " bdi { (name(&run.label())) } }
-            p { (message(&run.says())) }
+            p { (message(&run.verdict_text())) }
             @if let Some(reason) = &run.reason { pre class=(if run.passed { "note" } else { "bad" }) { (message(reason)) } }
             @if !run.warnings.is_empty() {
                 ul { @for warning in run.warnings.iter().take(ROWS) { li { (message(warning)) } } }
             }
             (facts(run))
-            @let all: Vec<Case<'_>> = run.cases().collect();
+            @let all: Vec<ReportCase<'_>> = run.cases().collect();
             @if !all.is_empty() { (cases(all.iter().take(ROWS))) }
             @if all.len() > ROWS { p.quiet { (all.len() - ROWS) " more results are left out." } }
             (metrics(run))
@@ -361,7 +361,7 @@ fn mean(past: &Past, name: &str) -> Option<f64> {
 fn limits_of(run: &Run, wanted: &str) -> (Option<f64>, Option<f64>) {
     let of_task = |task: &Task| {
         let found = task.measurements.iter().find(|it| key(&task.id, &it.name) == wanted);
-        found.map(|it| (it.low.number(), it.high.number()))
+        found.map(|it| (it.low.as_f64(), it.high.as_f64()))
     };
     run.tasks.iter().find_map(of_task).unwrap_or_default()
 }
@@ -403,7 +403,7 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
             @for (task, it) in &all {
                 @let values: Vec<Point> = points(task, it);
                 @if values.len() > 1 {
-                    @let svg = plot(&values, it.low.number(), it.high.number(), "value");
+                    @let svg = plot(&values, it.low.as_f64(), it.high.as_f64(), "value");
                     @let unit = it.unit.as_deref().map(|unit| format!(" in {}", name(unit))).unwrap_or_default();
                     (figure(&format!("{}: {}{unit}", name(title(task)), name(&it.name)), svg, plots))
                 }
@@ -415,8 +415,8 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
 
 /// The last values of a measurement.
 fn points(task: &Task, of: &Statistic) -> Vec<Point> {
-    let values = task.values().filter(|(_, it)| it.name == of.name);
-    let points = values.filter_map(|(_, it)| Some(Point { value: it.value.number()?, is_bad: it.is_bad() }));
+    let values = task.values_by_trial().filter(|(_, it)| it.name == of.name);
+    let points = values.filter_map(|(_, it)| Some(Point { value: it.value.as_f64()?, is_bad: it.is_bad() }));
     let points: Vec<Point> = points.collect();
     points.get(points.len().saturating_sub(POINTS)..).unwrap_or_default().to_vec()
 }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::super::digits::Digits;
-use super::super::model::{Case, Mark, Results, message, name, shown};
+use super::super::model::{Mark, ReportCase, Results, message, name, shown};
 use rigline_host::terminal;
 
 /// Writes the report in the Test Anything Protocol, version 14. A failure that a threshold allows
 /// is `not ok … # TODO`, which does not count as a failure in TAP. A case that was not run is `ok …
 /// # SKIP`.
 pub fn tap(results: &Results) -> String {
-    let cases: Vec<Case<'_>> = results.cases().collect();
+    let cases: Vec<ReportCase<'_>> = results.cases().collect();
     let mut text = format!("TAP version 14\n1..{}\n", cases.len());
     for (place, case) in cases.iter().enumerate() {
         let ok = if matches!(case.mark, Mark::Passed | Mark::Skipped | Mark::NotRun) { "ok" } else { "not ok" };
@@ -29,7 +29,7 @@ pub fn tap(results: &Results) -> String {
         diagnostics(&mut text, case);
     }
     for run in &results.runs {
-        let _ = writeln!(text, "# {}: {}", name(&run.label()), name(&run.says()));
+        let _ = writeln!(text, "# {}: {}", name(&run.label()), name(&run.verdict_text()));
     }
     for (key, value) in &results.meta {
         let _ = writeln!(text, "# {}: {}", name(key), name(value));
@@ -40,12 +40,12 @@ pub fn tap(results: &Results) -> String {
     text
 }
 
-fn tolerated(case: &Case<'_>) -> String {
+fn tolerated(case: &ReportCase<'_>) -> String {
     format!("{}: {}", case.label(), case.why)
 }
 
 /// The YAML block below a test point. Its values are JSON, which is YAML too.
-fn diagnostics(text: &mut String, case: &Case<'_>) {
+fn diagnostics(text: &mut String, case: &ReportCase<'_>) {
     let mut lines = vec![format!("class: {}", quoted(case.class.name()))];
     if !case.why.is_empty() {
         lines.push(format!("message: {}", quoted(&message(case.why))));
@@ -66,7 +66,7 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
             let why = quoted(&message(attempt.error.as_deref().unwrap_or_default()));
             lines.push(format!("  - {{ trial: {trial}, class: {}, message: {why} }}", quoted(attempt.class().name())));
         }
-        let mut values = task.values().peekable();
+        let mut values = task.values_by_trial().peekable();
         if values.peek().is_some() {
             lines.push("measurements:".to_owned());
         }

@@ -67,7 +67,7 @@ impl Means {
 
     pub(super) fn trial(&mut self, trial: &Trial) {
         for measured in trial.values() {
-            if let Some(value) = measured.value.number() {
+            if let Some(value) = measured.value.as_f64() {
                 let (sum, count) = self.0.entry(key(&trial.task, &measured.name)).or_default();
                 *sum += value;
                 *count += 1;

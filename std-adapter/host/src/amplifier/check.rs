@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::host::HEALTH_TIMEOUT;
 use super::{CallError, Host, HttpError, ModuleLocation, RESERVED_CODES};
 use crate::check::{
-    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Sample, Settings, Suite, Verdict, cases, fail,
-    is_success, json, names, own_names, run, start,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, RecordingFixture, Report, Sample, Settings, Suite, Verdict, cases,
+    fail, is_success, json, names, own_names, run, start,
 };
 use crate::client::ClientError;
 
 /// The conformance cases of Amplifier modules, in the order in which they run.
 #[rustfmt::skip]
-pub const CASES: &[Case<Recorded<Host>>] = cases! {
+pub const CASES: &[Case<RecordingFixture<Host>>] = cases! {
     "health", "§2 health", Host, health;
     "describe", "§2 describe", Host, describe;
     "describe.capabilities", "§2 describe", Host, capabilities;
@@ -55,11 +55,11 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
         // As with the other protocols: it changes nothing.
         plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
     }
-    let host = Recorded::new(host, settings.target.to_string(), plan);
+    let host = RecordingFixture::new(host, settings.target.to_string(), plan);
     run(cases, host, report).await.map_err(ClientError::transcripts)
 }
 
-type On<'a> = &'a mut Recorded<Host>;
+type On<'a> = &'a mut RecordingFixture<Host>;
 
 impl MayBeUnreachable for CallError {
     fn is_unreached(&self) -> bool {
@@ -67,7 +67,7 @@ impl MayBeUnreachable for CallError {
     }
 }
 
-impl Recorded<Host> {
+impl RecordingFixture<Host> {
     async fn send(&mut self, path: &str, op: &str, text: &str, limit: Duration) -> Result<String, CaseFailure> {
         let start = start();
         let answer = self.host.raw(path, text, limit).await;

@@ -115,7 +115,7 @@ impl Client for AmplifierClient {
     }
 
     fn cancel(&mut self) -> Pending<'_, ()> {
-        Box::pin(self.host.cancel())
+        Box::pin(self.host.abandon_call())
     }
 
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {

@@ -16,17 +16,17 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
     let Line { json, is_received } = line;
     if let Some(op) = json.get("op").filter(|_| json.get("ok").is_none()) {
         let Some(op) = op.text() else {
-            fault.is("op: expected a string");
+            fault.record("op: expected a string");
             return "request".to_owned();
         };
         if is_received {
-            fault.is("a request came back: the line echoes");
+            fault.record("a request came back: the line echoes");
             return format!("request: {op}");
         }
         let op = op.to_string();
         let args = json.get("args");
         if args.is_some_and(|args| args.kind() != JsonKind::Object) {
-            fault.is("args: expected an object");
+            fault.record("args: expected an object");
         }
         let (what, form) = match (&*op, args) {
             ("health", None) => (op, HEALTH),
@@ -44,7 +44,7 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
     let how = match (json.get("ok").and_then(|ok| ok.bool()), form) {
         (Some(true), Some(INVOKE) | None) => {
             if json.get("result").is_none() {
-                fault.is("result: required, but missing");
+                fault.record("result: required, but missing");
             }
             "ok".to_owned()
         }
@@ -55,13 +55,13 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         (None, Some(DESCRIBE)) => {
             for name in ["name", "version", "kind"] {
                 if !is_text(name) {
-                    fault.is(format!("{name}: expected a string"));
+                    fault.record(format!("{name}: expected a string"));
                 }
             }
             "ok".to_owned()
         }
         _ => {
-            fault.is("this is not the form of the reply to it");
+            fault.record("this is not the form of the reply to it");
             "?".to_owned()
         }
     };

@@ -18,7 +18,7 @@ use crate::host as rigline_host;
 use crate::host::wire::{self, Connect};
 use crate::http_client::{self, Bounds, Credentials, HttpError};
 use crate::target::Target;
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// How soon `health` must be answered: 2 s.
 pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -189,9 +189,10 @@ impl Host {
         invocation
     }
 
-    /// Ends a call that the caller has abandoned. A program gets SIGTERM and then SIGKILL; any
-    /// other connection is closed. The next call opens a new connection.
-    pub async fn cancel(&mut self) {
+    /// Ends a call whose future was dropped. A program gets SIGTERM and then SIGKILL; any other
+    /// connection of lines is closed, and the next call opens a new one. Over HTTP there is nothing
+    /// to end: the request was cut off when the future was dropped.
+    pub async fn abandon_call(&mut self) {
         if let ModuleLocation::Lines(lines) = &mut self.place {
             lines.end().await;
         }
@@ -283,7 +284,7 @@ impl Host {
         events.write(&EventRecord {
             module,
             status: Some(if error.is_none() { "ok" } else { "error" }.into()),
-            duration_ms: Some(millis(start.elapsed())),
+            duration_ms: Some(to_millis(start.elapsed())),
             data: data("op"),
             error,
             session_id: self.session_id.clone(),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect};
-use crate::host::{Child, Connection, Direction, Exit, HostError, Options, RawLine, RequestError};
+use crate::host::{Child, Connection, Direction, HostError, Options, ProcessExit, RawLine, RequestError};
 use crate::http_client::Credentials;
 use crate::target::Target;
 
@@ -577,7 +577,7 @@ impl Peer {
 
     /// Waits at most `within` for the program to end, and returns how it ended. Returns `None` if
     /// it goes on, or if there is no program.
-    pub async fn exit(&mut self, within: Duration) -> Option<Exit> {
+    pub async fn exit(&mut self, within: Duration) -> Option<ProcessExit> {
         timeout(within, self.connection.child()?.ended()).await.ok()
     }
 

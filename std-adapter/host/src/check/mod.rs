@@ -5,8 +5,8 @@
 //! has its table in its own folder. The command `rigline check` runs them.
 //!
 //! There are two fixtures for cases. A [`Bench`] opens a connection for each case, so that a case
-//! cannot break the next one, and can send any bytes. A [`Recorded`] host calls over lines, over
-//! HTTP and in processes, and can write a transcript of each case.
+//! cannot break the next one, and can send any bytes. A [`RecordingFixture`] calls through a host,
+//! over lines, over HTTP and in processes, and can write a transcript of each case.
 //!
 //! ```
 //! # #[cfg(unix)]
@@ -55,7 +55,7 @@ pub use bench::{Bench, Peer, Reply};
 #[doc(hidden)]
 pub use recorded::ensure_transcripts;
 pub(crate) use recorded::{MayBeUnreachable, fail, is_success, json, start};
-pub use recorded::{Plan, Recorded, Sample};
+pub use recorded::{Plan, RecordingFixture, Sample};
 #[doc(hidden)]
 pub use suite::Settings;
 pub(crate) use suite::{Suite, calls, names, own_names, run_on, run_on_bench};
@@ -67,7 +67,7 @@ pub const NO_SESSION: &str = "there is no session";
 
 /// A conformance case: one fact about an extension, and the function that checks it.
 ///
-/// The function gets a fixture: a [`Bench`] for raw bytes, or a [`Recorded`] host.
+/// The function gets a fixture: a [`Bench`] for raw bytes, or a [`RecordingFixture`].
 pub struct Case<F = Bench> {
     /// The name of the case, such as `handshake`.
     pub name: &'static str,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{CaseFailure, Fixture, NO_SESSION, Verdict};
 use crate::host::Direction;
 use crate::terminal::cut_and_counted;
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// A call that cases may make. On live hardware cases make no other calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 /// A fixture that calls through a host and records its exchanges.
-pub struct Recorded<H> {
+pub struct RecordingFixture<H> {
     pub(crate) host: H,
     pub(crate) plan: Plan,
     target: String,
@@ -68,13 +68,16 @@ struct Exchange {
     got: Result<String, String>,
 }
 
-impl<H> fmt::Debug for Recorded<H> {
+impl<H> fmt::Debug for RecordingFixture<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorded").field("target", &self.target).field("case", &self.case).finish_non_exhaustive()
+        f.debug_struct("RecordingFixture")
+            .field("target", &self.target)
+            .field("case", &self.case)
+            .finish_non_exhaustive()
     }
 }
 
-impl<H> Fixture for Recorded<H> {
+impl<H> Fixture for RecordingFixture<H> {
     fn target(&self) -> String {
         self.target.clone()
     }
@@ -149,7 +152,7 @@ impl Exchange {
             "component": "rigline check",
             "module": target,
             "status": if is_ok { "ok" } else { "error" },
-            "duration_ms": millis(self.took),
+            "duration_ms": to_millis(self.took),
             "data": { "op": self.op, "sent": cut_and_counted(&self.sent, 4000) },
         });
         match &self.got {
@@ -160,7 +163,7 @@ impl Exchange {
     }
 }
 
-impl<H> Recorded<H> {
+impl<H> RecordingFixture<H> {
     /// A fixture that calls through `host`. `target` is the name of the target in reports.
     pub fn new(host: H, target: impl Into<String>, plan: Plan) -> Self {
         let reach = Reach::default();

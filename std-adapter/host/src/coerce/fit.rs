@@ -3,7 +3,7 @@
 
 use rigline::json::{Json, JsonKind};
 
-use super::{Breach, Draft, Mismatch, Schema, SchemaView, nearest, nearest_or_longer, settle};
+use super::{Breach, Draft, Mismatch, Schema, SchemaView, coerce, nearest, nearest_or_longer};
 use crate::terminal;
 
 /// The arguments of a call, and all their faults.
@@ -58,7 +58,7 @@ impl std::fmt::Display for ArgumentFault {
 /// If the schema allows undeclared names, such a name is a fault only if it nearly equals a
 /// declared one. If the schema cannot be evaluated, every value is accepted.
 pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
-    let settled = settle(draft, schema);
+    let settled = coerce(draft, schema);
     let is_checked = settled.checked.unchecked.is_none();
     let mut found =
         Fit { json: settled.json, faults: Vec::new(), undeclared: Vec::new(), unchecked: settled.checked.unchecked };

@@ -16,7 +16,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::error::{Exit, HostError};
+use super::error::{HostError, ProcessExit};
 use crate::process::{self, Lifeline, NotStarted};
 use crate::target::Exec;
 use rigline_std::mutex::lock;
@@ -38,7 +38,7 @@ pub struct Child {
 #[derive(Debug)]
 struct Inner {
     id: u32,
-    ended: watch::Receiver<Option<Exit>>,
+    ended: watch::Receiver<Option<ProcessExit>>,
     reaped: watch::Receiver<bool>,
     /// Whether the process has been taken away; from then on its number may be another's.
     gone: Arc<Mutex<bool>>,
@@ -56,16 +56,16 @@ impl Child {
     }
 
     /// Returns how the process ended. Returns `None` if it goes on.
-    pub fn exit(&self) -> Option<Exit> {
+    pub fn exit(&self) -> Option<ProcessExit> {
         *self.inner.ended.borrow()
     }
 
     /// Waits until the process has ended. Other processes of its group, which may hold its pipes,
     /// do not delay that.
-    pub async fn ended(&self) -> Exit {
+    pub async fn ended(&self) -> ProcessExit {
         let mut ended = self.inner.ended.clone();
         let exit = ended.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
-        exit.unwrap_or(Exit::Unknown)
+        exit.unwrap_or(ProcessExit::Unknown)
     }
 
     /// Asks the whole process group to end.
@@ -75,7 +75,7 @@ impl Child {
     }
 
     /// Asks the whole group to end, and waits for it: it may drive hardware, and have something to put in order.
-    pub(crate) async fn end(&self, within: Duration) -> Option<Exit> {
+    pub(crate) async fn end(&self, within: Duration) -> Option<ProcessExit> {
         self.terminate();
         timeout(within, self.ended()).await.ok()
     }
@@ -245,7 +245,7 @@ mod sys {
 
     use rustix::process::{self, Pid, WaitId, WaitIdOptions};
 
-    use super::{Exit, Signal};
+    use super::{ProcessExit, Signal};
 
     pub(super) fn signal(id: u32, signal: Signal) {
         let signal = match signal {
@@ -260,17 +260,17 @@ mod sys {
     }
 
     /// Waits for the end without taking the process away.
-    pub(super) fn wait(process: &mut Process) -> Exit {
-        let Some(pid) = pid(process.id()) else { return Exit::Unknown };
+    pub(super) fn wait(process: &mut Process) -> ProcessExit {
+        let Some(pid) = pid(process.id()) else { return ProcessExit::Unknown };
         loop {
             match process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 Ok(Some(status)) => {
-                    let signal = status.terminating_signal().map(Exit::Signal);
-                    return status.exit_status().map(Exit::Code).or(signal).unwrap_or(Exit::Unknown);
+                    let signal = status.terminating_signal().map(ProcessExit::Signal);
+                    return status.exit_status().map(ProcessExit::Code).or(signal).unwrap_or(ProcessExit::Unknown);
                 }
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 // Another part of this process waits for all children.
-                Err(_) => return Exit::Unknown,
+                Err(_) => return ProcessExit::Unknown,
             }
         }
     }
@@ -284,7 +284,7 @@ mod sys {
 mod sys {
     use std::process::{Child as Process, Command, Stdio};
 
-    use super::{Exit, Signal};
+    use super::{ProcessExit, Signal};
 
     pub(super) fn signal(id: u32, _: Signal) {
         let mut kill = Command::new("taskkill");
@@ -295,7 +295,7 @@ mod sys {
         let _ = kill.status();
     }
 
-    pub(super) fn wait(process: &mut Process) -> Exit {
-        process.wait().ok().and_then(|status| status.code()).map_or(Exit::Unknown, Exit::Code)
+    pub(super) fn wait(process: &mut Process) -> ProcessExit {
+        process.wait().ok().and_then(|status| status.code()).map_or(ProcessExit::Unknown, ProcessExit::Code)
     }
 }

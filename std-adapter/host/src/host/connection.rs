@@ -26,7 +26,7 @@ use self::refusals::{Refusal, write_refusals};
 use self::send::watch_deadlines;
 use self::streams::{read_errors, read_output, watch_child};
 use super::child::Child;
-use super::error::{Details, Exit, HostError, also_open};
+use super::error::{Details, HostError, ProcessExit, also_open};
 use super::event::{Event, EventKind};
 use super::manifest::Manifest;
 use super::reading::Reading;
@@ -131,7 +131,7 @@ pub(crate) enum Completion {
 /// The end of a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum End {
-    Exited(Exit),
+    Exited(ProcessExit),
     Gone(String),
     Cancelled,
     ShutDown,

@@ -125,7 +125,7 @@ pub enum HostError {
         /// The name of the extension, or the target.
         extension: String,
         /// The way in which the process ended.
-        exit: Exit,
+        exit: ProcessExit,
         /// Observations that may explain the error, such as the last lines of standard error.
         details: Box<Details>,
     },
@@ -254,7 +254,7 @@ impl fmt::Display for Details {
 /// The way in which a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Exit {
+pub enum ProcessExit {
     /// The process ended with this exit status.
     Code(i32),
     /// A signal with this number ended the process.
@@ -263,14 +263,14 @@ pub enum Exit {
     Unknown,
 }
 
-impl Exit {
+impl ProcessExit {
     /// Returns whether the exit status is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit status {code}"),

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use rigline::Level;
 use serde_json::Value;
 
-use super::error::{Exit, RpcFailure, also_open};
+use super::error::{ProcessExit, RpcFailure, also_open};
 use super::port_info::Holder;
 
 /// An event of an extension, such as a log line or the end of its process.
@@ -83,7 +83,7 @@ pub enum EventKind {
     /// A message was irregular, but could be understood. The text says why.
     Anomaly(&'static str),
     /// The process has ended in this way.
-    Exited(Exit),
+    Exited(ProcessExit),
     /// The connection was lost. The text says why.
     Gone(String),
     /// These other processes have the port open too. They may get bytes that the device sends.

@@ -92,7 +92,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub use child::Child;
 #[allow(unused_imports, reason = "only protocols without ids report who else has a port open")]
 pub(crate) use error::also_open;
-pub use error::{Details, Exit, HostError, RpcFailure};
+pub use error::{Details, HostError, ProcessExit, RpcFailure};
 pub use event::{Event, EventKind, Log};
 pub use json_object::JsonObject;
 pub use manifest::{Manifest, Operation, spelled};
@@ -248,14 +248,14 @@ pub struct Agent {
     pub output: String,
 }
 
-/// The result of ending a session.
+/// How a session ended: whether the extension answered `shutdown`, and how its process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
     /// Whether the extension answered `shutdown`. Some extensions end without an answer.
     pub acknowledged: bool,
     /// The way in which the process ended. `None` if the extension is no child process.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// Whether the process was killed because it did not end in time.
     pub killed: bool,
     /// The error with which the extension answered `shutdown`.
@@ -266,7 +266,7 @@ impl Shutdown {
     /// Returns whether the session ended as the protocol specifies. A process that ends without a
     /// reply, but with status 0, counts.
     pub fn is_clean(&self) -> bool {
-        !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
+        !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, ProcessExit::is_success)
     }
 }
 

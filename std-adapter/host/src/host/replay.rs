@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 
 use super::error::HostError;
 use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
-use crate::record::{Action, Player, Recording};
+use crate::record::{Action, LoadedRecording, Player};
 use crate::target::{Replay, Target};
 use rigline_std::mutex::lock;
 
@@ -23,13 +23,13 @@ pub(super) struct ReplayDialer {
 }
 
 struct Shared {
-    recording: Recording,
+    recording: LoadedRecording,
     player: Mutex<Player>,
 }
 
 impl ReplayDialer {
     pub(super) fn new(target: &Replay) -> Result<Self, HostError> {
-        let recording = Recording::load(&target.path).map_err(HostError::Unsupported)?;
+        let recording = LoadedRecording::load(&target.path).map_err(HostError::Unsupported)?;
         let player = Mutex::new(Player::new(target.keeps_pace));
         let name = Target::Replay(target.clone()).to_string();
         Ok(Self { name, shared: Arc::new(Shared { recording, player }) })

@@ -159,7 +159,7 @@ impl Connect for ExecDialer {
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let mut env = self.env.clone();
-            env.push(process::within(&self.exec, self.working_dir.as_deref()).map_err(HostError::Unsupported)?);
+            env.push(process::recursion_mark(&self.exec, self.working_dir.as_deref()).map_err(HostError::Unsupported)?);
             let child::Started { child, stdin, stdout, stderr } =
                 child::start(&self.exec, self.working_dir.as_deref(), &env)?;
             Ok(RawConnection {

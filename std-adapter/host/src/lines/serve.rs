@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{Entrance, Event, Input, NOT_ALLOWED, Output, at, error_line};
+use super::{Entrance, Event, Input, NOT_ALLOWED, Output, error_line, wait_until};
 use rigline_std::log;
 use rigline_std::mutex::lock;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
@@ -309,11 +309,11 @@ impl Connection {
                 () = out.gone() => return End::Lost,
                 () = self.progress() => continue,
                 () = out.at_most(MAX_UNREAD / 2 - 1), if is_unread => continue,
-                () = at(deadline), if may_read => {
+                () = wait_until(deadline), if may_read => {
                     self.out.send(input.stalled());
                     return End::Refused;
                 }
-                () = at(due.map(Into::into)) => {
+                () = wait_until(due.map(Into::into)) => {
                     self.refuse_late();
                     continue;
                 }

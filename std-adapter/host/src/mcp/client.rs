@@ -34,7 +34,7 @@ use crate::host::{
 };
 use crate::lines::on_one_line;
 use crate::target::Target;
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
 const MAX_PAGES: usize = 1000;
@@ -460,7 +460,7 @@ impl Client for McpClient {
 fn own_meta(request: &CallRequest) -> String {
     let mut meta = String::new();
     if let Some(limit) = request.timeout {
-        meta += &format!(",\"{}\":{}", mcp::TIMEOUT_NAME, millis(limit));
+        meta += &format!(",\"{}\":{}", mcp::TIMEOUT_NAME, to_millis(limit));
     }
     if let Some(context) = &request.context {
         let phase = match context.phase {

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseFailure, CaseResult, MayBeUnreachable, Recorded, Report, Settings, Suite, Verdict, cases, fail,
+    Case, CaseFailure, CaseResult, MayBeUnreachable, RecordingFixture, Report, Settings, Suite, Verdict, cases, fail,
     is_success, json, names, run, start,
 };
 use crate::client::ClientError;
 
 /// The conformance cases of namel3ss tools, in the order in which they run.
 #[rustfmt::skip]
-pub const CASES: &[Case<Recorded<Host>>] = cases! {
+pub const CASES: &[Case<RecordingFixture<Host>>] = cases! {
     "success", "Local subprocess schema (stdout)", Host, success;
     "success.lines", "Local subprocess schema (stdin)", Standard, lines;
     "success.escapes", "Local subprocess schema (stdin)", Host, escapes;
@@ -45,11 +45,11 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     if let (Some(entry), Some(binding)) = (settings.own.one("entry"), &mut host.project.fallback) {
         entry.clone_into(&mut binding.entry);
     }
-    let host = Recorded::new(host, settings.target.to_string(), settings.plan);
+    let host = RecordingFixture::new(host, settings.target.to_string(), settings.plan);
     run(cases, host, report).await.map_err(ClientError::transcripts)
 }
 
-type On<'a> = &'a mut Recorded<Host>;
+type On<'a> = &'a mut RecordingFixture<Host>;
 
 impl MayBeUnreachable for RunError {
     fn is_unreached(&self) -> bool {
@@ -60,7 +60,7 @@ impl MayBeUnreachable for RunError {
     }
 }
 
-impl Recorded<Host> {
+impl RecordingFixture<Host> {
     async fn raw(&mut self, tool: &str, text: &str) -> Result<Value, CaseFailure> {
         let start = start();
         let answer = self.host.raw(text).await;
@@ -86,7 +86,7 @@ impl Recorded<Host> {
 }
 
 /// A request as both runners send it, so that either side finds its members.
-fn request(trial: &Recorded<Host>, tool: &str, payload: &str, more: &str) -> String {
+fn request(trial: &RecordingFixture<Host>, tool: &str, payload: &str, more: &str) -> String {
     let (case, tool) = (trial.case, Value::from(tool));
     let entry = trial.host.project.fallback.as_ref().map(|binding| Value::from(binding.entry.as_str()));
     let entry = entry.unwrap_or_default();

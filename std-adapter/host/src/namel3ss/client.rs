@@ -39,7 +39,7 @@ pub(super) fn host(target: &Target, credentials: Credentials) -> Result<Host, Cl
             Some(host) => host,
             None => {
                 // The protocol has a process for each call; this one goes to the device.
-                let this = process::this().map_err(|error| ClientError::usage(error.to_string()))?;
+                let this = process::restart_path().map_err(|error| ClientError::usage(error.to_string()))?;
                 let words = ["bridge", &target.to_string(), "--protocol", "namel3ss"].map(str::to_owned);
                 let bridge = Exec { program: this.to_string_lossy().into_owned(), args: words.to_vec() };
                 let mut host = Host::of_target(&Target::Exec(bridge))

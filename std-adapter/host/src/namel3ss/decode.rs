@@ -14,20 +14,20 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
     let Line { json, is_received } = line;
     if json.get("ok").is_none() && !is_received {
         if json.get("protocol_version").is_none_or(|version| version.as_str() != "1") {
-            fault.is("protocol_version: expected 1");
+            fault.record("protocol_version: expected 1");
         }
         if json.get("payload").is_none_or(|payload| payload.kind() != JsonKind::Object) {
-            fault.is("payload: expected an object");
+            fault.record("payload: expected an object");
         }
         // The service runner's requests have another name for it.
         let tool = json.get("tool").or_else(|| json.get("tool_name")).and_then(|tool| tool.text());
         if tool.is_none() {
-            fault.is("tool: expected a string");
+            fault.record("tool: expected a string");
         }
         return requests.asked_in_order(tool.map(|tool| tool.to_string()).unwrap_or_default(), FORM);
     }
     if json.get("ok").is_none() && (json.get("tool").is_some() || json.get("tool_name").is_some()) {
-        fault.is("a request came back: the line echoes");
+        fault.record("a request came back: the line echoes");
         return "request".to_owned();
     }
     let (what, _, took) = requests.answered(fault);
@@ -35,7 +35,7 @@ fn describe(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         Some(ok) if ok.bool() == Some(true) => "ok".to_owned(),
         Some(ok) if ok.bool() == Some(false) => error(json, "type", fault),
         _ => {
-            fault.is("ok: expected true or false");
+            fault.record("ok: expected true or false");
             "?".to_owned()
         }
     };

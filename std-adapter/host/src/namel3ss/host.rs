@@ -19,7 +19,7 @@ use super::{Binding, Runner, redirects};
 use crate::http_client::{self, Bounds, Credentials, HttpError};
 use crate::process;
 use crate::target::Target;
-use rigline_std::clock::millis;
+use rigline_std::clock::to_millis;
 
 /// The time limit where nothing says any: "Timeouts".
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -155,7 +155,7 @@ impl Host {
             ..Trace::default()
         };
         let result = self.run(call, &mut trace).await;
-        trace.duration_ms = millis(start.elapsed());
+        trace.duration_ms = to_millis(start.elapsed());
         let fault = match &result {
             Ok((Ok(_), _)) => None,
             Ok((Err(error), _)) => Some((error.error_type.clone(), error.message.clone())),
@@ -374,7 +374,7 @@ fn describe(trace: &mut Trace, resolved: &Resolved<'_>, timeout: Duration) {
     trace.runner = Some(resolved.runner.name());
     trace.resolved_source = Some(resolved.source.name());
     trace.entry = (resolved.source == Source::Binding).then(|| binding.entry.clone());
-    trace.timeout_ms = millis(timeout);
+    trace.timeout_ms = to_millis(timeout);
     if let Some(pack) = resolved.pack {
         trace.pack_id = Some(pack.id.clone());
         trace.pack_name = Some(pack.name.clone());

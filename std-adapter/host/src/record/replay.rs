@@ -34,7 +34,7 @@ const LISTED_LENGTH: usize = 100;
 
 /// A recording that was read, and that can be replayed in place of an extension.
 #[derive(Debug)]
-pub struct Recording {
+pub struct LoadedRecording {
     exchanges: Vec<Exchange>,
     /// The exchanges by what is asked for.
     places: HashMap<String, Vec<usize>>,
@@ -98,7 +98,7 @@ pub enum Action {
     Close,
 }
 
-impl Recording {
+impl LoadedRecording {
     /// Reads a recording. `path` is its folder, or a transcript.
     ///
     /// # Errors
@@ -384,7 +384,7 @@ impl Player {
     ///
     /// # Errors
     /// In the recording no connection could be opened at this point.
-    pub fn connect(&mut self, recording: &Recording) -> Result<Vec<Action>, String> {
+    pub fn connect(&mut self, recording: &LoadedRecording) -> Result<Vec<Action>, String> {
         if let Some(why) = &recording.unopened {
             return Err(format!("in the recording it could not be opened: {why}"));
         }
@@ -400,7 +400,7 @@ impl Player {
     }
 
     /// Returns the actions of the extension after the line `request`.
-    pub fn answer(&mut self, recording: &Recording, request: &[u8]) -> Vec<Action> {
+    pub fn answer(&mut self, recording: &LoadedRecording, request: &[u8]) -> Vec<Action> {
         let request = request.trim_ascii();
         if request.is_empty() {
             return Vec::new();
@@ -437,7 +437,7 @@ impl Player {
         actions
     }
 
-    fn one(&mut self, recording: &Recording, request: Json<'_>) -> Vec<Action> {
+    fn one(&mut self, recording: &LoadedRecording, request: Json<'_>) -> Vec<Action> {
         let id = request.get("id").map(|id| id.as_str());
         if request.kind() != JsonKind::Object {
             return vec![line(fault("null", -32600, "a request is an object"))];
@@ -488,7 +488,7 @@ impl Player {
         actions
     }
 
-    fn find(&self, recording: &Recording, key: &str) -> Option<usize> {
+    fn find(&self, recording: &LoadedRecording, key: &str) -> Option<usize> {
         let places = recording.places.get(key)?;
         let next = places.partition_point(|place| *place < self.cursor);
         places.get(next).or_else(|| places.first()).copied()
@@ -553,7 +553,7 @@ fn learn(operations: &mut HashMap<String, BTreeMap<String, String>>, request: &s
 }
 
 /// The answer to a request that the recording does not have.
-fn refusal(recording: &Recording, request: Json<'_>, asked: &RecordedRequest) -> Vec<u8> {
+fn refusal(recording: &LoadedRecording, request: Json<'_>, asked: &RecordedRequest) -> Vec<u8> {
     let is_call = asked.key.starts_with("execute ");
     let is_method = request.get("method").is_some();
     let has_operation = recording.operations.contains_key(&asked.operation);
@@ -628,7 +628,7 @@ fn object(members: BTreeMap<String, String>) -> String {
 mod tests {
     use super::*;
 
-    fn recording(lines: &[(&str, &str)]) -> Recording {
+    fn recording(lines: &[(&str, &str)]) -> LoadedRecording {
         let mut text = transcript::header("sim", 0);
         let mut connection = 0;
         for (place, (kind, line)) in lines.iter().enumerate() {
@@ -641,7 +641,7 @@ mod tests {
             entry["connection"] = connection.max(1).into();
             text += &format!("{entry}\n");
         }
-        Recording::new(transcript::read(text.as_bytes()).unwrap())
+        LoadedRecording::new(transcript::read(text.as_bytes()).unwrap())
     }
 
     fn call(id: u32, operation: &str, args: &str) -> String {
@@ -654,7 +654,7 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"success":true,"message":"{text}"}}}}"#)
     }
 
-    fn answer(player: &mut Player, recording: &Recording, request: &str) -> String {
+    fn answer(player: &mut Player, recording: &LoadedRecording, request: &str) -> String {
         let actions = player.answer(recording, request.as_bytes());
         let text = |action: &Action| match action {
             Action::Send(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -666,7 +666,7 @@ mod tests {
 
     const MANIFEST: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"name":"rig","operations":{"power":{"params":{}},"measure":{"params":{"properties":{"n":{"default":16}}}},"press":{}}}}"#;
 
-    fn rails() -> Recording {
+    fn rails() -> LoadedRecording {
         recording(&[
             ("got", "booting"),
             ("sent", r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#),

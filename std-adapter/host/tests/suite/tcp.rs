@@ -11,7 +11,7 @@ use rigline::Effects;
 use rigline::serve::Transport;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_host::tcp::TcpServer;
-use rigline_host::{choose::Need, lines, relay::Relay, target::Target};
+use rigline_host::{choose::ProtocolNeed, lines, relay::Relay, target::Target};
 use rigline_std::net::Token;
 use rigline_std::queue::{Queue, QueueClient, Settings};
 use serde_json::{Value, json};
@@ -119,9 +119,11 @@ async fn buffered_writers_are_flushed() {
     let (dialer, running) =
         rigline_host::local::in_process_once("counter", Counter { calls: 0, made_safe: Arc::default() });
     let dialer: rigline_host::relay::Dialer = Arc::new(move |_| Ok(Box::new(dialer.clone())));
-    let relay = Relay::over(Target::Sim, Some(dialer), rigline_host::Options::default(), Need::Context).unwrap();
+    let relay =
+        Relay::on_demand_over(Target::Sim, Some(dialer), rigline_host::Options::default(), ProtocolNeed::Context)
+            .unwrap();
     let settings = Settings {
-        origin: Some(Arc::new(relay.remote())),
+        remote: Some(Arc::new(relay.remote())),
         ..Settings::of_lines(rigline::protocol::ALL.to_vec(), (8 << 20, 8 << 20))
     };
     let (queue, _ended) = Queue::start_with(settings, relay).unwrap();

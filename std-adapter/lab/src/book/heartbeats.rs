@@ -102,7 +102,7 @@ impl Heartbeats {
     ///
     /// # Errors
     /// The lease has ended, or is another user's.
-    pub fn used(&self, id: &str, uid: u32, now: BootTime) -> Result<(), Refusal> {
+    pub fn record_use(&self, id: &str, uid: u32, now: BootTime) -> Result<(), Refusal> {
         let mut all = lock(&self.0);
         let beat = all.usable(id, uid, now)?;
         beat.used = beat.used.max(now);

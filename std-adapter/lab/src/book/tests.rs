@@ -90,13 +90,13 @@ fn lab() -> (Lab, Paper) {
         spec("pico3", "pico", &["psu1"]),
         spec("nano1", "nano", &["psu1"]),
     ];
-    lab.list(rigs.into(), 0);
+    lab.set_rigs(rigs.into(), 0);
     lab.tick(0);
     (lab, paper)
 }
 
-fn want(request: &str, selector: &str) -> Ask {
-    Ask {
+fn want(request: &str, selector: &str) -> LeaseRequest {
+    LeaseRequest {
         request: request.into(),
         selectors: vec![selector.parse().unwrap()],
         count: 1,
@@ -135,13 +135,13 @@ fn answer_checks(lab: &mut Lab, now: BootTime) -> Vec<String> {
         _ => true,
     });
     for name in &names {
-        lab.checked(name, Ok(Some("rig 1.0.0".into())), now);
+        lab.record_check(name, Ok(Some("rig 1.0.0".into())), now);
     }
     names
 }
 
 /// Asks and confirms.
-fn get(lab: &mut Lab, conn: u64, ask: Ask, now: BootTime) -> Lease {
+fn get(lab: &mut Lab, conn: u64, ask: LeaseRequest, now: BootTime) -> Lease {
     let request = ask.request.clone();
     lab.ask(conn, ask, now).unwrap();
     lab.confirm(conn, &request, 1000, now).unwrap()
@@ -170,7 +170,7 @@ fn the_same_request_gets_the_same_lease() {
     let lease = get(&mut lab, 1, want("a", "rig:pico1"), 0);
     assert_eq!(lab.ask(2, want("a", "rig:pico1"), 1), Ok(LeaseReply::Granted(Box::new(lease.clone()))));
     assert_eq!(lab.confirm(2, "a", 1000, 2), Ok(lease));
-    let other = Ask { holder: Holder { uid: 1001, ..holder() }, ..want("a", "rig:pico1") };
+    let other = LeaseRequest { holder: Holder { uid: 1001, ..holder() }, ..want("a", "rig:pico1") };
     assert_eq!(lab.ask(3, other, 1).unwrap_err().code, 3);
 }
 
@@ -218,7 +218,7 @@ fn three_who_want_one_of_three_get_three() {
 fn several_rigs_are_granted_all_or_none_and_are_not_starved_by_those_behind() {
     let (mut lab, _) = lab();
     let one = get(&mut lab, 1, want("one", "rig:pico2"), 0);
-    lab.ask(2, Ask { count: 3, ..want("all", "rig:board=pico") }, 1).unwrap();
+    lab.ask(2, LeaseRequest { count: 3, ..want("all", "rig:board=pico") }, 1).unwrap();
     // pico1 is free, and kept for the one in front.
     lab.ask(3, want("behind", "rig:pico1"), 2).unwrap();
     assert_eq!((told(&mut lab, 2), told(&mut lab, 3)), (None, None));
@@ -234,7 +234,7 @@ fn of_rigs_that_share_a_part_one_is_used() {
     let nano = get(&mut lab, 1, want("nano", "rig:nano1"), 0);
     lab.ask(2, want("pico", "rig:pico3"), 1).unwrap();
     assert_eq!(told(&mut lab, 2), None);
-    let now = Ask { wait: None, ..want("now", "rig:pico3") };
+    let now = LeaseRequest { wait: None, ..want("now", "rig:pico3") };
     lab.ask(3, now, 1).unwrap();
     assert_eq!(told(&mut lab, 3).unwrap().1["code"], 3);
     lab.end(&nano.id, "released", "ann", 2);
@@ -248,8 +248,8 @@ fn what_nothing_can_match_is_refused_at_once_as_usage() {
     for (ask, why) in [
         (want("a", "rig:board=stm32"), "the nearest tags: board=nano, board=pico"),
         (want("a", "rig:pico9"), "the nearest rigs: pico1, pico2, pico3, nano1"),
-        (Ask { count: 4, ..want("a", "rig:board=pico") }, "4 rigs are wanted, and 3 match"),
-        (Ask { count: 0, ..want("a", "rig:board=pico") }, "0 rigs are wanted"),
+        (LeaseRequest { count: 4, ..want("a", "rig:board=pico") }, "4 rigs are wanted, and 3 match"),
+        (LeaseRequest { count: 0, ..want("a", "rig:board=pico") }, "0 rigs are wanted"),
     ] {
         let refusal = lab.ask(1, ask, 0).unwrap_err();
         assert!(refusal.code == 2 && refusal.why.contains(why), "{refusal:?}");
@@ -260,13 +260,13 @@ fn what_nothing_can_match_is_refused_at_once_as_usage() {
 fn who_does_not_wait_is_told_who_has_it_and_who_waits_too_long_gets_124() {
     let (mut lab, _) = lab();
     get(&mut lab, 1, want("a", "rig:pico1"), 0);
-    lab.ask(2, Ask { wait: None, ..want("b", "rig:pico1") }, 0).unwrap();
+    lab.ask(2, LeaseRequest { wait: None, ..want("b", "rig:pico1") }, 0).unwrap();
     let (method, params) = told(&mut lab, 2).unwrap();
     assert_eq!((method, params["code"].as_u64()), ("refused", Some(3)));
     assert!(params["why"].as_str().unwrap().contains("ann (process "), "{params}");
     // A wait of no time gets what is free, too.
-    get(&mut lab, 4, Ask { wait: Some(0), ..want("free", "rig:pico2") }, 0);
-    lab.ask(3, Ask { wait: Some(1000), ..want("c", "rig:pico1") }, 0).unwrap();
+    get(&mut lab, 4, LeaseRequest { wait: Some(0), ..want("free", "rig:pico2") }, 0);
+    lab.ask(3, LeaseRequest { wait: Some(1000), ..want("c", "rig:pico1") }, 0).unwrap();
     assert_eq!(lab.due(), Some(1000));
     lab.tick(999);
     assert_eq!(told(&mut lab, 3), None);
@@ -277,8 +277,8 @@ fn who_does_not_wait_is_told_who_has_it_and_who_waits_too_long_gets_124() {
 #[test]
 fn a_lease_ends_by_its_time_by_silence_and_by_idleness() {
     let (mut lab, _) = lab();
-    let by_time = get(&mut lab, 1, Ask { ttl: 1000, ..want("a", "rig:pico1") }, 0);
-    let by_idleness = get(&mut lab, 1, Ask { idle: 2000, ..want("b", "rig:pico2") }, 0);
+    let by_time = get(&mut lab, 1, LeaseRequest { ttl: 1000, ..want("a", "rig:pico1") }, 0);
+    let by_idleness = get(&mut lab, 1, LeaseRequest { idle: 2000, ..want("b", "rig:pico2") }, 0);
     let by_silence = get(&mut lab, 1, want("c", "rig:pico3"), 0);
     assert_eq!(lab.due(), Some(1000));
     // Exactly then, also if nobody has looked.
@@ -288,7 +288,7 @@ fn a_lease_ends_by_its_time_by_silence_and_by_idleness() {
     lab.tick(1000);
     let refusal = lab.renew(&by_time.id, 1000, 1001).unwrap_err();
     assert!(refusal.why.contains("by the agent at ") && refusal.why.ends_with("its time is over"), "{refusal:?}");
-    lab.heartbeats().used(&by_idleness.id, 1000, 1500).unwrap();
+    lab.heartbeats().record_use(&by_idleness.id, 1000, 1500).unwrap();
     lab.renew(&by_silence.id, 1000, 5000).unwrap();
     lab.tick(3499);
     assert!(lab.renew(&by_idleness.id, 1000, 3499).is_ok());
@@ -341,7 +341,7 @@ fn an_agent_that_has_stood_still_takes_no_lease_and_no_offer_for_that_and_forgiv
     assert_eq!(lab.confirm(2, "b", 1000, now).map(|lease| lease.rigs), Ok(vec!["pico2".to_owned()]));
     // Its time is another matter.
     assert!(lab.usable(&lease.id, 1000, now).unwrap_err().why.contains("the time of the lease is over"));
-    let other = get(&mut lab, 1, Ask { ttl: 600_000, ..want("c", "rig:pico3") }, now);
+    let other = get(&mut lab, 1, LeaseRequest { ttl: 600_000, ..want("c", "rig:pico3") }, now);
     lab.spare(now + SILENCE);
     lab.tick(now + SILENCE);
     assert!(lab.usable(&other.id, 1000, now + SILENCE).is_ok());
@@ -350,7 +350,7 @@ fn an_agent_that_has_stood_still_takes_no_lease_and_no_offer_for_that_and_forgiv
     assert!(lab.usable(&other.id, 1000, now + SILENCE + 10_000).unwrap_err().why.contains("silent for 30 s"));
     // One that was heard is spared again.
     answer_checks(&mut lab, 190_000);
-    let third = get(&mut lab, 1, Ask { ttl: 600_000, ..want("d", "rig:nano1") }, 200_000);
+    let third = get(&mut lab, 1, LeaseRequest { ttl: 600_000, ..want("d", "rig:nano1") }, 200_000);
     for round in 1..4 {
         let now = 200_000 + round * 40_000;
         lab.spare(now);
@@ -372,15 +372,15 @@ fn an_offer_begins_when_it_is_told_and_not_before_a_slow_disk_has_written() {
 #[test]
 fn a_holder_is_heard_beside_the_books_and_nothing_passes_by_a_lease_that_has_ended() {
     let (mut lab, paper) = lab();
-    let lease = get(&mut lab, 1, Ask { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
+    let lease = get(&mut lab, 1, LeaseRequest { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
     let heartbeats = lab.heartbeats();
     heartbeats.renew(&lease.id, 1000, 20_000).unwrap();
-    assert!(heartbeats.renew(&lease.id, 1001, 20_000).is_err() && heartbeats.used(&lease.id, 1001, 1).is_err());
+    assert!(heartbeats.renew(&lease.id, 1001, 20_000).is_err() && heartbeats.record_use(&lease.id, 1001, 1).is_err());
     lab.tick(20_000 + SILENCE - 1);
-    assert!(heartbeats.used(&lease.id, 1000, 20_000).is_ok());
+    assert!(heartbeats.record_use(&lease.id, 1000, 20_000).is_ok());
     paper.0.lock().unwrap().is_full = true;
     lab.end(&lease.id, "released", "ann", 20_001);
-    let why = heartbeats.used(&lease.id, 1000, 20_002).unwrap_err().why;
+    let why = heartbeats.record_use(&lease.id, 1000, 20_002).unwrap_err().why;
     assert!(why.contains("by ann at ") && why.ends_with("released"), "{why}");
 }
 
@@ -388,8 +388,8 @@ fn a_holder_is_heard_beside_the_books_and_nothing_passes_by_a_lease_that_has_end
 fn nobody_gets_in_front_by_saying_that_they_have_waited_except_after_a_start_of_the_agent() {
     let (mut lab, _) = lab();
     let lease = get(&mut lab, 9, want("a", "rig:pico1"), 0);
-    lab.ask(1, Ask { since: BELIEVED, ..want("first", "rig:pico1") }, BELIEVED).unwrap();
-    lab.ask(2, Ask { since: 1, ..want("second", "rig:pico1") }, BELIEVED + 1).unwrap();
+    lab.ask(1, LeaseRequest { since: BELIEVED, ..want("first", "rig:pico1") }, BELIEVED).unwrap();
+    lab.ask(2, LeaseRequest { since: 1, ..want("second", "rig:pico1") }, BELIEVED + 1).unwrap();
     lab.end(&lease.id, "released", "ann", BELIEVED + 2);
     answer_checks(&mut lab, BELIEVED + 2);
     assert_eq!((told(&mut lab, 1).map(|told| told.0), told(&mut lab, 2)), (Some("offer"), None));
@@ -398,19 +398,19 @@ fn nobody_gets_in_front_by_saying_that_they_have_waited_except_after_a_start_of_
 #[test]
 fn a_thousand_who_wait_keep_the_agent_from_nothing() {
     let (mut lab, _) = lab();
-    let lease = get(&mut lab, 9999, Ask { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
+    let lease = get(&mut lab, 9999, LeaseRequest { ttl: 600_000, ..want("a", "rig:pico1") }, 0);
     let selectors = ["rig:pico1", "rig:nano1", "rig:board=pico"];
     let started = std::time::Instant::now();
     for number in 0..1000 {
         let selector = selectors[usize::try_from(number % 3).unwrap()];
         // Of one that wants all three at once, nobody behind gets any.
         let count = if selector == "rig:board=pico" { 3 } else { 1 };
-        lab.ask(number, Ask { count, ..want(&number.to_string(), selector) }, 1).unwrap();
+        lab.ask(number, LeaseRequest { count, ..want(&number.to_string(), selector) }, 1).unwrap();
     }
     let refusal = lab.ask(2000, want("one too many", "rig:pico1"), 1).unwrap_err();
     assert!(refusal.why.contains("1000 requests of ann wait already"), "{refusal:?}");
     let other = Holder { user: "bob".into(), uid: 2000, ..holder() };
-    assert!(lab.ask(2000, Ask { holder: other, ..want("another's", "rig:pico1") }, 1).is_ok());
+    assert!(lab.ask(2000, LeaseRequest { holder: other, ..want("another's", "rig:pico1") }, 1).is_ok());
     for now in 2..22 {
         lab.tick(now);
     }
@@ -426,7 +426,7 @@ fn after_a_crash_living_holders_go_on_and_others_end() {
     let (mut lab, paper) = lab();
     let living = get(&mut lab, 1, want("a", "rig:pico1"), 0);
     let gone = Process { pid: u32::MAX - 1, started: 1 };
-    let dead = Ask { holder: Holder { process: gone, ..holder() }, ..want("b", "rig:pico2") };
+    let dead = LeaseRequest { holder: Holder { process: gone, ..holder() }, ..want("b", "rig:pico2") };
     let dead = get(&mut lab, 2, dead, 0);
     let mut after = Lab::new(Box::new(paper.clone()), Some(paper.kept()), true, "boot", 100);
     assert!(after.usable(&living.id, 1000, 100).is_ok());
@@ -443,7 +443,7 @@ fn after_a_crash_living_holders_go_on_and_others_end() {
 fn holders_tell_their_leases_to_an_agent_that_has_lost_its_books() {
     let lease = a_lease("one");
     let mut lab = Lab::new(Box::new(Paper::default()), None, true, "boot", 0);
-    lab.list(vec![spec("pico1", "pico", &[])], 0);
+    lab.set_rigs(vec![spec("pico1", "pico", &[])], 0);
     // Nothing is granted before they had the time for it.
     lab.ask(1, want("a", "rig:pico1"), 0).unwrap();
     assert_eq!(told(&mut lab, 1), None);
@@ -464,9 +464,9 @@ fn who_was_in_front_before_a_crash_is_so_after_it() {
     let paper = Paper::default();
     paper.0.lock().unwrap().leases.insert("one".into(), a_lease("one"));
     let mut lab = Lab::new(Box::new(paper.clone()), Some(paper.kept()), true, "boot", 5000);
-    lab.list(vec![spec("pico1", "pico", &[])], 5000);
-    lab.ask(2, Ask { since: 4000, ..want("second", "rig:pico1") }, 5001).unwrap();
-    lab.ask(1, Ask { since: 3000, ..want("first", "rig:pico1") }, 5002).unwrap();
+    lab.set_rigs(vec![spec("pico1", "pico", &[])], 5000);
+    lab.ask(2, LeaseRequest { since: 4000, ..want("second", "rig:pico1") }, 5001).unwrap();
+    lab.ask(1, LeaseRequest { since: 3000, ..want("first", "rig:pico1") }, 5002).unwrap();
     lab.end("one", "released", "ann", 5003);
     answer_checks(&mut lab, 5004);
     lab.tick(5000 + RETURN);
@@ -489,13 +489,13 @@ fn a_lease_whose_holder_has_ended_keeps_nobody_from_the_rig_although_its_connect
     let (mut lab, _) = lab();
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let process = Process::of(child.id()).unwrap();
-    lab.ask(1, Ask { holder: Holder { process, ..holder() }, ..want("a", "rig:pico1") }, 0).unwrap();
+    lab.ask(1, LeaseRequest { holder: Holder { process, ..holder() }, ..want("a", "rig:pico1") }, 0).unwrap();
     lab.confirm(1, "a", 1000, 0).unwrap();
-    lab.ask(2, Ask { wait: None, ..want("b", "rig:pico1") }, 1).unwrap();
+    lab.ask(2, LeaseRequest { wait: None, ..want("b", "rig:pico1") }, 1).unwrap();
     assert_eq!(told(&mut lab, 2).unwrap().0, "refused");
     child.kill().unwrap();
     child.wait().unwrap();
-    lab.ask(2, Ask { wait: None, ..want("c", "rig:pico1") }, 2).unwrap();
+    lab.ask(2, LeaseRequest { wait: None, ..want("c", "rig:pico1") }, 2).unwrap();
     answer_checks(&mut lab, 3);
     assert_eq!(told(&mut lab, 2).unwrap().0, "offer");
     assert_eq!(lab.faults(), [""; 0]);
@@ -508,7 +508,7 @@ fn a_bad_rig_comes_back_after_two_good_answers_and_one_that_flaps_does_not() {
     for round in 1..=4 {
         lab.check_now(Some("pico1")).unwrap();
         lab.effects.clear();
-        lab.checked("pico1", Err(Fault::Bad("no answer".into())), now);
+        lab.record_check("pico1", Err(Fault::Bad("no answer".into())), now);
         lab.ask(1, want(&format!("r{round}"), "rig:pico1"), now).unwrap();
         if round == 4 {
             break;
@@ -518,7 +518,7 @@ fn a_bad_rig_comes_back_after_two_good_answers_and_one_that_flaps_does_not() {
         now += 10_000;
         lab.tick(now);
         lab.effects.clear();
-        lab.checked("pico1", Err(Fault::Bad("no answer".into())), now);
+        lab.record_check("pico1", Err(Fault::Bad("no answer".into())), now);
         lab.tick(now + 29_999);
         assert!(!lab.effects.iter().any(|effect| matches!(effect, Effect::Check { .. })));
         now += 30_000;
@@ -548,8 +548,8 @@ fn a_rig_that_a_stranger_uses_comes_back_when_the_stranger_ends_and_does_not_fla
     for _ in 0..10 {
         lab.check_now(Some("pico1")).unwrap();
         lab.effects.clear();
-        lab.checked("pico1", Err(Fault::Busy("it is open in process 7".into())), 0);
-        lab.ask(1, Ask { wait: None, ..want("a", "rig:pico1") }, 0).unwrap();
+        lab.record_check("pico1", Err(Fault::Busy("it is open in process 7".into())), 0);
+        lab.ask(1, LeaseRequest { wait: None, ..want("a", "rig:pico1") }, 0).unwrap();
         assert!(told(&mut lab, 1).unwrap().1["why"].as_str().unwrap().contains("process 7"));
         lab.tick(10_000);
         assert_eq!(answer_checks(&mut lab, 10_000), ["pico1"]);
@@ -576,7 +576,10 @@ fn what_is_another_users_is_theirs() {
     // The names of requests are no secret: the status has them.
     for (what, refused) in [
         ("confirm", lab.confirm(2, "a", 2000, 1).err()),
-        ("ask", lab.ask(2, Ask { holder: Holder { uid: 2000, ..holder() }, ..want("a", "rig:pico1") }, 1).err()),
+        (
+            "ask",
+            lab.ask(2, LeaseRequest { holder: Holder { uid: 2000, ..holder() }, ..want("a", "rig:pico1") }, 1).err(),
+        ),
         ("renew", lab.renew(&lease.id, 2000, 1).err()),
         ("use", lab.usable(&lease.id, 2000, 1).err()),
         ("attach", lab.attach(2, &lease.id, None, None, 2000, 1).err()),
@@ -597,7 +600,7 @@ fn what_is_another_users_is_theirs() {
 fn a_rig_is_brought_back_a_few_times_and_by_nothing_else_than_its_list_says() {
     let (mut lab, _) = lab();
     let recover = vec!["power-cycle".to_owned(), "pico1".to_owned()];
-    lab.list(vec![Spec { recover: recover.clone(), check: true, ..spec("pico1", "pico", &[]) }], 0);
+    lab.set_rigs(vec![Spec { recover: recover.clone(), check: true, ..spec("pico1", "pico", &[]) }], 0);
     let mut now = 0;
     let mut tried = Vec::new();
     let _ = lab.check_now(None);
@@ -611,7 +614,7 @@ fn a_rig_is_brought_back_a_few_times_and_by_nothing_else_than_its_list_says() {
             })
             .collect();
         tried.extend(checks);
-        lab.checked("pico1", Err(Fault::Bad("silent".into())), now);
+        lab.record_check("pico1", Err(Fault::Bad("silent".into())), now);
         now = lab.due().unwrap();
         lab.tick(now);
     }
@@ -623,7 +626,10 @@ fn a_rig_is_brought_back_a_few_times_and_by_nothing_else_than_its_list_says() {
 #[test]
 fn a_lease_is_no_longer_than_its_rigs_allow() {
     let (mut lab, _) = lab();
-    lab.list(vec![Spec { longest: Some("10s".into()), ..spec("pico1", "pico", &[]) }, spec("pico2", "pico", &[])], 0);
+    lab.set_rigs(
+        vec![Spec { longest: Some("10s".into()), ..spec("pico1", "pico", &[]) }, spec("pico2", "pico", &[])],
+        0,
+    );
     assert_eq!(get(&mut lab, 1, want("a", "rig:pico1"), 5).deadline, 10_005);
     assert_eq!(get(&mut lab, 1, want("b", "rig:pico2"), 5).deadline, 60_005);
 }
@@ -652,8 +658,11 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
                         ["rig:board=pico", "rig:pico1", "rig:nano1", "rig:pico3"][usize::try_from(next(4)).unwrap()];
                     let count = if selector == "rig:board=pico" { usize::try_from(next(3)).unwrap() + 1 } else { 1 };
                     let wait = if next(4) == 0 { None } else { Some(next(20_000)) };
-                    let _ =
-                        lab.ask(next(5), Ask { count, wait, ttl: 5000, ..want(&requests.to_string(), selector) }, now);
+                    let _ = lab.ask(
+                        next(5),
+                        LeaseRequest { count, wait, ttl: 5000, ..want(&requests.to_string(), selector) },
+                        now,
+                    );
                 }
                 2 | 3 => {
                     let offered = lab.queue.iter().find(|waiting| waiting.offer.is_some());
@@ -679,7 +688,7 @@ fn any_order_of_events_leaves_each_rig_free_or_with_one_holder() {
                         |name: &str| if name.ends_with('3') || name == "nano1" { vec!["psu1"] } else { vec![] };
                     let rigs = ["pico1", "pico2", "pico3", "nano1"];
                     let rigs = rigs.map(|name| spec(name, &name[..4], &shares(name)));
-                    lab.list(rigs.into(), now);
+                    lab.set_rigs(rigs.into(), now);
                 }
                 _ => lab.tick(now),
             }
@@ -720,7 +729,7 @@ fn an_agent_that_dies_at_any_write_leaves_one_holder_or_none_and_the_same_reques
             drop(lab);
             paper.0.lock().unwrap().dies = None;
             let mut lab = Lab::new(Box::new(paper.clone()), Some(paper.kept()), true, "boot", 10);
-            lab.list(vec![spec("pico1", "pico", &[])], 10);
+            lab.set_rigs(vec![spec("pico1", "pico", &[])], 10);
             assert_eq!(lab.faults(), [""; 0], "{what}");
             match (step, &given) {
                 ("end", Some(lease)) if is_written => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::serve::Transport;
-use rigline_host::choose::Need;
+use rigline_host::choose::ProtocolNeed;
 use rigline_host::lines;
 use rigline_host::protocol::Protocol;
 use rigline_host::relay::Relay;
@@ -99,11 +99,11 @@ impl Arguments {
             options.wait = Duration::from_secs(60);
         }
         let config = options.config.as_ref().map(ToString::to_string);
-        let relay = Relay::at(self.connection.target, options, Need::Context)?;
+        let relay = Relay::on_demand(self.connection.target, options, ProtocolNeed::Context)?;
         let protocols = self.protocol.lines.into_iter().chain(rigline::protocol::ALL.iter().copied()).collect();
         let settings = Settings {
             config,
-            origin: Some(Arc::new(relay.remote())),
+            remote: Some(Arc::new(relay.remote())),
             ..Settings::of_lines(protocols, (REQUEST, self.reply_limit.max(LEAST_REPLY)))
         };
         let (queue, working) = Queue::over(relay, settings, TokioClock::new());

@@ -1,6 +1,6 @@
 //! Which operations of a target are offered to others.
 
-use rigline_std::Selection;
+use rigline_std::OperationSelection;
 
 /// The options of the commands that serve a target.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -19,8 +19,8 @@ impl Choice {
         !self.read_only && self.allow.is_empty()
     }
 
-    pub(crate) fn selection(&self) -> Selection {
-        Selection { read_only: self.read_only, allowed: self.allow.clone() }
+    pub(crate) fn selection(&self) -> OperationSelection {
+        OperationSelection { read_only: self.read_only, allowed: self.allow.clone() }
     }
 
     /// The options, for another command line.

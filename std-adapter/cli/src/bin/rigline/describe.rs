@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use rigline::json::{Json, JsonKind};
 use rigline_host::choose::Chosen;
 use rigline_host::client::{Command, Description, Page};
-use rigline_host::coerce::{Draft, Schema, SchemaView, operation_named, settle};
+use rigline_host::coerce::{Draft, Schema, SchemaView, coerce, operation_named};
 use rigline_host::target::{Port, Serial, Target};
 use rigline_host::{HostError, Manifest, Operation};
 use serde_json::{Value, json};
@@ -283,6 +283,6 @@ fn number(place: &SchemaView<'_>) -> String {
     let keywords: Vec<String> = bounds.iter().filter_map(|name| Some(format!("\"{name}\":{}", bound(name)?))).collect();
     let schema = Schema::read(&format!("{{{}}}", keywords.join(",")));
     let mut candidates = ["1"].into_iter().chain(["minimum", "maximum", "multipleOf"].into_iter().filter_map(bound));
-    let fits = |text: &&str| settle(&Draft::json(*text), &schema).checked.mismatches.is_empty();
+    let fits = |text: &&str| coerce(&Draft::json(*text), &schema).checked.mismatches.is_empty();
     candidates.find(fits).unwrap_or("1").to_owned()
 }

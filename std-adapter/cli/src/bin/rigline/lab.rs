@@ -291,7 +291,8 @@ mod linux {
     /// The agent's folders.
     pub(crate) fn place() -> Result<AgentLocation, Failure> {
         let folders = Folders::of_user().map_err(|error| Failure::usage(format!("the lab's folder: {error}")))?;
-        let program = process::this().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
+        let program =
+            process::restart_path().map_err(|error| Failure::failed(format!("this program's file: {error}")))?;
         Ok(AgentLocation::here(folders, program))
     }
 

@@ -9,7 +9,7 @@ use rigline_host::decode::Decoder;
 use rigline_host::protocols;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_host::{Child, EventKind, Exit, record::transcript::Direction, wire};
+use rigline_host::{Child, EventKind, ProcessExit, record::transcript::Direction, wire};
 use rigline_std::stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -151,8 +151,8 @@ async fn code_of(child: &Child, view: &mut View, code: u8) -> u8 {
     };
     view.say(&format!("ended: {exit}"));
     match exit {
-        Exit::Code(0) => code,
-        Exit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
+        ProcessExit::Code(0) => code,
+        ProcessExit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
         _ => connect::FAILED,
     }
 }

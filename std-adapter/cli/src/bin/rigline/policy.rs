@@ -12,7 +12,7 @@ use rigline::{Extension, Manifest, Operation};
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
 use rigline_std::mutex::lock;
-use rigline_std::{Selected, Selection};
+use rigline_std::{OperationSelection, Selected};
 use serde::Deserialize;
 
 use self::calls::Calls;
@@ -187,7 +187,7 @@ impl PolicyArguments {
 /// Rules for a target that is served: the operations that are offered, how often, and the record of their calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
-    pub(crate) selection: Selection,
+    pub(crate) selection: OperationSelection,
     pub(crate) policy: Arc<Policy>,
     pub(crate) calls: Option<Arc<Calls>>,
     pub(crate) recorder: Option<Arc<Recorder>>,

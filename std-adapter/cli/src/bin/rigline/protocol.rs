@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
-use rigline_host::choose::{self, Chosen, Need};
+use rigline_host::choose::{self, Chosen, ProtocolNeed};
 use rigline_host::client::{ClientError, ClientOptions, Command, Form, OptionValues, Part, ProtocolOption};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
@@ -119,7 +119,7 @@ impl PeerArguments {
         let mut client = ClientOptions::new(options);
         client.host.credentials = self.credentials.read(&connection.target)?;
         client.own = own;
-        choose::connect(&connection.target, client, wanted, Need::Context).await.map_err(|error| match &error {
+        choose::connect(&connection.target, client, wanted, ProtocolNeed::Context).await.map_err(|error| match &error {
             ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
                 let others = names(|protocol| protocol.http.is_some());
                 Failure::usage(format!("{error}: use --protocol {others}"))

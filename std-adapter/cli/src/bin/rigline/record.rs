@@ -102,7 +102,7 @@ pub(crate) fn eval_programs(spec: &rigline_eval::Spec) -> Vec<Hashed> {
 fn programs(target: &str, folder: Option<&Path>) -> Vec<Hashed> {
     match target.parse() {
         Ok(Target::Sim) => {
-            let this = process::this().ok().map(|this| this.canonicalize().unwrap_or(this));
+            let this = process::restart_path().ok().map(|this| this.canonicalize().unwrap_or(this));
             this.iter().map(|this| hashed(this)).collect()
         }
         Ok(Target::Exec(exec)) => program_and_scripts(&exec.program, &exec.args, folder),

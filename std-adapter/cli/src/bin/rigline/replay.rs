@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use rigline::json::{Json, JsonKind};
 use rigline_host::check::{Bench, CaseFailure, Peer};
 use rigline_host::coerce;
-use rigline_host::record::Recording;
+use rigline_host::record::LoadedRecording;
 use rigline_host::record::transcript::Direction;
 use rigline_host::record::transcript::{self, Entry, Transcript, What};
 use rigline_host::target::Target;
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let read = if self.recording.is_dir() {
-            Recording::read_transcript(&self.recording)
+            LoadedRecording::read_transcript(&self.recording)
         } else {
             let opened = files::open(&self.recording).map_err(|error| error.to_string());
             let read = opened.and_then(|file| transcript::read(BufReader::new(file)));

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rigline::Extension;
-use rigline_host::choose::Need;
+use rigline_host::choose::ProtocolNeed;
 use rigline_host::client::Part;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
@@ -131,11 +131,11 @@ impl Arguments {
                 let options = self.connection.options();
                 wire::ensure_program(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
                 let need = match self.protocol {
-                    Some(protocol) if protocol.carries(Part::Config) => Need::Context,
-                    Some(protocol) if protocol.carries(Part::Session) => Need::Session,
-                    _ => Need::Types,
+                    Some(protocol) if protocol.carries(Part::Config) => ProtocolNeed::Context,
+                    Some(protocol) if protocol.carries(Part::Session) => ProtocolNeed::Session,
+                    _ => ProtocolNeed::Types,
                 };
-                let relay = Relay::at(self.connection.target.clone(), options, need)?;
+                let relay = Relay::on_demand(self.connection.target.clone(), options, need)?;
                 let remote = relay.remote();
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
@@ -199,7 +199,7 @@ impl Arguments {
             server = server.config(config.as_str());
         }
         if let Some(remote) = remote {
-            server = server.origin(Arc::new(remote));
+            server = server.remote(Arc::new(remote));
         }
         self.announce(tcp, server.addresses().map_err(failed)?);
         let first = protocol.lines.into_iter();

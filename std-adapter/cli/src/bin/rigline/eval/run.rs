@@ -193,7 +193,10 @@ impl Run {
         for Done { path, run, watched } in &done {
             match run {
                 Ok((id, spec, outcome)) => {
-                    let mut run = report::Run::of(spec, id, outcome, by);
+                    let mut run = report::Run::from_outcome(spec, id, outcome);
+                    if let Some(cause) = by {
+                        run = run.interrupted_by(cause);
+                    }
                     (run.started_at_ms, run.logs) = (watched.began_at_ms(), watched.logs());
                     if has_hashes {
                         (run.programs, run.files) = (record::eval_programs(spec), record::eval_files(spec));

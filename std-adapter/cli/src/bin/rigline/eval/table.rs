@@ -61,7 +61,7 @@ fn show_measurements(results: &Results) {
 }
 
 fn verdict(run: &Run) -> String {
-    let mut text = format!("{}: {}", run.label(), run.says());
+    let mut text = format!("{}: {}", run.label(), run.verdict_text());
     if !run.warnings.is_empty() {
         text += &format!(", {}", out::count(run.warnings.len(), "warning"));
     }

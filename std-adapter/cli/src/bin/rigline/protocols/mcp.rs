@@ -14,7 +14,7 @@ use rigline_eval::tools::{Evals, Settings};
 use rigline_host::mcp::config::{Edit, EditError, Header, McpProgram, Name, ServerEntry};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::relay::{OnSeen, Relay, Seen};
+use rigline_host::relay::{OnTargetNews, Relay, TargetNews};
 use rigline_host::target::Target;
 use rigline_host::wire;
 #[cfg(target_os = "linux")]
@@ -46,14 +46,14 @@ mod rigs;
 #[cfg(not(target_os = "linux"))]
 mod rigs {
     use rigline_host::client::Described;
-    use rigline_host::relay::{OnSeen, Remote};
+    use rigline_host::relay::{OnTargetNews, Remote};
 
     /// There is no lab here.
     #[derive(Debug)]
     pub(crate) enum Rigs {}
 
     impl Rigs {
-        pub(crate) fn set_relay(&self, _: Remote, _: OnSeen) {
+        pub(crate) fn set_relay(&self, _: Remote, _: OnTargetNews) {
             match *self {}
         }
 
@@ -326,8 +326,8 @@ impl Offer<'_> {
         let target = self.connection.target.clone();
         let (gate, known) = (Arc::downgrade(gate), target.clone());
         let is_chosen = own.as_ref().is_some_and(|own| own.is_chosen());
-        let told: OnSeen = Arc::new(move |seen| {
-            if let Seen::Present(described) = seen
+        let told: OnTargetNews = Arc::new(move |seen| {
+            if let TargetNews::Present(described) = seen
                 && !is_chosen
             {
                 last_seen::keep(&known, described);

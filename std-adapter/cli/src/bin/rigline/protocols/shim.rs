@@ -11,7 +11,7 @@ use crate::connect::Failure;
 use crate::{files, out};
 
 pub(super) fn this() -> Result<String, Failure> {
-    let this = process::this_path().map_err(Failure::usage)?;
+    let this = process::executable_path().map_err(Failure::usage)?;
     Ok(this.to_string_lossy().into_owned())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rigline_host::Manifest;
 use rigline_host::client::Described;
-use rigline_host::relay::{OnSeen, Remote, Seen};
+use rigline_host::relay::{OnTargetNews, Remote, TargetNews};
 use rigline_lab::book::Refusal;
 use rigline_lab::client::{self, Connection};
 use rigline_lab::dial;
@@ -44,7 +44,7 @@ pub(crate) struct Rigs {
     hosts: Hosts,
     /// The target without `rig:`; none if the agent chooses.
     selector: Option<String>,
-    relay: OnceLock<(Remote, OnSeen)>,
+    relay: OnceLock<(Remote, OnTargetNews)>,
     runtime: Runtime,
     held: Mutex<Option<Shards>>,
 }
@@ -67,7 +67,7 @@ impl Rigs {
     }
 
     /// The relay whose connection the lease is for, and who is told of its tools.
-    pub(crate) fn set_relay(&self, relay: Remote, told: OnSeen) {
+    pub(crate) fn set_relay(&self, relay: Remote, told: OnTargetNews) {
         let _ = self.relay.set((relay, told));
     }
 
@@ -105,7 +105,7 @@ impl Rigs {
             let rig = held.targets().first()?.strip_prefix("rig:")?.to_owned();
             Some((held.lease()?, rig))
         });
-        held.or_else(dial::current)
+        held.or_else(dial::current_lease)
     }
 
     async fn lease(&self, arguments: &Value, tell: &Tell) -> Result<(String, Value), String> {
@@ -169,7 +169,7 @@ impl Rigs {
             if self.is_chosen() {
                 let nothing = nothing_chosen();
                 relay.forget(&nothing).await;
-                told(&Seen::Present(Box::new(nothing)));
+                told(&TargetNews::Present(Box::new(nothing)));
             }
             // A lease that a call has taken ends with the connection.
             relay.release().await;
