@@ -17,11 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Reading, Trouble, Want, Writing};
+use crate::client::{self, Want};
 use crate::clock;
+use crate::connection::{AgentLocation, Connection, Reading, There, Trouble, Writing};
 use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::hosts::{Hosts, split};
-use crate::link::{Ending, Pieces, There, refusal_of};
+use crate::link::{Ending, Pieces, refusal_of};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.

@@ -23,15 +23,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::agent::PROTOCOL;
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, First, Granted, Trouble, Want};
+use crate::client::{self, First, Granted, Want};
+pub use crate::connection::Remote;
+use crate::connection::{AgentLocation, Connection, Opening, Reach, Trouble};
 use crate::folders::Folders;
+use crate::handshake::PROTOCOL;
+use crate::link::Link;
 pub use crate::link::settle;
-use crate::link::{Link, Session};
 use crate::nats::{self, Server};
 use crate::rigs::is_name;
-use crate::ssh;
+use crate::{ssh, users};
 
 /// The variable that names the hosts, with commas between them, in place of those of `lab.toml`.
 pub const HOSTS: &str = "RIGLINE_LAB";
@@ -50,11 +52,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The most hosts that are named.
 const MOST: usize = 100;
 
-/// The name of this machine.
-pub(crate) fn machine() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// How a host is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Way {
@@ -62,45 +59,40 @@ enum Way {
     Nats(Box<Server>),
 }
 
-/// Another host.
+/// Another host's way, with the link that all its sessions share.
 #[derive(Debug)]
-pub struct Remote {
-    name: String,
+struct Linked {
     way: Way,
     link: Mutex<Option<Link>>,
 }
 
-impl Remote {
-    fn new(name: &str, way: Way) -> Self {
-        Self { name: name.to_owned(), way, link: Mutex::default() }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Begins a session with its agent.
-    pub(crate) async fn session(&self) -> Result<Session, Trouble> {
-        let link = {
-            let mut link = lock(&self.link);
-            match &*link {
-                Some(link) if !link.is_over() => link.clone(),
-                _ => {
-                    let carrier = match &self.way {
-                        Way::Ssh(destination) => ssh::start(destination),
-                        Way::Nats(server) => nats::start(server, &self.name),
-                    };
-                    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.name));
-                    let carrier = carrier.map_err(|error| Trouble::Lost(named(error)))?;
-                    link.insert(Link::new(&self.name, carrier).map_err(|error| Trouble::Lost(named(error)))?).clone()
+impl Reach for Linked {
+    fn session<'r>(&'r self, name: &'r str) -> Opening<'r> {
+        Box::pin(async move {
+            let link = {
+                let mut link = lock(&self.link);
+                match &*link {
+                    Some(link) if !link.is_over() => link.clone(),
+                    _ => {
+                        let carrier = match &self.way {
+                            Way::Ssh(destination) => ssh::start(destination),
+                            Way::Nats(server) => nats::start(server, name),
+                        };
+                        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+                        let carrier = carrier.map_err(|error| Trouble::Lost(named(error)))?;
+                        link.insert(Link::new(name, carrier).map_err(|error| Trouble::Lost(named(error)))?).clone()
+                    }
                 }
-            }
-        };
-        let user = crate::users::name(rustix::process::getuid().as_raw());
-        let hello = json!({ "protocol": PROTOCOL, "user": user, "machine": machine(), "pid": std::process::id() });
-        link.open(hello).await
+            };
+            let user = users::name(rustix::process::getuid().as_raw());
+            let pid = std::process::id();
+            link.open(json!({ "protocol": PROTOCOL, "user": user, "machine": users::machine(), "pid": pid })).await
+        })
     }
+}
+
+fn remote(name: &str, way: Way) -> Arc<Remote> {
+    Arc::new(Remote::new(name, Linked { way, link: Mutex::default() }))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -212,7 +204,7 @@ impl Hosts {
                     "`{text}`: the host's name `{name}` is not letters, digits, `.`, `_` and `-`, or is this host's; write NAME=ssh:…"
                 ));
             }
-            let remote = Arc::new(Remote::new(name, Way::Ssh(destination.to_owned())));
+            let remote = remote(name, Way::Ssh(destination.to_owned()));
             if hosts.named.insert(name.to_owned(), remote).is_some() {
                 return Err(format!("two hosts have the name {name}; write NAME=ssh:… for one of them"));
             }
@@ -236,8 +228,8 @@ impl Hosts {
 
     fn of_nats(&self, server: &Server, name: &str) -> AgentLocation {
         let mut found = lock(&self.found);
-        let remote = found.entry(format!("{} {name}", server.url()));
-        let remote = remote.or_insert_with(|| Arc::new(Remote::new(name, Way::Nats(Box::new(server.clone())))));
+        let entry = found.entry(format!("{} {name}", server.url()));
+        let remote = entry.or_insert_with(|| remote(name, Way::Nats(Box::new(server.clone()))));
         self.place(Arc::clone(remote))
     }
 

@@ -27,9 +27,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::book::Refusal;
-use crate::client::{AgentLocation, Connection, Far, Trouble};
 use crate::clock::{self, BootTime};
+use crate::connection::{AgentLocation, Connection, Session, There, Trouble};
 use crate::frames::{HEAD as FRAME_HEAD, PIECE};
+use crate::handshake::Far;
+use crate::users;
 
 /// The version of the messages. The first byte of each is this.
 pub(crate) const VERSION: u8 = 1;
@@ -248,18 +250,6 @@ impl Flow {
     }
 }
 
-/// The clock of the agent's host.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct There(Option<Arc<AtomicI64>>);
-
-impl There {
-    /// The time there, or a little earlier.
-    pub(crate) fn now(&self) -> BootTime {
-        let offset = self.0.as_ref().map_or(0, |offset| offset.load(Ordering::Relaxed));
-        clock::now().saturating_add_signed(offset)
-    }
-}
-
 fn offset_of(time: BootTime) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX).saturating_sub(i64::try_from(clock::now()).unwrap_or_default())
 }
@@ -299,7 +289,7 @@ impl Window {
 }
 
 /// Bytes for the agent of another host.
-pub(crate) struct Sending {
+struct Sending {
     session: u128,
     commands: mpsc::UnboundedSender<Command>,
     window: Arc<Window>,
@@ -407,18 +397,6 @@ enum Command {
 
 type Opened = oneshot::Sender<Result<Value, Trouble>>;
 
-/// A session that has begun.
-pub(crate) struct Session {
-    /// Bytes of the agent.
-    pub(crate) reading: Pieces,
-    /// Bytes for it.
-    pub(crate) sending: Sending,
-    /// The clock there.
-    pub(crate) there: There,
-    /// The process id of the agent.
-    pub(crate) agent: u32,
-}
-
 /// The way to the agent of another host, for all sessions of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
@@ -472,7 +450,8 @@ impl Link {
         self.commands.send(open).map_err(|_| gone())?;
         let welcome = welcome.await.map_err(|_| gone())??;
         let agent = welcome.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
-        Ok(Session { reading: Pieces::new(pieces), sending, there, agent: agent.unwrap_or_default() })
+        let (reading, sending) = (Box::new(Pieces::new(pieces)), Box::new(sending));
+        Ok(Session { reading, sending, there, agent: agent.unwrap_or_default() })
     }
 }
 
@@ -875,7 +854,7 @@ impl Host {
         let about = json!({
             "host": name,
             "link_instance": instance,
-            "machine": crate::hosts::machine(),
+            "machine": users::machine(),
             "rigline": env!("CARGO_PKG_VERSION"),
         });
         let chunk = longest.clamp(LEAST, LONGEST) - WHOLE_HEAD;
@@ -1218,11 +1197,19 @@ mod tests {
     async fn bytes_arrive_once_and_in_order_over_a_carrier_that_loses_repeats_and_reorders() {
         let folder = tempfile::tempdir().unwrap();
         let (place, heard) = echo(folder.path());
-        let link = between(&place, |count, _| match count % 7 {
-            3 => (0, Duration::ZERO),
-            5 => (2, Duration::ZERO),
-            6 => (1, Duration::from_millis(30)),
-            _ => (1, Duration::ZERO),
+        // One message in 16 is lost, one is repeated and one comes late. Which ones follows no period that repeated sending could fall in with,
+        // and so few that what waits for a lost message is not too old when it is sent again.
+        let fates = Arc::new([const { AtomicUsize::new(0) }; 16]);
+        let counts = Arc::clone(&fates);
+        let link = between(&place, move |count, _| {
+            let place = (count as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60;
+            counts[usize::try_from(place).unwrap()].fetch_add(1, Ordering::Relaxed);
+            match place {
+                3 => (0, Duration::ZERO),
+                8 => (2, Duration::ZERO),
+                13 => (1, Duration::from_millis(30)),
+                _ => (1, Duration::ZERO),
+            }
         });
         let mut session =
             link.open(json!({ "protocol": 3, "user": "ann", "machine": "desk", "pid": 1 })).await.unwrap();
@@ -1240,6 +1227,9 @@ mod tests {
         }
         tokio::time::timeout(Duration::from_secs(60), reader).await.unwrap().unwrap();
         assert!(*lock(&heard) == sent);
+        for place in [3, 8, 13] {
+            assert!(fates[place].load(Ordering::Relaxed) > 0, "nothing was lost, repeated or late: {fates:?}");
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::AgentLocation;
+use crate::connection::AgentLocation;
 use crate::link::{CARRIED, Carrier, Event, Host, LEAST, LONGEST, Outgoing, RUNTIME, Received};
+use crate::users;
 
 /// How long a server that does not answer is tried again.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -89,7 +90,7 @@ impl Server {
                 Some((user, password)) => (user.to_owned(), Some(password.to_owned())),
                 None => (user.to_owned(), None),
             },
-            None => (crate::users::name(rustix::process::getuid().as_raw()), None),
+            None => (users::name(rustix::process::getuid().as_raw()), None),
         };
         if !is_token(&user) {
             return Err(wrong("has a user whose name is not letters, digits, `_` and `-`"));
@@ -362,7 +363,7 @@ impl Serving {
     /// # Errors
     /// It cannot be part of a subject.
     pub fn new(server: Server, name: Option<&str>, admins: Vec<String>) -> Result<Self, String> {
-        let machine = crate::hosts::machine();
+        let machine = users::machine();
         let name = name.unwrap_or_else(|| machine.split('.').next().unwrap_or_default()).to_owned();
         for token in admins.iter().chain([&name]) {
             if !is_token(token) {
@@ -394,7 +395,7 @@ pub async fn serve(place: &AgentLocation, serving: &Serving) -> Result<(), Strin
     let own_instance = uuid::Uuid::new_v4().simple().to_string();
     let mut this = Announced {
         instance: own_instance.clone(),
-        machine: crate::hosts::machine(),
+        machine: users::machine(),
         pid: std::process::id(),
         since: crate::clock::wall(),
         serves: false,
