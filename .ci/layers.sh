@@ -14,7 +14,7 @@ if [ "${1:-}" = --self-test ]; then
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     # What is not committed yet is meant, too.
-    fresh() { rm -rf "${copy:?}"/* && mkdir -p "$copy/.ci" && cp -r ARCHITECTURE.md core std-adapter "$copy" && mkdir "$copy/firmware-example" && cp -r firmware-example/boards "$copy/firmware-example" && cp .ci/layers* "$copy/.ci"; }
+    fresh() { rm -rf "${copy:?}"/* && mkdir -p "$copy/.ci" && cp -r ARCHITECTURE.md core std-adapter "$copy" && mkdir -p "$copy/firmware-example/esp32c3" && cp -r firmware-example/boards "$copy/firmware-example" && cp -r firmware-example/esp32c3/{build.rs,src} "$copy/firmware-example/esp32c3" && cp .ci/layers* "$copy/.ci"; }
     caught() { # NAME WHAT-IS-SAID
         if said=$("$copy/.ci/layers.sh" 2>&1); then echo "self-test: $1 is not found" && exit 1; fi
         grep -qF -- "$2" <<<"$said" || { echo "self-test: $1: said instead: $said" && exit 1; }

@@ -34,10 +34,11 @@ use tokio::task::JoinHandle;
 
 use crate::book::{Effect, Heartbeats, Lab, LeaseReply, LeaseRequest, Refusal};
 use crate::check::{self, RigCheck};
-use crate::client::Far;
 use crate::clock::{self, Alarm, BootTime};
 use crate::folders::Folders;
 use crate::frames::{self, PIECE, Piece};
+pub use crate::handshake::PROTOCOL;
+use crate::handshake::{Far, LINE_LIMIT};
 use crate::processes::{self, Process};
 use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
@@ -45,11 +46,6 @@ use crate::store;
 use crate::users;
 use crate::wire::{self, Wire};
 
-/// The version of the protocol between the agent and its clients. Both must have the same.
-pub const PROTOCOL: u32 = 3;
-
-/// The longest line of the agent.
-pub(crate) const LINE_LIMIT: usize = 4 << 20;
 /// The longest line of a client.
 const REQUEST_LIMIT: usize = 64 << 10;
 /// The room for answers that need no more.

@@ -17,11 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentError, AgentLocation, Connection, Reading, Want, Writing};
+use crate::client::{self, Want};
 use crate::clock;
+use crate::connection::{AgentError, AgentLocation, Connection, Reading, There, Writing};
 use crate::frames::{self, Back, HEAD_BACK, PIECE, PieceKind};
 use crate::hosts::{Hosts, split};
-use crate::link::{Ending, Pieces, There, refusal_of};
+use crate::link::{Ending, Pieces, refusal_of};
 use crate::processes::LEASE;
 
 /// The longest time of a lease for one command.

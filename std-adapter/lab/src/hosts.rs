@@ -23,15 +23,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::agent::PROTOCOL;
 use crate::book::Refusal;
-use crate::client::{self, AgentError, AgentLocation, Connection, First, Granted, Want};
+use crate::client::{self, First, Granted, Want};
+pub use crate::connection::Remote;
+use crate::connection::{AgentError, AgentLocation, Connection, Opening, Reach};
 use crate::folders::Folders;
+use crate::handshake::PROTOCOL;
+use crate::link::Link;
 pub use crate::link::settle;
-use crate::link::{Link, Session};
-use crate::nats::{self, Server};
+use crate::nats::{self, NatsServer};
 use crate::rigs::is_name;
-use crate::ssh;
+use crate::{ssh, users};
 
 /// The variable that names the hosts, with commas between them, in place of those of `lab.toml`.
 pub const HOSTS: &str = "RIGLINE_LAB";
@@ -50,57 +52,47 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The most hosts that are named.
 const MOST: usize = 100;
 
-/// The name of this machine.
-pub(crate) fn machine() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// How a host is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Way {
     Ssh(String),
-    Nats(Box<Server>),
+    Nats(Box<NatsServer>),
 }
 
-/// Another host.
+/// Another host's way, with the link that all its sessions share.
 #[derive(Debug)]
-pub struct Remote {
-    name: String,
+struct Linked {
     way: Way,
     link: Mutex<Option<Link>>,
 }
 
-impl Remote {
-    fn new(name: &str, way: Way) -> Self {
-        Self { name: name.to_owned(), way, link: Mutex::default() }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Begins a session with its agent.
-    pub(crate) async fn session(&self) -> Result<Session, AgentError> {
-        let link = {
-            let mut link = lock(&self.link);
-            match &*link {
-                Some(link) if !link.is_over() => link.clone(),
-                _ => {
-                    let carrier = match &self.way {
-                        Way::Ssh(destination) => ssh::start(destination),
-                        Way::Nats(server) => nats::start(server, &self.name),
-                    };
-                    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.name));
-                    let carrier = carrier.map_err(|error| AgentError::Lost(named(error)))?;
-                    link.insert(Link::new(&self.name, carrier).map_err(|error| AgentError::Lost(named(error)))?).clone()
+impl Reach for Linked {
+    fn session<'r>(&'r self, name: &'r str) -> Opening<'r> {
+        Box::pin(async move {
+            let link = {
+                let mut link = lock(&self.link);
+                match &*link {
+                    Some(link) if !link.is_over() => link.clone(),
+                    _ => {
+                        let carrier = match &self.way {
+                            Way::Ssh(destination) => ssh::start(destination),
+                            Way::Nats(server) => nats::start(server, name),
+                        };
+                        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+                        let carrier = carrier.map_err(|error| AgentError::Lost(named(error)))?;
+                        link.insert(Link::new(name, carrier).map_err(|error| AgentError::Lost(named(error)))?).clone()
+                    }
                 }
-            }
-        };
-        let user = crate::users::name(rustix::process::getuid().as_raw());
-        let hello = json!({ "protocol": PROTOCOL, "user": user, "machine": machine(), "pid": std::process::id() });
-        link.open(hello).await
+            };
+            let user = users::name(rustix::process::getuid().as_raw());
+            let pid = std::process::id();
+            link.open(json!({ "protocol": PROTOCOL, "user": user, "machine": users::machine(), "pid": pid })).await
+        })
     }
+}
+
+fn remote(name: &str, way: Way) -> Arc<Remote> {
+    Arc::new(Remote::new(name, Linked { way, link: Mutex::default() }))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -135,14 +127,14 @@ pub struct Hosts {
     here: AgentLocation,
     /// Those over SSH, by their names.
     named: BTreeMap<String, Arc<Remote>>,
-    servers: Vec<Server>,
+    servers: Vec<NatsServer>,
     /// Those over NATS that were used.
     found: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
 }
 
 /// The answer of a host.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HostAnswer {
     /// Its name; none for this one. For a server without an answer the server's address.
     pub host: Option<String>,
     /// The agent, if it is known.
@@ -151,7 +143,7 @@ pub struct Answer {
     pub answer: Result<Value, Refusal>,
 }
 
-impl Answer {
+impl HostAnswer {
     /// The host's name, for people.
     pub fn name(&self) -> &str {
         self.host.as_deref().unwrap_or(HERE)
@@ -193,7 +185,7 @@ impl Hosts {
         }
         for text in &list.hosts {
             if text.contains("://") {
-                hosts.servers.push(Server::new(text, list.creds.clone(), list.ca.clone())?);
+                hosts.servers.push(NatsServer::new(text, list.creds.clone(), list.ca.clone())?);
                 continue;
             }
             let (name, address) = match text.split_once('=') {
@@ -212,7 +204,7 @@ impl Hosts {
                     "`{text}`: the host's name `{name}` is not letters, digits, `.`, `_` and `-`, or is this host's; write NAME=ssh:…"
                 ));
             }
-            let remote = Arc::new(Remote::new(name, Way::Ssh(destination.to_owned())));
+            let remote = remote(name, Way::Ssh(destination.to_owned()));
             if hosts.named.insert(name.to_owned(), remote).is_some() {
                 return Err(format!("two hosts have the name {name}; write NAME=ssh:… for one of them"));
             }
@@ -234,10 +226,10 @@ impl Hosts {
         AgentLocation { remote: Some(remote), ..self.here.clone() }
     }
 
-    fn of_nats(&self, server: &Server, name: &str) -> AgentLocation {
+    fn of_nats(&self, server: &NatsServer, name: &str) -> AgentLocation {
         let mut found = lock(&self.found);
-        let remote = found.entry(format!("{} {name}", server.url()));
-        let remote = remote.or_insert_with(|| Arc::new(Remote::new(name, Way::Nats(Box::new(server.clone())))));
+        let entry = found.entry(format!("{} {name}", server.url()));
+        let remote = entry.or_insert_with(|| remote(name, Way::Nats(Box::new(server.clone()))));
         self.place(Arc::clone(remote))
     }
 
@@ -303,7 +295,7 @@ impl Hosts {
     }
 
     /// Asks all hosts, or the one that is named, and returns what each says, or that it does not answer.
-    pub async fn ask_all(&self, host: Option<&str>, method: &'static str, params: &Value) -> Vec<Answer> {
+    pub async fn ask_all(&self, host: Option<&str>, method: &'static str, params: &Value) -> Vec<HostAnswer> {
         let mut answers = self.asking(host, method, params, WITHIN);
         let mut all = Vec::new();
         while let Some(answer) = answers.recv().await {
@@ -319,7 +311,7 @@ impl Hosts {
         method: &'static str,
         params: &Value,
         within: Duration,
-    ) -> mpsc::UnboundedReceiver<Answer> {
+    ) -> mpsc::UnboundedReceiver<HostAnswer> {
         let (tell, answers) = mpsc::unbounded_channel();
         let given_up = Instant::now() + within;
         if let Some(host) = host {
@@ -327,7 +319,7 @@ impl Hosts {
             tokio::spawn(async move {
                 match this.named(&host).await {
                     Ok(place) => ask(place, tell, method, params, None).await,
-                    Err(why) => drop(tell.send(Answer { host: Some(host), place: None, answer: Err(why) })),
+                    Err(why) => drop(tell.send(HostAnswer { host: Some(host), place: None, answer: Err(why) })),
                 }
             });
             return answers;
@@ -360,7 +352,7 @@ impl Hosts {
                     Ok(Err(_)) | Err(_) => format!("{} does not answer", server.url()),
                 };
                 let host = Some(server.url().to_owned());
-                let _ = tell.send(Answer { host, place: None, answer: Err(Refusal::refused(why)) });
+                let _ = tell.send(HostAnswer { host, place: None, answer: Err(Refusal::refused(why)) });
             });
         }
         answers
@@ -372,7 +364,7 @@ impl Hosts {
         let mut answers = self.asking(None, "select", &json!({ "selector": selector }), SEARCHED);
         let (mut matching, mut refused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         let mut has_here = false;
-        while let Some(Answer { host, place, answer }) = answers.recv().await {
+        while let Some(HostAnswer { host, place, answer }) = answers.recv().await {
             has_here |= host.is_none();
             match (answer, place) {
                 (Ok(found), Some(place)) => matching.push(Matching::of(place, &found)),
@@ -526,7 +518,7 @@ impl Hosts {
 /// Asks one host, and tells what it answers.
 async fn ask(
     place: AgentLocation,
-    tell: mpsc::UnboundedSender<Answer>,
+    tell: mpsc::UnboundedSender<HostAnswer>,
     method: &'static str,
     params: Value,
     given_up: Option<Instant>,
@@ -541,7 +533,7 @@ async fn ask(
         None => Ok(asked.await),
     };
     let answer = answer.and_then(|answer| answer.map_err(Refusal::from));
-    let _ = tell.send(Answer { host: place.host().map(str::to_owned), place: Some(place), answer });
+    let _ = tell.send(HostAnswer { host: place.host().map(str::to_owned), place: Some(place), answer });
 }
 
 /// A host with rigs that are meant.

@@ -32,12 +32,16 @@ pub mod client;
 #[cfg(target_os = "linux")]
 pub mod clock;
 #[cfg(target_os = "linux")]
+mod connection;
+#[cfg(target_os = "linux")]
 pub mod dial;
 #[cfg(target_os = "linux")]
 pub mod folders;
 #[cfg(target_os = "linux")]
 mod frames;
 pub mod guide;
+#[cfg(target_os = "linux")]
+mod handshake;
 #[cfg(target_os = "linux")]
 pub mod hosts;
 #[cfg(target_os = "linux")]

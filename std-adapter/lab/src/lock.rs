@@ -22,7 +22,8 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Want};
+use crate::client::{self, Want};
+use crate::connection::{AgentLocation, Connection};
 use crate::dial;
 use crate::hosts::{self, Hosts};
 use crate::processes::{self, LEASE};

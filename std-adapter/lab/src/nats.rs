@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::AgentLocation;
+use crate::connection::AgentLocation;
 use crate::link::{CARRIED, Carrier, Event, Host, LEAST, LONGEST, Outgoing, RUNTIME, Received};
+use crate::users;
 
 /// How long a server that does not answer is tried again.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -36,7 +37,7 @@ const PING: Duration = Duration::from_secs(5);
 
 /// A NATS server, and who connects to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct NatsServer {
     url: String,
     user: String,
     password: Option<String>,
@@ -60,7 +61,7 @@ enum Fault {
     Denied(String),
 }
 
-impl Server {
+impl NatsServer {
     /// Reads `nats://[USER[:PASSWORD]@]HOST[:PORT]`, or the same with `tls://`. Without a user it is this system's.
     ///
     /// # Errors
@@ -89,7 +90,7 @@ impl Server {
                 Some((user, password)) => (user.to_owned(), Some(password.to_owned())),
                 None => (user.to_owned(), None),
             },
-            None => (crate::users::name(rustix::process::getuid().as_raw()), None),
+            None => (users::name(rustix::process::getuid().as_raw()), None),
         };
         if !is_token(&user) {
             return Err(wrong("has a user whose name is not letters, digits, `_` and `-`"));
@@ -239,7 +240,7 @@ async fn next(subscriber: &mut Subscriber) -> Option<Message> {
 }
 
 /// Begins to connect to a host by a server.
-pub(crate) fn start(server: &Server, host: &str) -> std::io::Result<Carrier> {
+pub(crate) fn start(server: &NatsServer, host: &str) -> std::io::Result<Carrier> {
     let runtime = RUNTIME.as_ref().map_err(|error| std::io::Error::new(error.kind(), error.to_string()))?;
     let (out, mut messages) = mpsc::channel::<Vec<u8>>(CARRIED);
     let (tell, events) = mpsc::channel(CARRIED);
@@ -297,7 +298,7 @@ pub(crate) fn start(server: &Server, host: &str) -> std::io::Result<Carrier> {
 }
 
 /// Asks a server which hosts there are, and tells each as soon as it says so.
-pub(crate) async fn hosts(server: &Server, found: mpsc::UnboundedSender<String>) -> Result<(), String> {
+pub(crate) async fn hosts(server: &NatsServer, found: mpsc::UnboundedSender<String>) -> Result<(), String> {
     let (tell, mut events) = mpsc::channel(CARRIED);
     let text = |fault: Fault| match fault {
         Fault::Lost(why) | Fault::Denied(why) => why,
@@ -349,7 +350,7 @@ pub fn new_key(path: &Path) -> io::Result<String> {
 #[derive(Debug, Clone)]
 pub struct Serving {
     /// The server.
-    pub server: Server,
+    pub server: NatsServer,
     /// The host's name; no other agent of the server has it.
     pub name: String,
     /// The users who may end the leases of others.
@@ -361,8 +362,8 @@ impl Serving {
     ///
     /// # Errors
     /// It cannot be part of a subject.
-    pub fn new(server: Server, name: Option<&str>, admins: Vec<String>) -> Result<Self, String> {
-        let machine = crate::hosts::machine();
+    pub fn new(server: NatsServer, name: Option<&str>, admins: Vec<String>) -> Result<Self, String> {
+        let machine = users::machine();
         let name = name.unwrap_or_else(|| machine.split('.').next().unwrap_or_default()).to_owned();
         for token in admins.iter().chain([&name]) {
             if !is_token(token) {
@@ -394,7 +395,7 @@ pub async fn serve(place: &AgentLocation, serving: &Serving) -> Result<(), Strin
     let own_instance = uuid::Uuid::new_v4().simple().to_string();
     let mut this = Announced {
         instance: own_instance.clone(),
-        machine: crate::hosts::machine(),
+        machine: users::machine(),
         pid: std::process::id(),
         since: crate::clock::unix_seconds(),
         serves: false,
@@ -526,7 +527,7 @@ mod tests {
 
     #[test]
     fn addresses_of_servers_are_read_and_others_are_refused_without_their_passwords() {
-        let read = |text: &str| Server::new(text, None, None);
+        let read = |text: &str| NatsServer::new(text, None, None);
         let server = read("nats://ann@lab:4222").unwrap();
         assert_eq!((server.url(), server.user.as_str(), server.password.as_deref()), ("nats://lab:4222", "ann", None));
         assert_eq!(read("tls://ann:secret@lab/").unwrap().password.as_deref(), Some("secret"));

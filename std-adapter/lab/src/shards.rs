@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::book::Refusal;
-use crate::client::{self, AgentLocation, Connection, Granted, Want};
+use crate::client::{self, Granted, Want};
+use crate::connection::{AgentLocation, Connection};
 use crate::dial;
 use crate::hosts::{HERE, Hosts, split};
 use crate::rigs::Selector;

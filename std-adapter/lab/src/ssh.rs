@@ -11,8 +11,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, 
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use crate::client::AgentLocation;
+use crate::connection::AgentLocation;
 use crate::link::{CARRIED, Carrier, Event, Host, LONGEST, RUNTIME, Received};
+use crate::users;
 
 /// The variable that names another program than `ssh`, with its first arguments.
 pub const PROGRAM: &str = "RIGLINE_SSH";
@@ -135,7 +136,7 @@ pub async fn proxy(place: &AgentLocation) -> io::Result<()> {
     let (arrived, received) = mpsc::channel(CARRIED);
     let (out, mut messages) = mpsc::channel(CARRIED);
     let instance = uuid::Uuid::new_v4().simple().to_string();
-    let serving = Host::serve(place, &crate::hosts::machine(), "ssh", &instance, LONGEST, received, out);
+    let serving = Host::serve(place, &users::machine(), "ssh", &instance, LONGEST, received, out);
     let writing = tokio::spawn(async move {
         let mut stdout = tokio::io::stdout();
         while let Some((_, message)) = messages.recv().await {

@@ -1,4 +1,4 @@
-//! The names of users and groups.
+//! The names of users, of groups and of this machine.
 
 use std::fs;
 
@@ -31,6 +31,11 @@ pub fn group(text: &str) -> Result<u32, String> {
 pub fn group_name(gid: u32) -> String {
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
     group.map_or_else(|| format!("gid {gid}"), |group| group.name)
+}
+
+/// The name of this machine.
+pub(crate) fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Whether a living process belongs to a group, by its effective group or by its supplementary

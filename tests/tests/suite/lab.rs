@@ -89,7 +89,8 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
 pub(super) struct Port {
-    folder: TempDir,
+    link: PathBuf,
+    folder: Option<TempDir>,
     is_over: Arc<AtomicBool>,
     keeping: Option<JoinHandle<()>>,
 }
@@ -100,26 +101,35 @@ impl Port {
     }
 
     pub(super) fn at(port: u16) -> Self {
-        let pty = Pty::in_front_of(port).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (link, new) = (folder.path().join("port"), folder.path().join("new"));
+        let mut named = Self::named(&folder.path().join("port"), port);
+        named.folder = Some(folder);
+        named
+    }
+
+    /// The port at a path of the test's own. It is gone when the value is dropped, as a board's is that is unplugged.
+    pub(super) fn named(link: &Path, port: u16) -> Self {
+        let pty = Pty::in_front_of(port).unwrap();
+        let (link, new) = (link.to_owned(), link.with_extension("new"));
         symlink(pty.path(), &link).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
+        let kept = link.clone();
         let keeping = thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
-                if fs::read_link(&link).unwrap() != Path::new(&pty.path()) {
+                if fs::read_link(&kept).unwrap() != Path::new(&pty.path()) {
                     symlink(pty.path(), &new).unwrap();
-                    fs::rename(&new, &link).unwrap();
+                    fs::rename(&new, &kept).unwrap();
                 }
                 thread::sleep(Duration::from_millis(5));
             }
+            let _ = fs::remove_file(&kept);
         });
-        Self { folder, is_over, keeping: Some(keeping) }
+        Self { link, folder: None, is_over, keeping: Some(keeping) }
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.path().join("port")
+        self.link.clone()
     }
 }
 
@@ -129,6 +139,7 @@ impl Drop for Port {
         if let Some(keeping) = self.keeping.take() {
             let _ = keeping.join();
         }
+        drop(self.folder.take());
     }
 }
 

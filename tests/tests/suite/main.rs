@@ -3,6 +3,8 @@
 use rigline_test_support as _;
 
 #[cfg(target_os = "linux")]
+mod agents;
+#[cfg(target_os = "linux")]
 mod attack;
 #[cfg(unix)]
 mod boards;

@@ -275,8 +275,8 @@ mod linux {
     use rigline_lab::book::{Refusal, seconds, time_of_day};
     use rigline_lab::client::{AgentLocation, Connection};
     use rigline_lab::folders::Folders;
-    use rigline_lab::hosts::{Answer, Hosts, split};
-    use rigline_lab::nats::{Server, Serving};
+    use rigline_lab::hosts::{HostAnswer, Hosts, split};
+    use rigline_lab::nats::{NatsServer, Serving};
     use rigline_lab::shards::{LONGEST, RigRequest, Shards};
     use rigline_lab::{dial, lock, nats, scan, ssh, users};
     use serde_json::{Value, json};
@@ -457,7 +457,7 @@ mod linux {
         let hosts = hosts()?;
         let mut answers = hosts.ask_all(host, method, &params).await;
         if hosts.is_alone() || host.is_some() {
-            let Some(Answer { place, answer, .. }) = answers.pop() else {
+            let Some(HostAnswer { place, answer, .. }) = answers.pop() else {
                 return Err(Failure::no_answer("no agent answers".to_owned()));
             };
             let mut answer = answer.map_err(failure)?;
@@ -472,7 +472,7 @@ mod linux {
             let name = answer.name().to_owned();
             let mut about = json!({ "name": name, "error": null });
             match answer {
-                Answer { answer: Ok(mut found), place: Some(place), .. } => {
+                HostAnswer { answer: Ok(mut found), place: Some(place), .. } => {
                     count += 1;
                     put_host(&mut found, &place);
                     for list in ["rigs", "queue", "faults"] {
@@ -487,9 +487,9 @@ mod linux {
                     }
                 }
                 // It has no such rig.
-                Answer { answer: Err(Refusal { code: 2, why }), .. } => refused.push(format!("{name}: {why}")),
-                Answer { answer: Err(Refusal { why, .. }), .. } => about["error"] = why.into(),
-                Answer { answer: Ok(_), place: None, .. } => {}
+                HostAnswer { answer: Err(Refusal { code: 2, why }), .. } => refused.push(format!("{name}: {why}")),
+                HostAnswer { answer: Err(Refusal { why, .. }), .. } => about["error"] = why.into(),
+                HostAnswer { answer: Ok(_), place: None, .. } => {}
             }
             if let Some(list) = whole["hosts"].as_array_mut() {
                 list.push(about);
@@ -760,7 +760,7 @@ mod linux {
                 None => None,
                 Some(url) => {
                     options.idle = None;
-                    let server = Server::new(url, self.creds, self.ca)
+                    let server = NatsServer::new(url, self.creds, self.ca)
                         .map_err(|why| Failure::usage(format!("--nats: {why}")))?;
                     let serving = Serving::new(server, self.name.as_deref(), self.nats_admin);
                     Some(serving.map_err(|why| Failure::usage(format!("--name, --nats-admin: {why}")))?)
