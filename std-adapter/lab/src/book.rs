@@ -168,7 +168,7 @@ pub enum Effect {
         why: String,
     },
     /// Check a rig after a lease: end the processes of the lease, bring the rig to its safe state,
-    /// ask for its manifest, and report the result to [`Lab::checked`].
+    /// ask for its manifest, and report the result to [`Lab::record_check`].
     Check {
         /// The name of the rig.
         rig: String,
