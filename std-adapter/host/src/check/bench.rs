@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect};
-use crate::host::{Child, Connection, Direction, HostError, Options, ProcessExit, RawLine, RequestError};
+use crate::host::{Child, Connection, Direction, End, HostError, Options, ProcessExit, RawLine, RequestError};
 use crate::http_client::Credentials;
 use crate::target::Target;
 
@@ -407,7 +407,8 @@ impl Peer {
             Err(RequestError::Late) => Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
             Err(error) => {
                 // How it ended says more than the broken pipe.
-                self.exit(Duration::from_millis(300)).await;
+                let exit = self.exit(Duration::from_millis(300)).await;
+                let error = exit.map_or(error, |exit| RequestError::End(End::Exited(exit)));
                 let error = self.connection.error(error, "", self.timeout);
                 Err(CaseFailure::Fail(format!("it does not accept more input ({error})")))
             }
