@@ -231,7 +231,8 @@ pub struct Queue {
     _carriers: JoinSet<()>,
 }
 
-/// The result of receiving a message.
+/// The fate of a message that a transport passed to the queue: it is answered, it waits for the
+/// extension, or the queue is full.
 #[derive(Debug)]
 pub enum Received {
     /// The message is answered by these bytes.
