@@ -172,9 +172,14 @@ fn free_port(target: &Target, roots: &Roots) -> Result<(), Fault> {
     }
 }
 
+/// The largest line that a check reads, such as the manifest of a rig: 1 MiB.
+const LINE_LIMIT: usize = 1 << 20;
+
 /// Ends what the rig does, by losing a session, and asks what it is.
 async fn ask(target: &Target, roots: &Roots) -> Result<String, HostError> {
     let mut options = Options::default();
+    // The agent keeps what the buffer for a line takes: the default of 16 MiB would be more than all else.
+    options.line_limit = LINE_LIMIT;
     options.start_timeout = LIMIT;
     options.shutdown_timeout = Duration::from_secs(1);
     options.roots = roots.clone();
