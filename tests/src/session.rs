@@ -1,6 +1,6 @@
 //! Sessions with the rig, and what of their lines may differ between a desktop and a board.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -28,18 +28,33 @@ pub const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":19,"method":"shutdown","params":{}}"#,
 ];
 
-/// The answers of `rigline rig`, the rig on a simulated board, to these lines.
+/// The answers of `rigline rig`, the rig on a simulated board, to these lines. Each line is sent when the one before it is answered: a time
+/// limit counts from a line's arrival.
 ///
 /// # Panics
 /// When it cannot be run, or fails.
 pub fn on_the_desktop(lines: &[&str]) -> Vec<String> {
     let mut rig =
         Command::new(rigline()).arg("rig").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-    rig.stdin.take().expect("it has a stdin").write_all(input.as_bytes()).expect("it reads");
-    let output = rig.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}", output.status);
-    String::from_utf8(output.stdout).expect("JSON is UTF-8").lines().map(str::to_owned).collect()
+    let mut input = rig.stdin.take().expect("it has a stdin");
+    let mut output = BufReader::new(rig.stdout.take().expect("it has a stdout")).lines();
+    let mut answers = Vec::new();
+    for line in lines {
+        writeln!(input, "{line}").expect("it reads");
+        loop {
+            let answer = output.next().expect("each line is answered").expect("JSON is UTF-8");
+            let is_log = answer.contains(r#""method":"log""#);
+            answers.push(answer);
+            if !is_log {
+                break;
+            }
+        }
+    }
+    drop(input);
+    answers.extend(output.map(|line| line.expect("JSON is UTF-8")));
+    let status = rig.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    answers
 }
 
 /// The command `rigline` of this build, built if it is not there yet.

@@ -355,10 +355,10 @@ fn a_rig_whose_port_a_hidden_process_has_open_after_a_lease_is_in_quarantine_wit
     let (port, _) = mute();
     let rigs = format!("[[rig]]\nname = 'r1'\ntarget = 'serial:{}'\ncheck = false\n", port.path().display());
     let lab = Lab::new(&rigs, None);
-    // It has left the family of the command and its environment, and then the command's keeper is killed.
+    // It has left the family of the command, its environment and its output, and then the command's keeper is killed.
     let hidden = format!("exec 3<>{}; echo $$ > $FOLDER/pid; exec sleep 600", port.path().display());
     let script = format!(
-        "setsid env -u RIGLINE_LEASE sh -c '{hidden}' & while [ ! -s $FOLDER/pid ]; do sleep 0.02; done; kill -9 $PPID"
+        "setsid env -u RIGLINE_LEASE sh -c '{hidden}' > /dev/null 2>&1 & while [ ! -s $FOLDER/pid ]; do sleep 0.02; done; kill -9 $PPID"
     );
     let (code, said) = lab.said(&["lock", "rig:r1", "--raw", "--", "sh", "-c", &script]);
     assert_eq!(code, 137, "{said}");
