@@ -7,7 +7,7 @@ use rigline::json::RawJson;
 use rigline::json::check::{check, check_to_depth};
 use rigline::json::de::{self, DecodeError, Segment};
 use rigline::json::write::{Message, Writer};
-use rigline::json::{Decimal, Digits, Json, Text, number, ser};
+use rigline::json::{Decimal, Digits, Json, NumberError, Text, ser};
 use serde::{Deserialize, Serialize};
 
 use crate::program::{bytes, keep, show, text};
@@ -87,7 +87,7 @@ fn integers(digits: Digits<'_>) {
     keep((digits.to_u128(), digits.to_i128()));
     if let Err(error) = digits.to_u32() {
         show(&error);
-        keep(error == number::NumberError::NotInteger);
+        keep(error == NumberError::NotInteger);
     }
 }
 
