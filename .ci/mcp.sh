@@ -90,7 +90,7 @@ port() { # OPTION TARGET...
   ported '"volts"' measure channel=3V3 --output json
   # A server in front of the target refuses by the schema, and the rig by its table.
   ported 'unknown channel `nope`\|"nope" is not one of' measure channel=nope
-  ported 'channel: required' measure
+  ported 'channel: required\|"channel" is a required property' measure
   echo "mcporter: calls, failures"
 }
 
