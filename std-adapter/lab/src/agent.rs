@@ -102,9 +102,9 @@ const CLOSED: Duration = Duration::from_secs(2);
 const REFUSED: i32 = -32000;
 
 struct Agent {
-    /// The jobs of the clerk.
+    /// The jobs of the worker.
     jobs: std::sync::mpsc::Sender<Job>,
-    /// The holders of leases are heard, and their bytes pass, without the clerk.
+    /// The holders of leases are heard, and their bytes pass, without the worker.
     heartbeats: Heartbeats,
     clients: Mutex<HashMap<u64, AgentClient>>,
     /// The ports that are open, by the connections that use them.
@@ -128,7 +128,7 @@ struct AgentClient {
     lines: mpsc::Sender<Vec<u8>>,
 }
 
-/// A thread of its own has the lab, and does one thing after the other: it waits for the disk, for names of users and of hosts, and nobody
+/// A thread of its own, the worker, has the lab, and does one thing after the other: it waits for the disk, for names of users and of hosts, and nobody
 /// else waits for that. A job gets memory for its answer.
 type Job = Box<dyn FnOnce(&mut Lab, &mut [u8]) -> Option<Reply> + Send>;
 
@@ -149,7 +149,7 @@ struct News {
     is_idle: bool,
 }
 
-fn clerk(mut lab: Lab, jobs: &std::sync::mpsc::Receiver<Job>, news: &mpsc::UnboundedSender<News>) {
+fn worker(mut lab: Lab, jobs: &std::sync::mpsc::Receiver<Job>, news: &mpsc::UnboundedSender<News>) {
     // What is not used of it takes no memory.
     let mut memory = vec![0; LINE_LIMIT];
     for job in jobs {
@@ -239,7 +239,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
     let alarm = Alarm::new().map_err(|error| format!("the timer: {error}"))?;
     let (tell, mut news) = mpsc::unbounded_channel();
-    let started = thread::Builder::new().name("clerk".to_owned()).spawn(move || clerk(lab, &to_do, &tell));
+    let started = thread::Builder::new().name("books".to_owned()).spawn(move || worker(lab, &to_do, &tell));
     started.map_err(|error| format!("no thread can be started: {error}"))?;
     let reader = Arc::clone(&agent);
     // A wrong list is told to those who ask for its rigs.
@@ -271,7 +271,7 @@ pub async fn run(folders: &Folders, options: &Options) -> Result<bool, String> {
             () = alarm.at(next) => {
                 let now = clock::now();
                 let has_stood_still = next.is_some_and(|next| next + LATE < now);
-                // Until the clerk has done it, and says what is due then.
+                // Until the worker has done it, and says what is due then.
                 due = None;
                 agent.note(move |lab| {
                     if has_stood_still {
@@ -321,18 +321,18 @@ impl Peer {
 }
 
 impl Agent {
-    /// Has the clerk do something.
+    /// Has the worker do something.
     fn note(&self, job: impl FnOnce(&mut Lab) + Send + 'static) {
         let job: Job = Box::new(move |lab, _| {
             job(lab);
             None
         });
-        // Without the clerk the agent ends.
+        // Without the worker the agent ends.
         let _ = self.jobs.send(job);
     }
 
-    /// Has the clerk do something, and waits for its outcome.
-    async fn ask_clerk<T: Send + 'static>(
+    /// Has the worker do something, and waits for its outcome.
+    async fn ask_worker<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Lab) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -395,7 +395,7 @@ impl Agent {
                         }
                         Answered::No => {
                             let line = line.to_vec();
-                            self.by_clerk(&peer, line, now).await
+                            self.by_worker(&peer, line, now).await
                         }
                     },
                 };
@@ -457,8 +457,8 @@ impl Agent {
         }
     }
 
-    /// Has the clerk answer a line. Returns what its client did not take at once.
-    async fn by_clerk(self: &Arc<Self>, peer: &Peer, line: Vec<u8>, now: BootTime) -> Option<Vec<u8>> {
+    /// Has the worker answer a line. Returns what its client did not take at once.
+    async fn by_worker(self: &Arc<Self>, peer: &Peer, line: Vec<u8>, now: BootTime) -> Option<Vec<u8>> {
         let (done, told) = oneshot::channel();
         let (agent, peer) = (Arc::clone(self), peer.clone());
         let job: Job = Box::new(move |lab, memory| {
@@ -713,7 +713,7 @@ impl Agent {
     async fn open(&self, peer: &Peer, open: Open, out: &mpsc::Sender<Vec<u8>>) -> Result<(), Refusal> {
         let (Open { lease, rig }, uid) = (open, peer.uid);
         let id = lease.clone();
-        let found = self.ask_clerk(move |lab| {
+        let found = self.ask_worker(move |lab| {
             if !lab.usable(&id, uid, clock::now())?.rigs.contains(&rig) {
                 return Err(Refusal::usage(format!("the lease does not have {rig}")));
             }
