@@ -6,7 +6,7 @@ use std::{env, fs};
 #[test]
 #[ignore = "the test below starts it, in an odd environment"]
 fn report() {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
     for line in status.lines().filter(|line| ["SigBlk", "SigIgn", "Umask"].iter().any(|name| line.starts_with(name))) {
         // The two signals above 31 are the C library's own.
         match line.split_once(":\t") {
