@@ -21,6 +21,9 @@
 //! assert_eq!(rig.checks().count(), 6);
 //! ```
 //!
+//! [`console`] is the UART of the board under test. Feature `console` has the operations for it, and is
+//! one of the defaults: a rig without that wire leaves it out.
+//!
 //! [`wires`] shares a rig between two wires.
 //!
 //! On bare metal with feature `firmware`, the crate also has `firmware`, the rig on a Raspberry Pi
@@ -31,9 +34,13 @@
 #[cfg(feature = "bench-images")]
 pub mod bench;
 pub mod board;
+pub mod console;
+pub mod dut;
 pub mod pinmap;
 pub mod rig;
 pub mod sim;
+#[cfg(feature = "console")]
+mod uart;
 pub mod wires;
 
 #[cfg(all(target_os = "none", feature = "firmware"))]

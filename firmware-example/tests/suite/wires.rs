@@ -86,7 +86,7 @@ fn play(steps: &[(u64, HostPort, &str, &str)]) {
     let manifest = rig.manifest();
     let shared = SharedExtension::new(&mut rig, &clock);
     let (usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
-    let mut memory = [[0; 4096]; 4];
+    let mut memory = [[0; 8192]; 4];
     let [a, b, c, d] = memory.each_mut();
     let engine = |request, reply| Engine::new(manifest, Memory { request, reply }).unwrap();
     let mut over_usb = End { engine: engine(a, b).with_session_policy(&usb), rig: usb, clock: clock.clone() };
