@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -224,6 +225,25 @@ def package_readmes():
                 yield f"{file}: the example that is not compiled is in no source file: {example.splitlines()[0]}"
 
 
+def pictures():
+    """Pictures that are too large, have no description, load something, or have one colour for light and dark pages."""
+    for file in ending(".svg"):
+        if not file.startswith(".ci/site/pictures/"):
+            continue
+        drawing = text(file)
+        names = {element.tag.partition("}")[2] for element in xml.etree.ElementTree.fromstring(drawing).iter()}
+        if len(drawing.encode()) > 80_000:
+            yield f"{file}: {len(drawing.encode())} bytes, of 80,000 at most"
+        if not {"title", "desc"} <= names:
+            yield f"{file}: it has no <title> or no <desc>"
+        if {"script", "image", "foreignObject"} & names or re.search(r"(?:href|url|@import)\W+(?:https?:)?//", drawing):
+            yield f"{file}: it has a script, or loads something"
+        # A picture has its own ground, since the page's colour is not known: one that is dark in both, or one that follows the reader's choice.
+        ground = re.search(r"<rect [^>]*fill[=:]\"?(#0d1117|var\(--ground\))", drawing)
+        if not ground or ground[1].startswith("var") and "prefers-color-scheme:dark" not in drawing:
+            yield f"{file}: it has no ground of its own for light and dark pages"
+
+
 def test_programs():
     """Test programs beyond 12, of all packages."""
     programs = [f"{package['name']}: {target['name']}" for package in packages() for target in package["targets"] if target["kind"] == ["test"]]
@@ -274,7 +294,7 @@ def names_of_several_things():
         yield from found[most:]
 
 
-RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs, package_metadata, package_readmes]
+RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs, package_metadata, package_readmes, pictures]
 
 
 def main():
