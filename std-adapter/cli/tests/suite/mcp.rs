@@ -175,7 +175,7 @@ fn the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
     std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
     let mut server = ServerProcess::start(&["mcp", &format!("exec:sh {}", script.display())]);
-    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 12);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 16);
     server.stdin = None;
     wait_for_end(&mut server.child);
     let pid = std::fs::read_to_string(&pid).unwrap();
@@ -1076,10 +1076,10 @@ fn clients_learn_what_there_is_while_a_call_runs() {
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(http.legacy("initialize", hello).json()["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 12);
+    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 16);
     assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
     let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
-    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 12);
+    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 16);
     for params in [json!({"name": "no_such"}), json!({"name": 5}), json!({})] {
         assert_eq!(http.legacy("tools/call", params.clone()).json()["error"]["code"], -32602, "{params}");
     }
