@@ -2,6 +2,7 @@
 // The desktop simulation in rigline-rig has the same figures; keep the two alike.
 import { GPIOPinState } from 'rp2040js';
 import { DutConsole } from './dut-console.mjs';
+import { DEVICES, Instruments, WIRES } from './instruments.mjs';
 
 /** The rig's wiring, which is also the pin map in firmware-example/README.md. */
 export const PINS = {
@@ -25,7 +26,7 @@ export const PINS = {
   led2: 11,
   /** A wire from one pin of the rig to another. */
   loopback: { from: 14, to: 15 },
-  /** ADC 2 (GP28) has no wire: near 0 V. ADC 4 is the chip's temperature sensor. */
+  /** ADC 2 (GP28) has the filtered PWM output: see instruments.mjs. ADC 4 is the chip's temperature sensor. */
   temperature: { adc: 4, celsius: 27 },
 };
 
@@ -49,6 +50,7 @@ export class BoardUnderTest {
     this.led2 = false;
     this.readings = 0;
     this.overrides = new Map();
+    this.instruments = new Instruments(now, () => this.#railMillivolts('3v3') >= DEVICES.millivolts);
   }
 
   /** Wires the board to a rig, also to one that was just reset: all its outputs are then low. */
@@ -68,6 +70,7 @@ export class BoardUnderTest {
       mcu.adc.currentChannel = channel;
       mcu.adc.sampleAlarm.schedule(mcu.adc.sampleTime * 1000);
     };
+    this.instruments.attach(mcu);
     this.#update();
     mcu.gpio[PINS.led].setInputValue(this.up);
     mcu.gpio[PINS.led2].setInputValue(this.led2);
@@ -156,6 +159,7 @@ export class BoardUnderTest {
 
   #setUp(up) {
     this.up = up;
+    this.instruments.setClock(up);
     this.mcu.gpio[PINS.led].setInputValue(up);
     if (up) {
       this.console.up();
@@ -189,6 +193,7 @@ export class BoardUnderTest {
     if (this.overrides.has(channel)) return this.overrides.get(channel);
     const rail = Object.keys(PINS.rails).find((name) => PINS.rails[name].adc === channel);
     if (rail) return this.#railMillivolts(rail) / PINS.divider;
+    if (channel === WIRES.pwm.adc) return (this.instruments.duty() * PINS.referenceMillivolts) / PINS.divider;
     // RP2040 datasheet §4.9.5.
     if (channel === PINS.temperature.adc) return 706 - 1.721 * (PINS.temperature.celsius - 27);
     return 0;

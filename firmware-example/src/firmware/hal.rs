@@ -11,9 +11,16 @@ use crate::board::{Adc, Identity, Wired};
 use crate::console::ConsoleUart;
 use crate::pinmap::{LAYOUT, channel_value};
 
-/// The rig's hardware on a Raspberry Pi Pico: two rails, three buttons, one output, three inputs, and
-/// the converter.
-pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 3, 1, 3>;
+/// The rig's hardware on a Raspberry Pi Pico.
+#[cfg(not(feature = "instruments"))]
+pub type PicoBoard = WiredBoard;
+
+#[cfg(feature = "instruments")]
+pub use super::instruments::PicoBoard;
+
+/// The pins of the rig and its converter: two rails, three buttons, one output, three inputs, four
+/// channels.
+pub type WiredBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 3, 1, 3>;
 
 /// The pins of the Raspberry Pi Pico that the rig uses.
 #[allow(missing_docs, reason = "the names are the pin map's tables")]
@@ -30,6 +37,9 @@ pub struct Pins {
     pub channels: (Peri<'static, PIN_26>, Peri<'static, PIN_27>, Peri<'static, PIN_28>),
     /// The input of the converter for the temperature of the chip.
     pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
+    /// The buses, the counter and the PWM output.
+    #[cfg(feature = "instruments")]
+    pub instruments: super::instruments::Pins,
 }
 
 /// Makes the board from its pins, its converter and its console. All outputs are off.
@@ -38,13 +48,14 @@ pub fn board(
     adc: adc::Adc<'static, Async>,
     console: Option<&'static mut dyn ConsoleUart>,
     identity: Identity<'static>,
+    interrupts: impl super::Interrupts,
 ) -> PicoBoard {
     let (rails, buttons, inputs, channels) = (pins.rails, pins.buttons, pins.inputs, pins.channels);
     let released = |button: usize| {
         let is_high = LAYOUT.buttons.get(button).is_some_and(|button| button.pressed.level(false));
         if is_high { Level::High } else { Level::Low }
     };
-    Wired {
+    let wired = Wired {
         layout: &LAYOUT,
         identity,
         rails: [Output::new(rails.0, Level::Low), Output::new(rails.1, Level::Low)],
@@ -70,6 +81,13 @@ pub fn board(
             ],
         },
         console,
+    };
+    #[cfg(feature = "instruments")]
+    return PicoBoard::new(wired, pins.instruments, interrupts);
+    #[cfg(not(feature = "instruments"))]
+    {
+        let _ = interrupts;
+        wired
     }
 }
 

@@ -29,6 +29,8 @@
 pub mod console;
 pub mod crash;
 pub mod hal;
+#[cfg(feature = "instruments")]
+pub mod instruments;
 
 use core::future::pending;
 use core::pin::pin;
@@ -71,7 +73,8 @@ use crate::wires::{HostPort, PortView, SharedExtension};
 pub const REQUEST: usize = 4096;
 /// The size of the region for a reply, in bytes, which is one more than the longest reply. The
 /// manifest is the longest one of the rig: with the operations of optional features it is longer.
-pub const REPLY: usize = if cfg!(feature = "console") { 12_288 } else { 6144 };
+pub const REPLY: usize =
+    if cfg!(any(feature = "console", feature = "statistics", feature = "instruments")) { 12_288 } else { 6144 };
 /// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
 /// halves.
 pub const LOGS: usize = 2048;
@@ -98,6 +101,7 @@ pub trait Interrupts:
     + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
     + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
     + ConsoleInterrupt
+    + BusInterrupts
     + 'static
 {
 }
@@ -108,6 +112,7 @@ impl<I> Interrupts for I where
         + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
         + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
         + ConsoleInterrupt
+        + BusInterrupts
         + 'static
 {
 }
@@ -126,6 +131,26 @@ pub trait ConsoleInterrupt {}
 #[cfg(not(feature = "console"))]
 impl<I> ConsoleInterrupt for I {}
 
+/// The interrupts of the buses that are in the image.
+#[cfg(feature = "i2c")]
+pub trait BusInterrupts:
+    Binding<interrupt::typelevel::I2C0_IRQ, embassy_rp::i2c::InterruptHandler<peripherals::I2C0>>
+{
+}
+
+#[cfg(feature = "i2c")]
+impl<I> BusInterrupts for I where
+    I: Binding<interrupt::typelevel::I2C0_IRQ, embassy_rp::i2c::InterruptHandler<peripherals::I2C0>>
+{
+}
+
+/// The interrupts of the buses that are in the image: none.
+#[cfg(not(feature = "i2c"))]
+pub trait BusInterrupts {}
+
+#[cfg(not(feature = "i2c"))]
+impl<I> BusInterrupts for I {}
+
 /// Runs an extension on the rig forever. `make` makes the extension from the board and from the
 /// longest request and reply, in bytes.
 pub async fn run<E: Extension>(
@@ -141,6 +166,17 @@ pub async fn run<E: Extension>(
         inputs: (p.PIN_10, p.PIN_11, p.PIN_15),
         channels: (p.PIN_26, p.PIN_27, p.PIN_28),
         temperature: p.ADC_TEMP_SENSOR,
+        #[cfg(feature = "instruments")]
+        instruments: instruments::Pins {
+            #[cfg(feature = "i2c")]
+            i2c: (p.I2C0, p.PIN_20, p.PIN_21),
+            #[cfg(feature = "spi")]
+            spi: (p.SPI0, p.PIN_16, p.PIN_17, p.PIN_18, p.PIN_19),
+            #[cfg(feature = "counter")]
+            counter: (p.PWM_SLICE6, p.PIN_13),
+            #[cfg(feature = "pwm")]
+            pwm: (p.PWM_SLICE4, p.PIN_8),
+        },
     };
     let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
     let (device, port) = usb(p.USB, interrupts, identity.id);
@@ -149,7 +185,7 @@ pub async fn run<E: Extension>(
     #[cfg(not(feature = "console"))]
     let console = None;
     let mut place = None;
-    let extension = extension(&mut place, make, (pins, adc, console), identity);
+    let extension = extension(&mut place, make, (pins, adc, console), identity, interrupts);
     let shared = SharedExtension::new(extension, &EmbassyClock);
     let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
@@ -195,8 +231,9 @@ fn extension<'e, E: Extension>(
     make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
     (pins, adc, console): (hal::Pins, adc::Adc<'static, adc::Async>, Option<&'static mut dyn ConsoleUart>),
     identity: Identity<'static>,
+    interrupts: impl Interrupts,
 ) -> &'e mut E {
-    place.insert(make(hal::board(pins, adc, console, identity), (REQUEST - 1, REPLY - 1)))
+    place.insert(make(hal::board(pins, adc, console, identity, interrupts), (REQUEST - 1, REPLY - 1)))
 }
 
 #[cfg(feature = "console")]

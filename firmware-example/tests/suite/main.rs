@@ -7,4 +7,6 @@ mod common;
 mod console;
 mod operations;
 mod session;
+#[cfg(feature = "values")]
+mod values;
 mod wires;

@@ -231,6 +231,7 @@ fn the_state_is_what_is_on_and_can_be_switched_off() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["result"]["structuredContent"].clone())
         .filter(|outputs| !outputs.is_null())
         .collect();
-    let nothing = json!({"rails_on": [], "pins_high": []});
-    assert_eq!(states, [nothing.clone(), json!({"rails_on": ["5V0"], "pins_high": ["GP14", "GP15"]}), nothing]);
+    let nothing = json!({"rails_on": [], "pins_high": [], "pwm_on": []});
+    let on = json!({"rails_on": ["5V0"], "pins_high": ["GP14", "GP15"], "pwm_on": []});
+    assert_eq!(states, [nothing.clone(), on, nothing]);
 }

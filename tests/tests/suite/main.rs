@@ -29,4 +29,5 @@ mod rig;
 mod schemas;
 mod size;
 mod soak;
+mod values;
 mod vectors;

@@ -574,7 +574,7 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
     let out = tempfile::tempdir().unwrap();
     let (junit, json) = (out.path().join("junit.xml"), out.path().join("run.json"));
     for (eval, code, passed, total) in
-        [("rails", 0, 3, 3), ("boot", 0, 3, 3), ("first-bench", 0, 2, 2), ("broken", 1, 0, 3)]
+        [("rails", 0, 3, 3), ("boot", 0, 3, 3), ("first-bench", 0, 2, 2), ("values", 0, 4, 4), ("broken", 1, 0, 3)]
     {
         let path = rig_evals().join(eval);
         let (exit, stdout, stderr) = run(command(&["eval", "run", "--target", "sim"])
@@ -622,7 +622,7 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
     let options = || serde_saphyr::options! { strict_booleans: true };
     let yaml = |text: &str| serde_saphyr::from_str_with_options::<Value>(text, options()).unwrap();
     let mut seen = 0;
-    for folder in ["rails", "boot", "first-bench", "broken"] {
+    for folder in ["rails", "boot", "first-bench", "values", "broken"] {
         let path = rig_evals().join(folder);
         assert!(eval.is_valid(&yaml(&fs::read_to_string(path.join("eval.yaml")).unwrap())), "{folder}");
         for entry in fs::read_dir(path.join("tasks")).unwrap() {
@@ -633,7 +633,7 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 11);
+    assert_eq!(seen, 15);
     for bad in [
         "name: x",
         "tasks: [a]",
