@@ -64,7 +64,7 @@ fn identify_tells_who_it_is_and_what_there_is() {
             "board": "SIM-0000BEEF",
             "uptime_ms": "1234",
             "request_limit": "8191",
-            "reply_limit": "8191",
+            "reply_limit": "12287",
             "rails": r#"["3V3","5V0"]"#,
             "channels": r#"["3V3","5V0","AUX","TEMP"]"#,
             "inputs": r#"["LED","LED2","GP15"]"#,
