@@ -91,7 +91,7 @@ pub(crate) struct UartExpect<'a> {
 
 #[derive(Debug, Params)]
 pub(crate) struct UartRead<'a> {
-    /// The mark to read from; by default where the last match or read ended
+    /// The mark to read from, which takes nothing; by default where the last match or read ended
     since: Option<u64>,
     /// The most bytes to read
     #[param(minimum = 1, maximum = 2048, default = 2048)]
@@ -316,10 +316,11 @@ impl<B: Board> Rig<B> {
         };
         let shown = Shown(self.console.seen.get(..count).unwrap_or_default(), encoding).head(budget);
         let (mark, missed) = (at + shown.bytes().len() as u64, at.saturating_sub(from));
+        // Who reads from a mark looks on, and takes nothing from the others.
         if args.since.is_none() {
             self.console.dropped += missed;
+            self.console.cursor = mark;
         }
-        self.console.cursor = mark;
         cx.output("data", &shown)?;
         let length = shown.bytes().len();
         cx.output("encoding", encoding.name())?;

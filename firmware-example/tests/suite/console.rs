@@ -312,6 +312,10 @@ fn a_mark_reads_again_and_limits_are_named() {
     let again = bench.call("uart-expect", &json!({"text": "> ", "since": mark}));
     assert_eq!((&first["before"], &first["mark"]), (&again["before"], &again["mark"]));
     assert_eq!(bench.call("uart-read", &json!({"since": mark, "max": 3}))["data"], "ver");
+    assert_eq!(bench.call("uart-read", &json!({}))["data"], "", "who reads from a mark takes nothing");
+    bench.call("uart-write", &json!({"data": "ver\r"}));
+    bench.clock.advance_ms(100);
+    assert_eq!(bench.call("uart-read", &json!({"max": 3}))["data"], "ver");
     assert_eq!(bench.call("uart-read", &json!({"max": 2}))["data"], "\r\n", "it goes on where the last one ended");
     let skipped = bench.call("uart-read", &json!({"discard": true}));
     assert_eq!((&skipped["data"], &skipped["waiting"]), (&json!(""), &json!("0")));
