@@ -597,7 +597,7 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
     assert_eq!((exit, stdout.contains("1 of 1 tasks passed")), (Some(0), true), "{stdout}");
     let (exit, stdout, _) = run(command(&["eval", "list", "--json"]).arg(rig_evals()));
     let listed: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 4));
+    assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 5));
     assert_eq!(run(command(&["eval", "validate"]).arg(rig_evals())).0, Some(0));
     assert_eq!(run(&mut command(&["eval", "validate", "/no/such/eval.yaml"])).0, Some(2));
     assert_eq!(run(&mut command(&["eval", "run", "/no/such/eval.yaml"])).0, Some(2));
@@ -1164,6 +1164,7 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
         ("built-to-fail", "./examples/broken/eval.yaml"),
         ("first-bench", "./examples/first-bench/eval.yaml"),
         ("rails", "./examples/rails/eval.yaml"),
+        ("values", "./examples/values/eval.yaml"),
     ]
     .map(|(name, path)| (name.to_owned(), path.to_owned()));
     let (stdout, _) = as_printed(folder.path(), "sh", &["-c", &format!("{LINE}waza jsonrpc")]).unwrap();
