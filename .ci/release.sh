@@ -80,7 +80,7 @@ self_test() {
   local home=$1 sim=$2
   shift 2
   stranger "$home" "$@" --version | tr -d '\r' | grep -Fx "rigline $version"
-  stranger "$home" "$@" call "$sim" self-test
+  stranger "$home" "$@" call "$sim" self-test | grep "checks passed"
 }
 
 use_tools() {
