@@ -388,8 +388,8 @@ npm_here() {
   home=$(fresh npm)
   npm_run "$home" npm init -y
   npm_run "$home" npm install rigline
-  npm_run "$home" npx --no rigline --version | grep -Fx "rigline $version"
-  npm_run "$home" npx --no rigline call sim self-test
+  npm_run "$home" npx rigline --version | grep -Fx "rigline $version"
+  npm_run "$home" npx rigline call sim self-test
   cat >"$home/example.mjs" <<'JS'
 import { connect } from 'rigline/node';
 const rig = await connect('sim');
@@ -399,7 +399,7 @@ await rig.close();
 JS
   npm_run "$home" node example.mjs | grep "3V3 is at 3"
   mcp_lines >"$home/lines"
-  npm_run "$home" python3 "$root/.ci/release.py" rpc lines npx --no rigline mcp sim
+  npm_run "$home" python3 "$root/.ci/release.py" rpc lines npx rigline mcp sim
 }
 
 by_npx() {
@@ -413,7 +413,7 @@ npm_files() { # FILE FILE
   home=$(fresh npm-files)
   npm_run "$home" npm init -y
   npm_registry=http://127.0.0.1:9/ npm_run "$home" npm install --offline "$folder/$1" "$folder/$2"
-  npm_run "$home" npx --no rigline call sim self-test
+  npm_run "$home" npx rigline call sim self-test
 }
 
 npm_elsewhere() { # SYSTEM

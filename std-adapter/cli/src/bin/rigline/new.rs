@@ -264,7 +264,8 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
 
 /// The package that this command was built from. A released command has none, since its folder is on another computer:
 /// `.ci/release.sh` sets the variable.
-const BUILT_FROM: Option<&str> = if option_env!("RIGLINE_RELEASE").is_some() { None } else { Some(env!("CARGO_MANIFEST_DIR")) };
+const BUILT_FROM: Option<&str> =
+    if option_env!("RIGLINE_RELEASE").is_some() { None } else { Some(env!("CARGO_MANIFEST_DIR")) };
 
 /// The folder's full path, if the folder is a checkout of rigline.
 fn checkout(folder: &Path) -> Option<PathBuf> {
@@ -286,7 +287,10 @@ fn depend_on(checkout: Option<&Path>, text: &str) -> String {
         rest = after;
     }
     filled.push_str(rest);
-    filled.replace(concat!("{ version = \"", env!("CARGO_PKG_VERSION"), "\" }"), concat!("\"", env!("CARGO_PKG_VERSION"), "\""))
+    filled.replace(
+        concat!("{ version = \"", env!("CARGO_PKG_VERSION"), "\" }"),
+        concat!("\"", env!("CARGO_PKG_VERSION"), "\""),
+    )
 }
 
 /// Formats the files by rustfmt, if it is installed: line breaks and the order of imports depend on the extension's
@@ -364,9 +368,15 @@ mod tests {
             for line in text.lines().filter(|line| line.starts_with("rigline")) {
                 let (name, source) = line.split_once(" = ").unwrap();
                 let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
-                assert!(source == version || source.starts_with(&format!("{{ version = {version}, ")), "{file}: {name}: {source}");
+                assert!(
+                    source == version || source.starts_with(&format!("{{ version = {version}, ")),
+                    "{file}: {name}: {source}"
+                );
             }
         }
-        assert_eq!(depend_on(Some(Path::new("/x")), "a = { path = \"{{CHECKOUT}}/core\" }"), "a = { path = \"/x/core\" }");
+        assert_eq!(
+            depend_on(Some(Path::new("/x")), "a = { path = \"{{CHECKOUT}}/core\" }"),
+            "a = { path = \"/x/core\" }"
+        );
     }
 }
