@@ -96,7 +96,7 @@ def run(pause, between):
         terminal = Terminal(home)
         terminal.prompt(1)
         for number, (command, texts) in enumerate(COMMANDS, 2):
-            terminal.read(between)
+            terminal.read(between if number > 2 else between / 4)
             terminal.type(command, pause)
             came, code = terminal.prompt(number)
             plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", came)
@@ -111,10 +111,10 @@ def run(pause, between):
 
 
 def shortened(events):
-    """The events with pauses of at most PAUSE."""
+    """The events with pauses of at most PAUSE, and of at most 60 ms before a letter that was typed, as on a machine with nothing else to do."""
     kept, before, now = [], 0.0, 0.0
     for at, data in events:
-        now += min(at - before, PAUSE)
+        now += min(at - before, 0.06 if len(data) == 1 else PAUSE)
         before = at
         kept.append((round(now, 3), data))
     return kept
@@ -237,7 +237,7 @@ text{{font:{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono
 <rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>
 <rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="none" stroke="#3d444d"/>
 <circle cx="20" cy="18" r="5.5" fill="#ff5f57"/><circle cx="38" cy="18" r="5.5" fill="#febc2e"/><circle cx="56" cy="18" r="5.5" fill="#28c840"/>
-<clipPath id="c"><rect x="0" y="{TOP - 6}" width="{width}" height="{ROWS * HEIGHT + 10}"/></clipPath>
+<clipPath id="c"><rect x="0" y="{TOP - 1}" width="{width}" height="{ROWS * HEIGHT + 5}"/></clipPath>
 <g clip-path="url(#c)" fill="#e6edf3"><g class="s">
 {chr(10).join(body)}
 </g></g>
