@@ -4,6 +4,7 @@
     release.py archive FOLDER FILE SECONDS    packs a folder: the same bytes from the same files, dated SECONDS after 1970
     release.py npm FOLDER RELEASE             completes package.json in FOLDER: version, and the packages of the systems in RELEASE
     release.py registry RELEASE               serves npm's packages in RELEASE on loopback, prints the address, ends with standard input
+    release.py bom WHEEL FILE                 writes the SBOM that maturin has put into a wheel, without paths of this computer
     release.py sbom FILE TREE                 compares an SBOM with the crates that `cargo tree` lists in TREE
     release.py rpc FILE WORD...               sends the lines of FILE to a program, and prints its answers until one has each id
     release.py list RELEASE                   writes SHA256SUMS and artefacts.json, prints the table; exit 1 if a trial has failed
@@ -104,6 +105,12 @@ def registry(release):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_address[1]}/", flush=True)
     sys.stdin.read()
+
+
+def bom(wheel, file):
+    with zipfile.ZipFile(wheel) as pack:
+        name = next(name for name in pack.namelist() if name.endswith(".dist-info/sboms/rigline-cli.cyclonedx.json"))
+        pathlib.Path(file).write_bytes(pack.read(name).replace(f"file://{ROOT}".encode(), b"file://"))
 
 
 def sbom(file, tree):
@@ -207,7 +214,7 @@ def list_all(release):
 
 
 def main():
-    verbs = {"archive": archive, "npm": npm, "registry": registry, "sbom": sbom, "rpc": rpc, "list": list_all}
+    verbs = {"archive": archive, "npm": npm, "registry": registry, "bom": bom, "sbom": sbom, "rpc": rpc, "list": list_all}
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     verbs[sys.argv[1]](*sys.argv[2:])

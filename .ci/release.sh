@@ -316,7 +316,7 @@ served() {
   (cd "$1" && exec env -i HOME="$1" PATH="$PATH" WINEPREFIX="$place/wine" WINEDEBUG=-all wine rigline.exe serve sim "$2" 127.0.0.1:0) >"$log" 2>&1 </dev/null &
   server=$!
   for _ in $(seq 100); do
-    port=$(grep -aoE '127\.0\.0\.1:[0-9]+' "$log" | head -n 1 | cut -d : -f 2)
+    port=$(grep -aoE '127\.0\.0\.1:[0-9]+' "$log" | head -n 1 | cut -d : -f 2 || true)
     if [ -n "$port" ]; then break; fi
     sleep 0.2
   done
@@ -454,17 +454,12 @@ crate_contents() { # FILE
   for file in LICENSE-APACHE LICENSE-MIT Cargo.toml; do grep -q "/$file\$" <<<"$list"; done
 }
 
-# The crates of the command on Linux.
+# The crates of the command on Linux, as maturin has written them into the wheel.
 sbom() {
-  local file=rigline-$version.cdx.json
-  if ! PATH=$tools/bin:$PATH cargo cyclonedx --version >/dev/null 2>&1; then
-    cargo install --quiet --locked --root "$tools" cargo-cyclonedx || { not_made "$file" "cargo cannot install cargo-cyclonedx"; return; }
-  fi
-  # It writes beside each Cargo.toml.
-  git clone --quiet --shared . "$place/clone"
-  git diff HEAD | git -C "$place/clone" apply --allow-empty
-  (cd "$place/clone" && SOURCE_DATE_EPOCH=$epoch PATH=$tools/bin:$PATH cargo cyclonedx --quiet --format json --spec-version 1.5 --target x86_64-unknown-linux-musl --manifest-path std-adapter/cli/Cargo.toml)
-  cp "$(ls "$place"/clone/std-adapter/cli/*.cdx.json)" "$folder/$file"
+  local file=rigline-$version.cdx.json wheel=
+  for wheel in "$folder/rigline-$version"-py3-none-*linux*x86_64*.whl; do break; done
+  [ -f "$wheel" ] || { not_made "$file" "it comes from the wheel of linux-x64: make that part first"; return; }
+  .ci/release.py bom "$wheel" "$folder/$file"
   cargo tree -p rigline-cli --target x86_64-unknown-linux-musl --edges normal,build --prefix none --no-dedupe | sort -u >"$place/tree"
   tried "$file" "it has each crate that cargo tree names, with its licence" .ci/release.py sbom "$folder/$file" "$place/tree"
 }
