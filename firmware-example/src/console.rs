@@ -518,7 +518,7 @@ impl Pattern {
         while left != 0 {
             let state = left.trailing_zeros();
             left &= left - 1;
-            let (here, behind) = (1 << state, 1 << (state + 1) % 64);
+            let (here, behind) = (1 << state, 1 << ((state + 1) % 64));
             next |= match self.element(state as usize, backwards) {
                 Some(ONE) if !is_line_end(byte) => behind,
                 Some(MANY) if !is_line_end(byte) => here,
@@ -536,7 +536,7 @@ impl Pattern {
         while left != 0 {
             let state = left.trailing_zeros();
             left &= left - 1;
-            let behind = 1 << (state + 1) % 64;
+            let behind = 1 << ((state + 1) % 64);
             if self.element(state as usize, backwards) == Some(MANY) && states & behind == 0 {
                 states |= behind;
                 left |= behind;

@@ -68,7 +68,7 @@ pub const fn flood_byte(place: u32) -> u8 {
 }
 
 /// The bytes of `garbage`, which are the same each time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Garbage(u32);
 
 impl Garbage {
@@ -236,6 +236,7 @@ enum Mismatch {
 
 /// The board's end.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct Dut {
     line: LineSettings,
     is_up: bool,

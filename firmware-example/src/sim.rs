@@ -62,6 +62,7 @@ pub const NOISE_STEPS: i32 = 2;
 
 /// The simulated board.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a pin or a state of its own")]
 pub struct SimBoard<C> {
     clock: C,
     seed: u32,
