@@ -71,7 +71,7 @@ pub struct SimBoard<C> {
     is_up: bool,
     led2: bool,
     defect: Option<Defect>,
-    #[cfg(feature = "instruments")]
+    #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
     instruments: instruments::SimInstruments,
 }
 
@@ -125,7 +125,7 @@ impl<C: Clock> SimBoard<C> {
             is_up: false,
             led2: false,
             defect: None,
-            #[cfg(feature = "instruments")]
+            #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
             instruments: instruments::SimInstruments::new(),
         }
     }
