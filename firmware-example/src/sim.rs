@@ -81,7 +81,7 @@ pub struct SimBoard<C> {
     led2: bool,
     defect: Option<Defect>,
     console: SimConsole,
-    #[cfg(feature = "instruments")]
+    #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
     instruments: instruments::SimInstruments,
 }
 
@@ -138,7 +138,7 @@ impl<C: Clock> SimBoard<C> {
             led2: false,
             defect: None,
             console: SimConsole::new(),
-            #[cfg(feature = "instruments")]
+            #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
             instruments: instruments::SimInstruments::new(),
         }
     }

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn values_at_the_bounds_do_not_overflow() {
         for (value, rms) in [(i32::MIN, 1 << 31), (i32::MAX, (1 << 31) - 1), (0, 0), (-1, 1), (1, 1)] {
-            let statistics = of(&[value; 10_000]);
+            let statistics = of(&std::vec![value; 10_000]);
             assert_eq!((statistics.mean(), statistics.rms()), (value, rms));
         }
         let statistics = Statistics {

@@ -24,6 +24,7 @@ pub const FLASH_ID: [u8; 3] = [0xef, 0x40, 0x15];
 /// The least voltage at which the devices on the buses answer, in millivolts.
 pub const DEVICES_MILLIVOLTS: i32 = 2700;
 
+#[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
 #[derive(Debug)]
 pub(super) struct SimInstruments {
     #[cfg(feature = "i2c")]
@@ -34,6 +35,7 @@ pub(super) struct SimInstruments {
     pub(super) wave: Wave,
 }
 
+#[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
 impl SimInstruments {
     pub(super) const fn new() -> Self {
         Self {
