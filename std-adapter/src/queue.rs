@@ -396,7 +396,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// The entries of each client, whose turn comes next first.
-    waiting: VecDeque<(Turn, VecDeque<Entry>)>,
+    waiting: VecDeque<(Turn, VecDeque<Box<Entry>>)>,
     /// The requests that have no reply yet, the oldest first.
     open: BTreeMap<u64, Open>,
     last: u64,
@@ -596,7 +596,7 @@ impl Shared {
                     {
                         call.runs();
                     }
-                    return Some(Task::Entry(Box::new(entry), facts));
+                    return Some(Task::Entry(entry, facts));
                 }
             }
         }
@@ -710,7 +710,7 @@ impl State {
     }
 
     /// The first entry of the client whose turn it is, who then waits behind all others.
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<Box<Entry>> {
         let (turn, mut entries) = self.waiting.pop_front()?;
         let entry = entries.pop_front();
         if !entries.is_empty() {
@@ -719,7 +719,7 @@ impl State {
         entry
     }
 
-    fn push(&mut self, turn: Turn, entry: Entry) {
+    fn push(&mut self, turn: Turn, entry: Box<Entry>) {
         match self.waiting.iter_mut().find(|(known, _)| *known == turn) {
             Some((_, entries)) => entries.push_back(entry),
             None => self.waiting.push_back((turn, [entry].into())),
@@ -727,7 +727,7 @@ impl State {
     }
 
     /// Takes an entry out of the queue; none if it does not wait there.
-    fn take(&mut self, number: u64) -> Option<Entry> {
+    fn take(&mut self, number: u64) -> Option<Box<Entry>> {
         let (client, place) = self.waiting.iter().enumerate().find_map(|(client, (_, entries))| {
             Some((client, entries.iter().position(|entry| entry.number == number)?))
         })?;
@@ -1223,40 +1223,39 @@ impl Queue {
             Some(name) => Turn::Session(name.to_owned()),
             None => Turn::Connection(asker.client.key()),
         };
+        let operation = operation_of(&exchange, manifest);
+        let wants_logs = asker.wants_logs && session.wants_warnings();
+        let mut entry = Box::new(Entry {
+            number: 0,
+            manifest,
+            who,
+            message,
+            session,
+            exchange,
+            lines: lines.clone(),
+            ticket: ticket.clone(),
+            client: asker.client.clone(),
+            since,
+            deadline,
+            is_acknowledged,
+        });
         let number = {
             let mut state = self.shared.state();
             if state.is_closed {
                 return Err(Refused::Gone);
             }
-            let bytes = message.len();
+            let bytes = entry.message.len();
             let is_too_much = !state.open.is_empty() && state.bytes.saturating_add(bytes) > WAITING;
             if is_too_much || state.open.len() >= self.shared.settings.most {
-                return Err(Refused::Full(message));
+                return Err(Refused::Full(entry.message));
             }
             state.bytes += bytes;
             state.last += 1;
-            let number = state.last;
-            let client = asker.client.clone();
-            let wants_logs = asker.wants_logs && session.wants_warnings();
-            let operation = operation_of(&exchange, manifest);
-            let call = client.caller.as_ref().zip(operation).map(|(caller, operation)| caller.begin(operation));
-            let open = Open { ticket: ticket.clone(), bytes, lines: lines.clone(), wants_logs, session, call };
-            state.open.insert(number, open);
-            let ticket = ticket.clone();
-            let entry = Entry {
-                number,
-                manifest,
-                who,
-                message,
-                session,
-                exchange,
-                lines,
-                ticket,
-                client,
-                since,
-                deadline,
-                is_acknowledged,
-            };
+            entry.number = state.last;
+            let call = asker.client.caller.as_ref().zip(operation).map(|(caller, operation)| caller.begin(operation));
+            let open = Open { ticket: ticket.clone(), bytes, lines, wants_logs, session, call };
+            state.open.insert(entry.number, open);
+            let number = entry.number;
             state.push(turn, entry);
             number
         };
