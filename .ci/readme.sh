@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what the README and the guide tell a reader to run: each line that starts with `$ ` in a ```console block, in order. A line of
 # output that follows must appear in what the command prints; in it, `…` stands for anything.
-#   readme.sh [FILE…]   the commands of these files [default: README.md and all chapters of the guide]
+#   readme.sh [FILE…]   the commands of these files [default: README.md, the packages' READMEs and all chapters of the guide]
 #   readme.sh --first   only the first command of README.md, and how long it took
 # A chapter's `rigline` is the command of this checkout. What needs a board is in a ```sh block, which is not run.
 set -euo pipefail
@@ -11,7 +11,8 @@ import glob, os, re, subprocess, sys, time
 
 first = sys.argv[1:] == ["--first"]
 guide = sorted(set(glob.glob("std-adapter/src/guide/*.md") + glob.glob("std-adapter/*/src/guide/*.md")))
-files = ["README.md"] if first else sys.argv[1:] or ["README.md", *guide]
+packages = [f"{folder}/README.md" for folder in ("core", "firmware-example", "std-adapter", *(f"std-adapter/{name}" for name in ("host", "eval", "lab", "cli")))]
+files = ["README.md"] if first else sys.argv[1:] or ["README.md", *packages, *guide]
 if any(file != "README.md" for file in files):
     subprocess.run(["cargo", "build", "--quiet", "--bin", "rigline"], check=True)
     os.environ["PATH"] = os.path.abspath(os.environ.get("CARGO_TARGET_DIR", "target") + "/debug") + ":" + os.environ["PATH"]

@@ -4,17 +4,20 @@
     words.py            checks
     words.py --write    writes the tests of each case into tests/cases.md, and then checks
 """
+import functools
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
 FILES = [file for file in FILES if file and (ROOT / file).is_file() and "/dist/" not in file]
 NAMES = {pathlib.PurePath(file).name for file in FILES}
 CASES = "tests/cases.md"
+REPOSITORY = "https://github.com/rigline/rigline"
 # Files that programs of other people have.
 FOREIGN = {"SKILL.md", "AGENTS.md", "CLAUDE.md", "README.md", "mcp-configuration.md", "mcp-server.md"}
 
@@ -72,18 +75,22 @@ def anchors(markdown):
         yield plain.strip().replace(" ", "-")
 
 
+def links_of(markdown):
+    prose = without_code(markdown)
+    return re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r"^\[[^\]]+\]: (\S+)$", prose, re.M)
+
+
 def dead_links():
     """Links of Markdown files that lead to no file, or to no heading."""
     for file in ending(".md"):
         if pathlib.PurePath(file).name == "links.md":
             continue
-        prose = without_code(text(file))
-        links = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r"^\[[^\]]+\]: (\S+)$", prose, re.M)
-        for link in links:
-            if re.match(r"[a-z]+:|crate|rigline|`", link) or "::" in link:
+        for link in links_of(text(file)):
+            here = re.match(f"{REPOSITORY}/(?:blob|tree|raw)/main/(.+)", link)
+            if not here and (re.match(r"[a-z]+:|crate|rigline|`", link) or "::" in link):
                 continue
-            path, _, anchor = link.partition("#")
-            target = (ROOT / file).parent / path if path else ROOT / file
+            path, _, anchor = (here[1] if here else link).partition("#")
+            target = (ROOT if here else (ROOT / file).parent) / path if path else ROOT / file
             if not target.exists():
                 yield f"{file}: {link}"
             elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8")):
@@ -172,11 +179,74 @@ def cases():
             yield f"{CASES}: {case} has the tests {now}"
 
 
+@functools.cache
+def packages():
+    told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(told.stdout)["packages"]
+
+
+def published():
+    """The packages that are published as crates, each with its folder."""
+    return [(package, pathlib.Path(package["manifest_path"]).parent) for package in packages() if package["publish"] is None]
+
+
+def package_metadata():
+    """What the manifests of published packages lack."""
+    for package, folder in published():
+        for member in ["description", "readme", "repository", "documentation", "license", "keywords", "categories", "rust_version"]:
+            if not package[member]:
+                yield f"{package['name']}: {member}"
+        if package["readme"] and not (folder / package["readme"]).is_file():
+            yield f"{package['name']}: there is no {package['readme']}"
+        elif package["readme"] and ".." in package["readme"]:
+            yield f"{package['name']}: {package['readme']} is not its own"
+        if len(package["keywords"]) > 5 or any(len(keyword) > 20 for keyword in package["keywords"]) or len(package["categories"]) > 5:
+            yield f"{package['name']}: crates.io takes 5 keywords of 20 letters, and 5 categories"
+        if package["documentation"] != f"https://docs.rs/{package['name']}":
+            yield f"{package['name']}: its documentation is at https://docs.rs/{package['name']}"
+        if not ((package["metadata"] or {}).get("docs") or {}).get("rs", {}).get("all-features"):
+            yield f"{package['name']}: [package.metadata.docs.rs] has no all-features"
+
+
+def package_readmes():
+    """READMEs of packages that do not stand alone: a relative link, no example, or an example that no file has."""
+    files = [str((folder / package["readme"]).relative_to(ROOT)) for package, folder in published() if package["readme"]]
+    sources = "\n".join(text(file) for file in ending(".rs"))
+    for file in files + [f"std-adapter/{client}/README.md" for client in ("python", "js", "go", "web")]:
+        readme = text(file)
+        for link in links_of(readme):
+            if not re.match(r"https?://|#", link):
+                yield f"{file}: {link}: the address must be a whole one, since the file is read elsewhere"
+        examples = re.findall(r"^```(\w[\w,]*)\n(.*?)^```", readme, re.S | re.M)
+        if not any(kind.startswith(("rust", "console", "python", "js", "go")) for kind, _ in examples):
+            yield f"{file}: there is no example"
+        for kind, example in examples:
+            if kind == "rust,ignore" and example not in sources:
+                yield f"{file}: the example that is not compiled is in no source file: {example.splitlines()[0]}"
+
+
+def pictures():
+    """Pictures that are too large, have no description, load something, or have one colour for light and dark pages."""
+    for file in ending(".svg"):
+        if not file.startswith(".ci/site/pictures/"):
+            continue
+        drawing = text(file)
+        names = {element.tag.partition("}")[2] for element in xml.etree.ElementTree.fromstring(drawing).iter()}
+        if len(drawing.encode()) > 80_000:
+            yield f"{file}: {len(drawing.encode())} bytes, of 80,000 at most"
+        if not {"title", "desc"} <= names:
+            yield f"{file}: it has no <title> or no <desc>"
+        if {"script", "image", "foreignObject"} & names or re.search(r"(?:href|url|@import)\W+(?:https?:)?//", drawing):
+            yield f"{file}: it has a script, or loads something"
+        # A picture has its own ground, since the page's colour is not known: one that is dark in both, or one that follows the reader's choice.
+        ground = re.search(r"<rect [^>]*fill[=:]\"?(#0d1117|var\(--ground\))", drawing)
+        if not ground or ground[1].startswith("var") and "prefers-color-scheme:dark" not in drawing:
+            yield f"{file}: it has no ground of its own for light and dark pages"
+
+
 def test_programs():
     """Test programs beyond 12, of all packages."""
-    told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=ROOT, capture_output=True, text=True, check=True)
-    packages = json.loads(told.stdout)["packages"]
-    programs = [f"{package['name']}: {target['name']}" for package in packages for target in package["targets"] if target["kind"] == ["test"]]
+    programs = [f"{package['name']}: {target['name']}" for package in packages() for target in package["targets"] if target["kind"] == ["test"]]
     yield from programs if len(programs) > 12 else []
 
 
@@ -224,7 +294,7 @@ def names_of_several_things():
         yield from found[most:]
 
 
-RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs]
+RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs, package_metadata, package_readmes, pictures]
 
 
 def main():

@@ -170,3 +170,8 @@ pub use rigline_macros::{Outputs, Params, extension};
 pub use rigline_macros::{configure, on_event, operation, run_task, safe_state};
 pub use schema::Schema;
 pub use values::{Outputs, Params};
+
+/// The examples of the README, which are compiled as tests.
+#[cfg(all(doctest, feature = "macros"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -38,3 +38,8 @@ pub mod wires;
 
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod firmware;
+
+/// The examples of the README, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -84,7 +84,12 @@ pub use clock::TokioClock;
 pub use requires::RequirePath;
 pub use selection::{OperationSelection, Selected};
 
-/// The examples of the README, which are compiled as tests.
+/// The examples of the repository's README, which are compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+pub struct RepositoryReadme;
+
+/// The examples of the package's own README, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -2,6 +2,11 @@
 
 use proc_macro::TokenStream;
 
+/// The examples of the README, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod attributes;
 mod extension;
 mod outputs;

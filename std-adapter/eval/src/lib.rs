@@ -92,3 +92,30 @@ pub use spec::{
     Overrides, SIZE_LIMIT, Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
 };
 pub use target_check::{check_against_target, owner_of};
+
+/// The examples of the README, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use super::{Overrides, load};
+
+    #[test]
+    fn the_files_in_the_readme_are_an_eval_without_faults() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocks: Vec<&str> = include_str!("../README.md").split("```yaml\n").skip(1).collect();
+        assert_eq!(blocks.len(), 2);
+        for block in blocks {
+            let file = block.split("```").next().unwrap();
+            let name = file.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap();
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, file).unwrap();
+        }
+        let (spec, faults) = load(folder.path(), &Overrides::default()).unwrap();
+        assert!(faults.is_empty() && spec.warnings.is_empty(), "{faults:?} {:?}", spec.warnings);
+        assert_eq!(spec.tasks.len(), 1);
+    }
+}

@@ -56,3 +56,8 @@ mod waza;
 
 pub use host::*;
 pub use http_client::{Credentials, HttpError};
+
+/// The examples of the README, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -77,3 +77,8 @@ pub const MISSING: Option<&str> = if cfg!(target_os = "linux") {
         "the lab needs Linux: this system has no child subreaper (to end all processes of a lease), no CLOCK_BOOTTIME and no SO_PEERCRED",
     )
 };
+
+/// The examples of the README, which are compiled as tests.
+#[cfg(all(doctest, target_os = "linux"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
