@@ -421,7 +421,8 @@ fn a_page_tells_its_own_lease_of_a_rig_on_another_host_from_those_of_other_proce
     let other = lab.command("ssh:lab1", &["lock", "rig:lab1/r1", "--", "sh", "-c", holder]).spawn().unwrap();
     lab.user.wait_for("held");
     assert_eq!((&rig()["name"], &rig()["mine"]), (&json!("lab1/r1"), &json!(false)), "{}", rig());
-    let _page = server.page();
+    let mut page = server.page();
+    page.send(r#"{"jsonrpc":"2.0","id":1,"method":"describe"}"#);
     until("the page waits", || server.api("/api/lab")["queue"][0]["mine"] == true);
     fs::write(lab.user.path("go"), "").unwrap();
     until("the page has the rig", || rig()["mine"] == true);

@@ -149,7 +149,7 @@ impl Page {
         }
     }
 
-    fn send(&mut self, text: impl Into<String>) {
+    pub(super) fn send(&mut self, text: impl Into<String>) {
         self.socket.send(Message::text(text.into())).unwrap();
     }
 
