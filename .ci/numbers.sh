@@ -17,7 +17,7 @@ build() { cargo image -q -p rigline-rig --target thumbv6m-none-eabi "$@"; }
 
 # The firmware's, in the emulator.
 if command -v node >/dev/null 2>&1; then
-  build --features firmware,bench-images --bin cycles
+  build --no-default-features --features firmware,bench-images --bin cycles
   cp "$built/cycles" "$images/cycles-all"
   build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
   cp "$built"/{echo-bare,echo,engine,cycles} "$images"
@@ -25,7 +25,7 @@ if command -v node >/dev/null 2>&1; then
     build --no-default-features --features "bench-images,$protocol" --bin engine
     cp "$built/engine" "$images/engine-$protocol"
   done
-  build --features firmware --bin rig
+  build --no-default-features --features firmware --bin rig
   cp "$built/rig" "$images"
   node tests/emulator/table.mjs "$images" >"$images/table.md"
   .ci/figures.py "$do" firmware "$images/table.md"

@@ -5,6 +5,15 @@ use core::fmt;
 
 use embedded_hal::digital::{InputPin, OutputPin, StatefulOutputPin};
 
+#[cfg(feature = "i2c")]
+use crate::instruments::BusFault;
+#[cfg(feature = "instruments")]
+use crate::instruments::Instruments;
+#[cfg(feature = "spi")]
+use crate::instruments::SpiSettings;
+#[cfg(feature = "pwm")]
+use crate::instruments::Wave;
+
 /// The hardware that a [`Rig`](crate::rig::Rig) drives.
 ///
 /// The methods take rails, channels, pins and buttons by their positions in the tables of the
@@ -39,6 +48,50 @@ pub trait Board {
     /// Takes one reading of a channel, in thousandths of its unit: millivolts, or thousandths of a
     /// degree.
     async fn read(&mut self, channel: usize) -> Result<i32, Fault>;
+
+    /// The buses, counters and PWM outputs of the board, by name; none by default.
+    #[cfg(feature = "instruments")]
+    fn instruments(&self) -> &'static Instruments {
+        &Instruments::NONE
+    }
+
+    /// Writes bytes to a device on an I2C bus, and then reads bytes from it. Either may be empty, but
+    /// not both. It ends within [`I2C_LIMIT_MS`](crate::instruments::I2C_LIMIT_MS), whatever the
+    /// device does.
+    #[cfg(feature = "i2c")]
+    #[allow(unused_variables, reason = "the names are for whoever implements it")]
+    async fn i2c(&mut self, bus: usize, address: u8, write: &[u8], read: &mut [u8]) -> Result<(), BusFault> {
+        Err(BusFault::Rig(Fault::NotWired))
+    }
+
+    /// Selects the device on an SPI bus, and replaces bytes that are written by those that are read.
+    #[cfg(feature = "spi")]
+    #[allow(unused_variables, reason = "the names are for whoever implements it")]
+    async fn spi(&mut self, bus: usize, settings: SpiSettings, bytes: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault::NotWired)
+    }
+
+    /// The number of rising edges at an input since some time, which wraps. It is called at least
+    /// every 30 ms while pulses are counted.
+    #[cfg(feature = "counter")]
+    #[allow(unused_variables, reason = "the names are for whoever implements it")]
+    fn pulses(&mut self, counter: usize) -> Result<u32, Fault> {
+        Err(Fault::NotWired)
+    }
+
+    /// Drives a PWM output.
+    #[cfg(feature = "pwm")]
+    #[allow(unused_variables, reason = "the names are for whoever implements it")]
+    fn set_pwm(&mut self, output: usize, wave: Wave) -> Result<(), Fault> {
+        Err(Fault::NotWired)
+    }
+
+    /// The settings that a PWM output was last driven with.
+    #[cfg(feature = "pwm")]
+    #[allow(unused_variables, reason = "the names are for whoever implements it")]
+    fn pwm(&mut self, output: usize) -> Result<Wave, Fault> {
+        Err(Fault::NotWired)
+    }
 }
 
 /// The rails, channels, pins and buttons of a board, by name. Names are unique within each table.
@@ -150,6 +203,9 @@ pub enum Fault {
     Pin,
     /// The converter returned no reading.
     Adc,
+    /// The controller of a bus did not do as it was told.
+    #[cfg(feature = "instruments")]
+    Bus,
 }
 
 impl Fault {
@@ -159,6 +215,8 @@ impl Fault {
             Self::NotWired => "nothing is wired there",
             Self::Pin => "its pin does not answer",
             Self::Adc => "the converter does not answer",
+            #[cfg(feature = "instruments")]
+            Self::Bus => "its controller does not answer",
         }
     }
 }

@@ -23,6 +23,9 @@
 //!
 //! [`wires`] shares a rig between two wires.
 //!
+//! Each of the features `statistics`, `i2c`, `counter`, `pwm` and `spi` adds operations. Without it,
+//! the code of these operations is not in the image. `instruments` has what the last four share.
+//!
 //! On bare metal with feature `firmware`, the crate also has `firmware`, the rig on a Raspberry Pi
 //! Pico. The parts that other firmware can use are in the crate `rigline-embassy`.
 
@@ -31,6 +34,10 @@
 #[cfg(feature = "bench-images")]
 pub mod bench;
 pub mod board;
+#[cfg(any(feature = "counter", feature = "pwm", feature = "statistics"))]
+mod division;
+#[cfg(feature = "instruments")]
+pub mod instruments;
 pub mod pinmap;
 pub mod rig;
 pub mod sim;

@@ -16,6 +16,12 @@
 //! | `LED2` | inputs | 11 | the board's second LED |
 //! | `GP15` | inputs | 15 | wired to `GP14` |
 //! | `GP14` | outputs | 14 | wired to `GP15` |
+//! | `I2C0` | I2C buses | 20 (SDA), 21 (SCL) | 100 kHz, with the chip's own pull-ups; a thermometer and an EEPROM |
+//! | `CLK` | counters | 13 | the clock output of the board under test: 1000 Hz while it is up |
+//! | `GP8` | PWM outputs | 8 | to `AUX`, through a low-pass filter |
+//! | `SPI0` | SPI buses | 16 (MISO), 17 (CS), 18 (SCK), 19 (MOSI) | a flash memory |
+//!
+//! Each of the last four is there with the feature of its operations.
 //!
 //! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of
 //! `TEMP`.
@@ -26,6 +32,8 @@ use rigline::protocol::waza::{BoardEval, BoardTask};
 use rigline::params::Choice;
 
 use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
+#[cfg(feature = "instruments")]
+use crate::instruments::Instruments;
 
 /// The rails of [`LAYOUT`] with descriptions, for schemas.
 pub const RAILS: &[Choice] =
@@ -70,6 +78,37 @@ pub static LAYOUT: Layout = Layout {
     buttons: &["RESET", "USER"],
     boot: Some(Boot { rail: 0, led: 0, within_ms: 1000 }),
     loopbacks: &[Loopback { output: 0, input: 2 }],
+};
+
+/// The I2C buses of [`INSTRUMENTS`] with descriptions, for schemas.
+#[cfg(feature = "i2c")]
+pub const I2C_BUSES: &[Choice] = &[Choice::new("I2C0", "100 kHz")];
+
+/// The SPI buses of [`INSTRUMENTS`] with descriptions, for schemas.
+#[cfg(feature = "spi")]
+pub const SPI_BUSES: &[Choice] = &[Choice::new("SPI0", "one device")];
+
+/// The counters of [`INSTRUMENTS`] with descriptions, for schemas.
+#[cfg(feature = "counter")]
+pub const COUNTERS: &[Choice] = &[Choice::new("CLK", "the board's clock output")];
+
+/// The PWM outputs of [`INSTRUMENTS`] with descriptions, for schemas.
+#[cfg(feature = "pwm")]
+pub const PWM_OUTPUTS: &[Choice] = &[Choice::new("GP8", "filtered, to AUX")];
+
+/// The buses, counters and PWM outputs of the rig on a Raspberry Pi Pico.
+#[cfg(feature = "instruments")]
+pub static INSTRUMENTS: Instruments = Instruments {
+    #[cfg(feature = "i2c")]
+    i2c: &["I2C0"],
+    #[cfg(feature = "spi")]
+    spi: &["SPI0"],
+    #[cfg(feature = "counter")]
+    counters: &["CLK"],
+    #[cfg(feature = "pwm")]
+    pwm: &["GP8"],
+    #[cfg(feature = "pwm")]
+    pwm_clock: 125_000_000,
 };
 
 /// The position in [`LAYOUT`] of the channel with the chip's temperature. All other channels are
@@ -142,6 +181,14 @@ mod tests {
         assert_eq!(names(CHANNELS), LAYOUT.channels.iter().map(|channel| channel.name).collect::<std::vec::Vec<_>>());
         assert_eq!(names(PINS), [LAYOUT.inputs, LAYOUT.outputs].concat());
         assert_eq!((names(OUTPUTS), names(BUTTONS)), (LAYOUT.outputs.to_vec(), LAYOUT.buttons.to_vec()));
+        #[cfg(feature = "i2c")]
+        assert_eq!(names(I2C_BUSES), INSTRUMENTS.i2c);
+        #[cfg(feature = "spi")]
+        assert_eq!(names(SPI_BUSES), INSTRUMENTS.spi);
+        #[cfg(feature = "counter")]
+        assert_eq!(names(COUNTERS), INSTRUMENTS.counters);
+        #[cfg(feature = "pwm")]
+        assert_eq!(names(PWM_OUTPUTS), INSTRUMENTS.pwm);
     }
 
     struct NoTime;

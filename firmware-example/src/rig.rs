@@ -1,5 +1,18 @@
 //! The rig: its operations, their arguments and their outputs.
 
+#[cfg(feature = "counter")]
+mod counter;
+#[cfg(any(feature = "i2c", feature = "spi"))]
+mod hex;
+#[cfg(feature = "i2c")]
+mod i2c;
+#[cfg(feature = "pwm")]
+mod pwm;
+#[cfg(feature = "spi")]
+mod spi;
+#[cfg(feature = "statistics")]
+mod statistics;
+
 use core::fmt;
 use core::time::Duration;
 
@@ -21,7 +34,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// rails, channels, pins and buttons. A session's configuration may set `settle_ms`, the time that
 /// `power` waits after it has switched a rail on: 0 to 5000, 50 by default.
 ///
-/// In its safe state all rails are off, all buttons are released, and all output pins are low.
+/// In its safe state all rails are off, all buttons are released, and all output pins are low, those
+/// with PWM too.
 #[derive(Debug)]
 pub struct Rig<B> {
     board: B,
@@ -162,7 +176,7 @@ mod outputs {
     use serde::{Serialize, Serializer};
 
     /// A value whose range goes without saying.
-    struct Plain<T>(T);
+    pub(super) struct Plain<T>(T);
 
     impl OutputValue for Plain<Decimal<3>> {
         const SCHEMA: &'static SchemaNode = &SchemaNode::text(r#"{"type":"number"}"#);
@@ -202,6 +216,18 @@ mod outputs {
         outputs: &'a [&'a str],
         #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
         buttons: &'a [&'a str],
+        #[cfg(feature = "i2c")]
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        i2c: &'a [&'a str],
+        #[cfg(feature = "spi")]
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        spi: &'a [&'a str],
+        #[cfg(feature = "counter")]
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        counters: &'a [&'a str],
+        #[cfg(feature = "pwm")]
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        pwm: &'a [&'a str],
         reset: Option<&'a str>,
         last_panic: Option<&'a str>,
     }
@@ -212,6 +238,9 @@ mod outputs {
         rails_on: &'a [&'a str],
         #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
         pins_high: &'a [&'a str],
+        #[cfg(feature = "pwm")]
+        #[output(schema = r#"{"type":"array","items":{"type":"string"}}"#)]
+        pwm_on: &'a [&'a str],
     }
 
     #[derive(Outputs)]
@@ -278,6 +307,14 @@ impl<B: Board> Rig<B> {
         cx.output("inputs", &Names::Plain(inputs))?;
         cx.output("outputs", &Names::Plain(outputs))?;
         cx.output("buttons", &Names::Plain(buttons))?;
+        #[cfg(feature = "i2c")]
+        cx.output("i2c", &Names::Plain(self.board.instruments().i2c))?;
+        #[cfg(feature = "spi")]
+        cx.output("spi", &Names::Plain(self.board.instruments().spi))?;
+        #[cfg(feature = "counter")]
+        cx.output("counters", &Names::Plain(self.board.instruments().counters))?;
+        #[cfg(feature = "pwm")]
+        cx.output("pwm", &Names::Plain(self.board.instruments().pwm))?;
         if let Some(reset) = identity.reset {
             cx.output("reset", reset)?;
         }
@@ -321,6 +358,8 @@ impl<B: Board> Rig<B> {
         }
         cx.output("rails_on", &Marked(layout, on, true))?;
         cx.output("pins_high", &Marked(layout, high, false))?;
+        #[cfg(feature = "pwm")]
+        pwm::output_state(self, cx)?;
         let on = Marked(layout, on, true);
         if on.iter().next().is_none() {
             return cx.done("all rails are off");
@@ -460,6 +499,64 @@ impl<B: Board> Rig<B> {
         }
     }
 
+    /// Measure a channel over time: mean, bounds and root mean square
+    #[cfg(feature = "statistics")]
+    #[operation(read_only, outputs = statistics::MeasuredOverTime)]
+    pub(crate) async fn measure_over_time(
+        &mut self,
+        args: statistics::MeasureOverTime<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Outcome, Failure> {
+        statistics::measure_over_time(self, args, cx).await
+    }
+
+    /// Find the devices on an I2C bus; reads a byte from each
+    #[cfg(feature = "i2c")]
+    #[operation(idempotent, outputs = i2c::Scanned<'_>)]
+    pub(crate) async fn i2c_scan(&mut self, args: i2c::I2cScan<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        i2c::scan(self, args, cx).await
+    }
+
+    /// Write bytes to an I2C device, then read bytes from it
+    #[cfg(feature = "i2c")]
+    #[operation(destructive, outputs = i2c::Transferred<'_>)]
+    pub(crate) async fn i2c_transfer(
+        &mut self,
+        args: i2c::I2cTransfer<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Outcome, Failure> {
+        i2c::transfer(self, args, cx).await
+    }
+
+    /// Count the pulses at an input, up to 2.1 MHz
+    #[cfg(feature = "counter")]
+    #[operation(read_only, outputs = counter::Counted)]
+    pub(crate) async fn count_pulses(
+        &mut self,
+        args: counter::CountPulses<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Outcome, Failure> {
+        counter::count_pulses(self, args, cx).await
+    }
+
+    /// Drive an output with pulses, until they are ended
+    #[cfg(feature = "pwm")]
+    #[operation(destructive, idempotent, outputs = pwm::Driven)]
+    pub(crate) async fn pwm(&mut self, args: pwm::Pwm<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        pwm::pwm(self, &args, cx)
+    }
+
+    /// Write bytes to an SPI device, and read as many
+    #[cfg(feature = "spi")]
+    #[operation(destructive, outputs = spi::Transferred<'_>)]
+    pub(crate) async fn spi_transfer(
+        &mut self,
+        args: spi::SpiTransfer<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Outcome, Failure> {
+        spi::transfer(self, args, cx).await
+    }
+
     /// Check rails, boot and loopbacks; begins and ends with everything off
     #[operation(destructive, outputs = outputs::Tested)]
     pub(crate) async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
@@ -528,6 +625,11 @@ impl<B: Board> Rig<B> {
         }
         for (place, name) in outputs.iter().enumerate() {
             result = result.and(self.board.set_output(place, false).map_err(|fault| ("pin", *name, fault)));
+        }
+        #[cfg(feature = "pwm")]
+        for (place, name) in self.board.instruments().pwm.iter().enumerate() {
+            let off = self.board.set_pwm(place, crate::instruments::Wave::OFF);
+            result = result.and(off.map_err(|fault| ("pin", *name, fault)));
         }
         result
     }

@@ -12,11 +12,33 @@
 //!   go. If `USER` is let go after 20 ms or more, `LED2` of a booted board toggles.
 //! - `GP15` follows `GP14`. `AUX` is at 0 V. `TEMP` is at 27 °C.
 //!
+//! With the features of [`instruments`](crate::instruments):
+//!
+//! - `AUX` is at the mean voltage of the PWM output `GP8`: 3.3 V times its duty cycle.
+//! - While the board under test is up, `CLK` has 1000 pulses a second.
+//! - While `3V3` is above 2.7 V, a thermometer (LM75, 25 °C) answers at 0x48 and an EEPROM of 256
+//!   bytes (24C02) at 0x50 on `I2C0`, and a flash memory (W25Q16, whose bytes are the low bytes of
+//!   their addresses) on `SPI0`, in modes 0 and 3.
+//!
 //! [`SimBoard::inject`] adds a defect, to test what the rig reports then.
+
+#[cfg(feature = "instruments")]
+mod instruments;
+
+#[cfg(feature = "instruments")]
+pub use instruments::{CLOCK_HERTZ, DEVICES_MILLIVOLTS, EEPROM, FLASH_ID, THERMOMETER, THERMOMETER_READS};
 
 use rigline::{Clock, Instant};
 
 use crate::board::{Board, Fault, Identity, Layout};
+#[cfg(feature = "i2c")]
+use crate::instruments::BusFault;
+#[cfg(feature = "instruments")]
+use crate::instruments::Instruments;
+#[cfg(feature = "spi")]
+use crate::instruments::SpiSettings;
+#[cfg(feature = "pwm")]
+use crate::instruments::Wave;
 use crate::pinmap::{self, DIVIDER, LAYOUT, REFERENCE_MILLIVOLTS, STEPS, TEMPERATURE, channel_value};
 
 /// The time of each rail from 0 V to full, in milliseconds.
@@ -49,6 +71,8 @@ pub struct SimBoard<C> {
     is_up: bool,
     led2: bool,
     defect: Option<Defect>,
+    #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
+    instruments: instruments::SimInstruments,
 }
 
 /// A supply, as a straight line from a voltage at a time.
@@ -74,6 +98,15 @@ pub enum Defect {
     NoBoot,
     /// `GP15` is not wired to `GP14`.
     NoLoopback,
+    /// A device holds the data line of `I2C0` low.
+    #[cfg(feature = "i2c")]
+    I2cDataHeld,
+    /// A device holds the clock line of `I2C0` low.
+    #[cfg(feature = "i2c")]
+    I2cClockHeld,
+    /// A device stretches the clock of `I2C0` without end once it is addressed.
+    #[cfg(feature = "i2c")]
+    I2cStalled,
 }
 
 impl<C: Clock> SimBoard<C> {
@@ -92,6 +125,8 @@ impl<C: Clock> SimBoard<C> {
             is_up: false,
             led2: false,
             defect: None,
+            #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
+            instruments: instruments::SimInstruments::new(),
         }
     }
 
@@ -149,16 +184,37 @@ impl<C: Clock> SimBoard<C> {
         if is_reset {
             self.up_at = None;
             self.go_down();
-        } else if self.up_at.is_some_and(|at| now >= at) {
+        } else if let Some(at) = self.up_at.filter(|at| now >= *at) {
             self.up_at = None;
             self.is_up = self.defect != Some(Defect::NoBoot);
+            #[cfg(feature = "counter")]
+            if self.is_up {
+                self.instruments.clock.start(at);
+            }
+            #[cfg(not(feature = "counter"))]
+            let _ = at;
         }
         now
     }
 
     fn go_down(&mut self) {
+        #[cfg(feature = "counter")]
+        self.instruments.clock.stop(self.clock.now());
         self.is_up = false;
         self.led2 = false;
+    }
+
+    /// Whether the devices on the buses of the board under test have power.
+    #[cfg(any(feature = "i2c", feature = "spi"))]
+    fn has_power(&self) -> bool {
+        self.rail_millivolts(0) >= DEVICES_MILLIVOLTS
+    }
+
+    /// The voltage of the filtered PWM output, in microvolts.
+    #[cfg(feature = "pwm")]
+    fn filtered_microvolts(&self) -> i64 {
+        let wave = self.instruments.wave;
+        i64::from(REFERENCE_MILLIVOLTS) * 1000 * i64::from(wave.high) / i64::from(wave.period)
     }
 
     fn answer(&self, fault: Fault) -> Result<(), Fault> {
@@ -171,9 +227,14 @@ impl<C: Clock> SimBoard<C> {
             // RP2040 datasheet §4.9.5: 0.706 V at 27 °C.
             return (706 * STEPS + REFERENCE_MILLIVOLTS / 2) / REFERENCE_MILLIVOLTS;
         }
-        let Some(rail) = LAYOUT.rails.iter().position(|rail| rail.channel == channel) else { return 0 };
         let full_scale = i64::from(REFERENCE_MILLIVOLTS * DIVIDER) * 1000;
-        let microvolts = i64::from(self.rail_microvolts(rail, now));
+        let microvolts = match LAYOUT.rails.iter().position(|rail| rail.channel == channel) {
+            Some(rail) => i64::from(self.rail_microvolts(rail, now)),
+            #[cfg(feature = "pwm")]
+            None => self.filtered_microvolts(),
+            #[cfg(not(feature = "pwm"))]
+            None => return 0,
+        };
         i32::try_from((microvolts * i64::from(STEPS) + full_scale / 2) / full_scale).unwrap_or_default()
     }
 
@@ -278,6 +339,63 @@ impl<C: Clock> Board for SimBoard<C> {
         let now = self.update();
         let steps = (self.steps(channel, now) + self.noise(channel)).clamp(0, STEPS - 1);
         Ok(channel_value(channel, u16::try_from(steps).unwrap_or_default()))
+    }
+
+    #[cfg(feature = "instruments")]
+    fn instruments(&self) -> &'static Instruments {
+        &pinmap::INSTRUMENTS
+    }
+
+    #[cfg(feature = "i2c")]
+    async fn i2c(&mut self, bus: usize, address: u8, write: &[u8], read: &mut [u8]) -> Result<(), BusFault> {
+        self.answer(Fault::Bus).map_err(BusFault::Rig)?;
+        self.update();
+        match self.defect {
+            _ if bus != 0 => Err(BusFault::Rig(Fault::NotWired)),
+            Some(Defect::I2cDataHeld) => Err(BusFault::DataHeld),
+            Some(Defect::I2cClockHeld) => Err(BusFault::ClockHeld),
+            _ if !self.has_power() => Err(BusFault::NoDevice),
+            Some(Defect::I2cStalled) if [THERMOMETER, EEPROM].contains(&address) => Err(BusFault::Stalled),
+            _ => self.instruments.i2c.transfer(address, write, read),
+        }
+    }
+
+    #[cfg(feature = "spi")]
+    async fn spi(&mut self, bus: usize, settings: SpiSettings, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.answer(Fault::Bus)?;
+        self.update();
+        if bus != 0 {
+            return Err(Fault::NotWired);
+        }
+        if self.has_power() {
+            instruments::flash(settings, bytes);
+        } else {
+            bytes.fill(0);
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "counter")]
+    fn pulses(&mut self, counter: usize) -> Result<u32, Fault> {
+        self.answer(Fault::Pin)?;
+        let now = self.update();
+        if counter == 0 { Ok(self.instruments.clock.edges(now)) } else { Err(Fault::NotWired) }
+    }
+
+    #[cfg(feature = "pwm")]
+    fn set_pwm(&mut self, output: usize, wave: Wave) -> Result<(), Fault> {
+        self.answer(Fault::Pin)?;
+        if output != 0 {
+            return Err(Fault::NotWired);
+        }
+        self.instruments.wave = wave;
+        Ok(())
+    }
+
+    #[cfg(feature = "pwm")]
+    fn pwm(&mut self, output: usize) -> Result<Wave, Fault> {
+        self.answer(Fault::Pin)?;
+        if output == 0 { Ok(self.instruments.wave) } else { Err(Fault::NotWired) }
     }
 }
 

@@ -1,6 +1,7 @@
 // The board under test that the rig drives: rails on GPIOs and ADC channels, a boot that ends with an LED, a reset button.
 // The desktop simulation in rigline-rig has the same figures; keep the two alike.
 import { GPIOPinState } from 'rp2040js';
+import { DEVICES, Instruments, WIRES } from './instruments.mjs';
 
 /** The rig's wiring, which is also the pin map in firmware-example/README.md. */
 export const PINS = {
@@ -20,7 +21,7 @@ export const PINS = {
   led2: 11,
   /** A wire from one pin of the rig to another. */
   loopback: { from: 14, to: 15 },
-  /** ADC 2 (GP28) has no wire: near 0 V. ADC 4 is the chip's temperature sensor. */
+  /** ADC 2 (GP28) has the filtered PWM output: see instruments.mjs. ADC 4 is the chip's temperature sensor. */
   temperature: { adc: 4, celsius: 27 },
 };
 
@@ -41,6 +42,7 @@ export class BoardUnderTest {
     this.led2 = false;
     this.readings = 0;
     this.overrides = new Map();
+    this.instruments = new Instruments(now, () => this.#railMillivolts('3v3') >= DEVICES.millivolts);
   }
 
   /** Wires the board to a rig, also to one that was just reset: all its outputs are then low. */
@@ -58,6 +60,7 @@ export class BoardUnderTest {
       mcu.adc.currentChannel = channel;
       mcu.adc.sampleAlarm.schedule(mcu.adc.sampleTime * 1000);
     };
+    this.instruments.attach(mcu);
     this.#update();
     mcu.gpio[PINS.led].setInputValue(this.up);
     mcu.gpio[PINS.led2].setInputValue(this.led2);
@@ -132,6 +135,7 @@ export class BoardUnderTest {
 
   #setUp(up) {
     this.up = up;
+    this.instruments.setClock(up);
     this.mcu.gpio[PINS.led].setInputValue(up);
     if (!up) this.#setLed2(false);
   }
@@ -158,6 +162,7 @@ export class BoardUnderTest {
     if (this.overrides.has(channel)) return this.overrides.get(channel);
     const rail = Object.keys(PINS.rails).find((name) => PINS.rails[name].adc === channel);
     if (rail) return this.#railMillivolts(rail) / PINS.divider;
+    if (channel === WIRES.pwm.adc) return (this.instruments.duty() * PINS.referenceMillivolts) / PINS.divider;
     // RP2040 datasheet §4.9.5.
     if (channel === PINS.temperature.adc) return 706 - 1.721 * (PINS.temperature.celsius - 27);
     return 0;

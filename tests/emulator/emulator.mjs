@@ -190,6 +190,13 @@ const commands = {
   async dut() {
     return machine.dut.state();
   },
+  async i2c({ hold = null }) {
+    machine.dut.instruments.setHold(hold);
+    machine.kick();
+  },
+  async clock({ hertz }) {
+    machine.dut.instruments.setClockHertz(number(hertz, 'hertz'));
+  },
   async packets({ last = 100, clear = false }) {
     const packets = machine.usb.packets.slice(-number(last, 'last'));
     if (clear) machine.usb.packets.length = 0;

@@ -80,6 +80,62 @@ pub fn comparable(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| mask(line)).filter(|line| !is_wait_going_on(line)).collect()
 }
 
+/// The operations, and the outputs of others, that a rig has only with features that a board without these wires leaves out.
+pub const OF_FEATURES: &[&str] = &[
+    "measure-over-time",
+    "i2c-scan",
+    "i2c-transfer",
+    "count-pulses",
+    "pwm",
+    "spi-transfer",
+    "i2c",
+    "spi",
+    "counters",
+    "pwm_on",
+];
+
+/// A line without the members of these names, wherever they are.
+pub fn without(line: &str, names: &[&str]) -> String {
+    let mut line = line.to_owned();
+    for name in names {
+        let key = format!(r#""{name}":"#);
+        while let Some(start) = line.find(&key) {
+            let value = start + key.len();
+            let end = value + value_length(&line[value..]);
+            // With the comma behind it, or, of the last member, the one before it.
+            match line[end..].strip_prefix(',') {
+                Some(_) => line.replace_range(start..=end, ""),
+                None => line.replace_range(line[..start].trim_end_matches(',').len()..end, ""),
+            }
+        }
+    }
+    line
+}
+
+/// The length of the JSON value that a text begins with.
+fn value_length(text: &str) -> usize {
+    let (mut depth, mut in_text, mut escaped) = (0, false, false);
+    for (at, char) in text.char_indices() {
+        if in_text {
+            in_text = escaped || char != '"';
+            escaped = !escaped && char == '\\';
+            if !in_text && depth == 0 {
+                return at + 1;
+            }
+            continue;
+        }
+        match char {
+            '"' => in_text = true,
+            '{' | '[' => depth += 1,
+            '}' | ']' if depth <= 1 => return if depth == 1 { at + 1 } else { at },
+            '}' | ']' => depth -= 1,
+            ',' if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
 /// The text before a measured value, a time or a limit: in outputs and data, and in texts.
 const BEFORE_NUMBER: &[&str] = &[
     r#""volts":""#,
@@ -137,7 +193,21 @@ fn is_wait_going_on(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::mask;
+    use super::{mask, without};
+
+    #[test]
+    fn members_are_left_out_with_their_values_and_commas() {
+        for (line, left) in [
+            (r#"{"a":1,"pwm":{"x":[1,{"y":"}"}]},"b":2}"#, r#"{"a":1,"b":2}"#),
+            (r#"{"pwm":"[\"GP8\",\"}\"]","b":2}"#, r#"{"b":2}"#),
+            (r#"{"b":2,"pwm":[1,2]}"#, r#"{"b":2}"#),
+            (r#"{"b":2,"pwm":3}"#, r#"{"b":2}"#),
+            (r#"{"pwm":{}}"#, "{}"),
+            (r#"{"c":{"pwm":1,"d":"pwm"}}"#, r#"{"c":{"d":"pwm"}}"#),
+        ] {
+            assert_eq!(without(line, &["pwm"]), left);
+        }
+    }
 
     #[test]
     fn nothing_is_masked_but_measured_values_limits_and_identity() {

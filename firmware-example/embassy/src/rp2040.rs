@@ -1,4 +1,4 @@
-//! Support for the RP2040: its USB controller's endpoints for [`usb_cdc`](crate::usb_cdc), and the
+//! Support for the RP2040: its USB controller's endpoints for [`usb_cdc`], and the
 //! board's number.
 
 use core::ptr;

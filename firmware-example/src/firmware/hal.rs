@@ -10,9 +10,16 @@ use embassy_rp::peripherals::{
 use crate::board::{Adc, Identity, Wired};
 use crate::pinmap::{LAYOUT, channel_value};
 
-/// The rig's hardware on a Raspberry Pi Pico: two rails, two buttons, one output, three inputs, and
-/// the converter.
-pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 2, 1, 3>;
+/// The rig's hardware on a Raspberry Pi Pico.
+#[cfg(not(feature = "instruments"))]
+pub type PicoBoard = WiredBoard;
+
+#[cfg(feature = "instruments")]
+pub use super::instruments::PicoBoard;
+
+/// The pins of the rig and its converter: two rails, two buttons, one output, three inputs, four
+/// channels.
+pub type WiredBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 2, 1, 3>;
 
 /// The pins of the Raspberry Pi Pico that the rig uses.
 #[allow(missing_docs, reason = "the names are the pin map's tables")]
@@ -29,12 +36,20 @@ pub struct Pins {
     pub channels: (Peri<'static, PIN_26>, Peri<'static, PIN_27>, Peri<'static, PIN_28>),
     /// The input of the converter for the temperature of the chip.
     pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
+    /// The buses, the counter and the PWM output.
+    #[cfg(feature = "instruments")]
+    pub instruments: super::instruments::Pins,
 }
 
 /// Makes the board from its pins and its converter. All outputs are off.
-pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'static>) -> PicoBoard {
+pub fn board(
+    pins: Pins,
+    adc: adc::Adc<'static, Async>,
+    identity: Identity<'static>,
+    interrupts: impl super::Interrupts,
+) -> PicoBoard {
     let (rails, buttons, inputs, channels) = (pins.rails, pins.buttons, pins.inputs, pins.channels);
-    Wired {
+    let wired = Wired {
         layout: &LAYOUT,
         identity,
         rails: [Output::new(rails.0, Level::Low), Output::new(rails.1, Level::Low)],
@@ -55,6 +70,13 @@ pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'stat
                 Channel::new_temp_sensor(pins.temperature),
             ],
         },
+    };
+    #[cfg(feature = "instruments")]
+    return PicoBoard::new(wired, pins.instruments, interrupts);
+    #[cfg(not(feature = "instruments"))]
+    {
+        let _ = interrupts;
+        wired
     }
 }
 

@@ -25,6 +25,8 @@
 
 pub mod crash;
 pub mod hal;
+#[cfg(feature = "instruments")]
+pub mod instruments;
 
 use core::future::pending;
 use core::pin::pin;
@@ -64,9 +66,9 @@ use crate::wires::{HostPort, PortView, SharedExtension};
 /// The size of the region for requests, in bytes. The longest request has 4095 bytes without its
 /// newline.
 pub const REQUEST: usize = 4096;
-/// The size of the region for a reply, in bytes. The longest reply has 6143 bytes. The manifest is
-/// the longest one of the rig.
-pub const REPLY: usize = 6144;
+/// The size of the region for a reply, in bytes, which is one more than the longest reply. The
+/// manifest is the longest one of the rig: with the features of `values` it has more operations.
+pub const REPLY: usize = if cfg!(any(feature = "statistics", feature = "instruments")) { 12_288 } else { 6144 };
 /// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
 /// halves.
 pub const LOGS: usize = 2048;
@@ -92,6 +94,7 @@ pub trait Interrupts:
     + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
     + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
     + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+    + BusInterrupts
     + 'static
 {
 }
@@ -101,9 +104,30 @@ impl<I> Interrupts for I where
         + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
         + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
         + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+        + BusInterrupts
         + 'static
 {
 }
+
+/// The interrupts of the buses that are in the image.
+#[cfg(feature = "i2c")]
+pub trait BusInterrupts:
+    Binding<interrupt::typelevel::I2C0_IRQ, embassy_rp::i2c::InterruptHandler<peripherals::I2C0>>
+{
+}
+
+#[cfg(feature = "i2c")]
+impl<I> BusInterrupts for I where
+    I: Binding<interrupt::typelevel::I2C0_IRQ, embassy_rp::i2c::InterruptHandler<peripherals::I2C0>>
+{
+}
+
+/// The interrupts of the buses that are in the image: none.
+#[cfg(not(feature = "i2c"))]
+pub trait BusInterrupts {}
+
+#[cfg(not(feature = "i2c"))]
+impl<I> BusInterrupts for I {}
 
 /// Runs an extension on the rig forever. `make` makes the extension from the board and from the
 /// longest request and reply, in bytes.
@@ -120,11 +144,22 @@ pub async fn run<E: Extension>(
         inputs: (p.PIN_10, p.PIN_11, p.PIN_15),
         channels: (p.PIN_26, p.PIN_27, p.PIN_28),
         temperature: p.ADC_TEMP_SENSOR,
+        #[cfg(feature = "instruments")]
+        instruments: instruments::Pins {
+            #[cfg(feature = "i2c")]
+            i2c: (p.I2C0, p.PIN_20, p.PIN_21),
+            #[cfg(feature = "spi")]
+            spi: (p.SPI0, p.PIN_16, p.PIN_17, p.PIN_18, p.PIN_19),
+            #[cfg(feature = "counter")]
+            counter: (p.PWM_SLICE6, p.PIN_13),
+            #[cfg(feature = "pwm")]
+            pwm: (p.PWM_SLICE4, p.PIN_8),
+        },
     };
     let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
     let (device, port) = usb(p.USB, interrupts, identity.id);
     let mut place = None;
-    let extension = extension(&mut place, make, pins, adc, identity);
+    let extension = extension(&mut place, make, pins, adc, identity, interrupts);
     let shared = SharedExtension::new(extension, &EmbassyClock);
     let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
@@ -171,8 +206,9 @@ fn extension<'e, E: Extension>(
     pins: hal::Pins,
     adc: adc::Adc<'static, adc::Async>,
     identity: Identity<'static>,
+    interrupts: impl Interrupts,
 ) -> &'e mut E {
-    place.insert(make(hal::board(pins, adc, identity), (REQUEST - 1, REPLY - 1)))
+    place.insert(make(hal::board(pins, adc, identity, interrupts), (REQUEST - 1, REPLY - 1)))
 }
 
 type UsbDriver = Driver<'static, USB>;

@@ -35,3 +35,31 @@ fn both_simulations_have_the_same_figures() {
         assert!(script.contains(&figure), "dut.mjs has no `{figure}`");
     }
 }
+
+#[test]
+#[cfg(feature = "values")]
+fn both_simulations_have_the_same_devices() {
+    use rigline_rig::sim::{CLOCK_HERTZ, DEVICES_MILLIVOLTS, EEPROM, FLASH_ID, THERMOMETER, THERMOMETER_READS};
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/emulator/instruments.mjs");
+    let Ok(script) = fs::read_to_string(&path) else {
+        let why = format!("there is no {}", path.display());
+        rigline_test_support::skipped("the devices of the emulated board", &why, "git clone the whole repository");
+        return;
+    };
+    let list = |bytes: &[u8]| bytes.iter().map(|byte| format!("0x{byte:02x}")).collect::<Vec<_>>().join(", ");
+    for figure in [
+        "i2c: { index: 0, sda: 20, scl: 21 }".to_owned(),
+        "spi: { index: 0, cs: 17 }".to_owned(),
+        "counter: { pin: 13, slice: 6 }".to_owned(),
+        "pwm: { pin: 8, slice: 4, adc: 2 }".to_owned(),
+        format!("thermometer: 0x{THERMOMETER:02x},"),
+        format!("thermometerReads: [{}],", list(&THERMOMETER_READS)),
+        format!("eeprom: 0x{EEPROM:02x},"),
+        format!("flashId: [{}],", list(&FLASH_ID)),
+        format!("millivolts: {DEVICES_MILLIVOLTS},"),
+        format!("clockHertz: {CLOCK_HERTZ},"),
+    ] {
+        assert!(script.contains(&figure), "instruments.mjs has no `{figure}`");
+    }
+}

@@ -6,4 +6,6 @@ mod alike;
 mod common;
 mod operations;
 mod session;
+#[cfg(feature = "values")]
+mod values;
 mod wires;

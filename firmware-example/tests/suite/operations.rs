@@ -70,6 +70,10 @@ fn identify_tells_who_it_is_and_what_there_is() {
             "inputs": r#"["LED","LED2","GP15"]"#,
             "outputs": r#"["GP14"]"#,
             "buttons": r#"["RESET","USER"]"#,
+            "i2c": r#"["I2C0"]"#,
+            "spi": r#"["SPI0"]"#,
+            "counters": r#"["CLK"]"#,
+            "pwm": r#"["GP8"]"#,
         })
     );
     assert!(result(&lines)["message"].as_str().unwrap().ends_with("on board SIM-0000BEEF"));

@@ -86,8 +86,8 @@ fn play(steps: &[(u64, HostPort, &str, &str)]) {
     let manifest = rig.manifest();
     let shared = SharedExtension::new(&mut rig, &clock);
     let (usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
-    let mut memory = [[0; 4096]; 4];
-    let [a, b, c, d] = memory.each_mut();
+    let mut memory = [(); 4].map(|()| vec![0; 16_384]);
+    let [a, b, c, d] = memory.each_mut().map(Vec::as_mut_slice);
     let engine = |request, reply| Engine::new(manifest, Memory { request, reply }).unwrap();
     let mut over_usb = End { engine: engine(a, b).with_session_policy(&usb), rig: usb, clock: clock.clone() };
     let mut over_uart = End { engine: engine(c, d).with_session_policy(&uart), rig: uart, clock: clock.clone() };
@@ -231,8 +231,8 @@ fn an_eval_holds_the_rig_from_its_first_task_to_its_last() {
     let manifest = rig.manifest();
     let shared = SharedExtension::new(&mut rig, &clock);
     let (mut usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
-    let mut memory = [[0; 4096]; 4];
-    let [a, b, c, d] = memory.each_mut();
+    let mut memory = [(); 4].map(|()| vec![0; 16_384]);
+    let [a, b, c, d] = memory.each_mut().map(Vec::as_mut_slice);
     let evals = Evals::new(rigline_rig::pinmap::EVALS);
     let mut engine = Engine::new(manifest, Memory { request: a, reply: b }).unwrap().with_service(&evals);
     let other = Engine::new(manifest, Memory { request: c, reply: d }).unwrap();

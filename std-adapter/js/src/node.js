@@ -5,6 +5,7 @@ import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { connect as connectTo } from 'node:net';
 
+import { packagedCommand } from './command.js';
 import { Rig, RiglineError } from './index.js';
 
 export * from './index.js';
@@ -17,8 +18,8 @@ const TARGETS = 'sim, serial:PORT, serial:auto, tcp:HOST:PORT, exec:PROGRAM ARGS
 /**
  * Opens a session. `target` is one that the command `rigline` takes: `sim`, `serial:PORT`, `serial:auto`, `tcp:HOST:PORT`,
  * `exec:PROGRAM ARGS`, `replay:DIR` or the path of a program; or a program with its arguments as a list, such as
- * `['./my-extension', '--flag']`. For `sim`, `serial:…`, `replay:…` and `tcp:…` with options, it starts the command, which is
- * found in PATH or named by RIGLINE_BINARY.
+ * `['./my-extension', '--flag']`. For `sim`, `serial:…`, `replay:…` and `tcp:…` with options, it starts the command: what
+ * RIGLINE_BINARY names, else the one that came with this package, else the one in PATH.
  */
 export async function connect(target, options = {}) {
   const settings = { workdir: process.cwd(), ...options };
@@ -38,7 +39,7 @@ async function started(target) {
   } catch (error) {
     if (error.cause?.code !== 'ENOENT') throw error;
     if (command[0] === own()) {
-      const hint = 'install it as the README of rigline says (`cargo install`, or `pip install` of the wheel), or name it in RIGLINE_BINARY';
+      const hint = 'install it as the README of rigline says (`npm install`, `pip install` or `cargo install`), or name it in RIGLINE_BINARY';
       const why = process.env.RIGLINE_BINARY ? `RIGLINE_BINARY names ${command[0]}, which is not there` : `the command \`rigline\` is not in PATH; ${hint}`;
       throw new RiglineError('connect', `${JSON.stringify(target)}: ${why}`);
     }
@@ -46,7 +47,7 @@ async function started(target) {
   }
 }
 
-const own = () => process.env.RIGLINE_BINARY || 'rigline';
+const own = () => process.env.RIGLINE_BINARY || packagedCommand() || 'rigline';
 
 function commandOf(target) {
   const wrong = (why) => new RiglineError('connect', `${JSON.stringify(target)} ${why}; known targets: ${TARGETS}`);

@@ -28,4 +28,5 @@ mod rig;
 mod schemas;
 mod size;
 mod soak;
+mod values;
 mod vectors;

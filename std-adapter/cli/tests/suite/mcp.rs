@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 const MODERN: &str = "2026-07-28";
+/// How many operations the simulated rig has.
+const OPERATIONS: usize = 17;
+/// Those that change nothing.
+const READ_ONLY: [&str; 8] =
+    ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin", "measure_over_time", "count_pulses"];
 /// Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -94,7 +99,7 @@ fn pages_of_a_device_are_merged() {
     let (whole, _) = bridge.ask("tools/list", json!({}));
     assert!(whole["result"].get("nextCursor").is_none(), "{whole}");
     // One of them is of the command itself.
-    assert_eq!(names(&whole).len(), 12);
+    assert_eq!(names(&whole).len(), OPERATIONS + 1);
     let tools = whole["result"]["tools"].as_array().unwrap();
     let identify = tools.iter().find(|tool| tool["name"] == "identify").unwrap();
     assert_eq!(identify["annotations"]["readOnlyHint"], true, "what the device says about its tools gets through");
@@ -137,7 +142,7 @@ fn tools_are_listed_while_a_call_runs() {
 fn only_what_is_allowed_is_there() {
     let mut server = ServerProcess::start(&["mcp", "sim", "--read-only"]);
     let (tools, _) = server.ask("tools/list", json!({}));
-    assert_eq!(names(&tools), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"]);
+    assert_eq!(names(&tools), READ_ONLY);
     let (refused, _) = server.ask("tools/call", json!({"name": "power", "arguments": {"rail": "3V3", "on": true}}));
     assert_eq!(refused["error"]["code"], -32602);
     let mut server = ServerProcess::start(&["mcp", "sim", "--allow", "measure", "self_test"]);
@@ -175,7 +180,7 @@ fn the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
     std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
     let mut server = ServerProcess::start(&["mcp", &format!("exec:sh {}", script.display())]);
-    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 12);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), OPERATIONS + 1);
     server.stdin = None;
     wait_for_end(&mut server.child);
     let pid = std::fs::read_to_string(&pid).unwrap();
@@ -609,7 +614,7 @@ fn evals_are_subject_to_what_is_allowed() {
     let evals = Evals::new();
     let mut server = evals.serve("sim", &["--read-only"]);
     let (tools, _) = server.ask("tools/list", json!({}));
-    assert_eq!(names(&tools), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin", "list_evals"]);
+    assert_eq!(names(&tools), [&READ_ONLY[..], &["list_evals"]].concat());
     let (refused, _) = server.ask("tools/call", run_eval(json!({"id": "slow"})));
     assert_eq!(refused["error"]["code"], -32602);
     let mut server = evals.serve("sim", &["--allow", "run_eval", "identify"]);
@@ -978,7 +983,7 @@ fn tools_of_a_server_of_lines_have_types_and_annotations() {
         let target = line.trim().rsplit(' ').next().unwrap().to_owned();
         let mut bridge = ServerProcess::start(&["mcp", &target, "--read-only"]);
         let (listed, _) = bridge.ask("tools/list", json!({}));
-        assert_eq!(names(&listed), ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin"], "{words:?}");
+        assert_eq!(names(&listed), READ_ONLY, "{words:?}");
         // Null for an optional argument means that it is absent: rossoctl/examples#175.
         let arguments = json!({"channel": "3V3", "samples": null});
         let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": arguments}));
@@ -1076,15 +1081,15 @@ fn clients_learn_what_there_is_while_a_call_runs() {
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(http.legacy("initialize", hello).json()["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 12);
+    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), OPERATIONS + 1);
     assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
     let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
-    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 12);
+    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), OPERATIONS + 1);
     for params in [json!({"name": "no_such"}), json!({"name": 5}), json!({})] {
         assert_eq!(http.legacy("tools/call", params.clone()).json()["error"]["code"], -32602, "{params}");
     }
     let batch = "[{\"jsonrpc\":\"2.0\",\"id\":1,\r\n\"method\":\"tools/list\"}]";
-    assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), 11);
+    assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), OPERATIONS);
     assert!(started.elapsed() < PATIENCE / 2, "it waited for the call");
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
     assert_eq!(http.raw("POST", &[], &cancelled.to_string()).status, 202);

@@ -68,6 +68,44 @@ async fn a_host_starts_the_rig_as_sim_and_gets_no_line_that_it_skips() {
     assert!(!seen.iter().any(|kind| matches!(kind, EventKind::Skipped { .. } | EventKind::Anomaly(_))), "{seen:?}");
 }
 
+/// The result of a call of the simulated rig: exit code, standard output and standard error.
+fn call(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rigline")).args(["call", "sim"]).args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn values_are_measured_by_the_command() {
+    let (code, out, error) = call(&["measure-over-time", "channel=TEMP", "samples=50", "every_us=0", "--json"]);
+    let reply: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{error}"));
+    assert_eq!(code, Some(0), "{out}{error}");
+    for name in ["celsius", "min", "max", "rms"] {
+        let value = reply["outputs"][name].to_string().trim_matches('"').parse::<f64>().unwrap();
+        assert!((25.0..29.0).contains(&value), "{name}: {reply}");
+    }
+    let (code, out, error) = call(&["pwm", "pin=GP8", "duty=33.333", "hertz=300000"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.contains("GP8 has 299760.192 Hz at 33.333 %"), "{out}");
+    let (code, out, error) = call(&["count-pulses", "pin=CLK", "ms=20"]);
+    assert!(code == Some(0) && out.contains("CLK has 0 pulses in 20 ms: 0.000 Hz"), "{out}{error}");
+    // An address as it is written everywhere.
+    let (code, out, error) = call(&["i2c-transfer", "bus=I2C0", "address=0x51", "read=1"]);
+    assert_eq!(code, Some(1), "a device that is missing is a failure of the board under test: {out}{error}");
+    assert!(format!("{out}{error}").contains("I2C0, address 0x51: no device acknowledges the address"), "{out}{error}");
+    for (words, text) in [
+        (&["i2c-transfer", "bus=I2C0", "address=0x78", "read=1"][..], "119"),
+        (&["i2c-transfer", "bus=I2C0", "address=0x50", "read=257"], "256"),
+        (&["spi-transfer", "bus=SPI0", "write=9f", "mode=4"], "3"),
+        (&["pwm", "pin=GP8", "duty=101", "hertz=1000"], "100"),
+        (&["count-pulses", "pin=CLK", "ms=60001"], "60000"),
+    ] {
+        let (code, out, error) = call(words);
+        assert_eq!(code, Some(2), "{words:?}: {out}{error}");
+        assert!(error.contains(text), "{words:?}: {error}");
+    }
+}
+
 fn rig(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_rigline"))
         .arg("rig")

@@ -10,7 +10,8 @@ use crate::protocols::STARTER_FILES;
 
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
-/// Until the crates are published, the extension depends on them by path: on the checkout that built this command, or on --path.
+/// The extension depends on the published crates of this command's version. With --path, and by a command that was built from a
+/// checkout of rigline that is still there, it depends on the crates of the checkout instead.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The extension's name, and the folder's: lower-case letters, digits and dashes
@@ -18,7 +19,7 @@ pub(crate) struct Arguments {
     /// Also write a firmware from the same extension: a workspace with the desktop program and the board's image
     #[arg(long, value_name = "BOARD")]
     firmware: Option<Board>,
-    /// The checkout of rigline to depend on
+    /// The checkout of rigline to depend on, in place of the published crates
     #[arg(long, value_name = "CHECKOUT")]
     path: Option<PathBuf>,
 }
@@ -224,14 +225,12 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; choose another"));
     }
     let checkout = match &arguments.path {
-        Some(path) => path.clone(),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        Some(path) => {
+            let wrong = || format!("{} is not a checkout of rigline, and --path names one", path.display());
+            Some(checkout(path).ok_or_else(wrong)?)
+        }
+        None => BUILT_FROM.and_then(|package| checkout(&Path::new(package).join("../.."))),
     };
-    let checkout = checkout
-        .canonicalize()
-        .ok()
-        .filter(|path| path.join("core/Cargo.toml").is_file() && path.join("std-adapter/Cargo.toml").is_file())
-        .ok_or_else(|| format!("{} is not a checkout of rigline; name one with --path", checkout.display()))?;
     let folder = PathBuf::from(name);
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => format!("{} exists already; nothing was changed", folder.display()),
@@ -249,8 +248,8 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
             .replace("{{NAME}}", name)
             .replace("{{CRATE}}", &name.replace('-', "_"))
             .replace("{{TYPE}}", &type_name)
-            .replace("{{OPERATIONS}}", operations)
-            .replace("{{CHECKOUT}}", &checkout.display().to_string().replace('\\', "/"));
+            .replace("{{OPERATIONS}}", operations);
+        let text = depend_on(checkout.as_deref(), &text);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&path, text))
@@ -261,6 +260,37 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     }
     format(&sources);
     Ok(folder)
+}
+
+/// The package that this command was built from. A released command has none, since its folder is on another computer:
+/// `.ci/release.sh` sets the variable.
+const BUILT_FROM: Option<&str> =
+    if option_env!("RIGLINE_RELEASE").is_some() { None } else { Some(env!("CARGO_MANIFEST_DIR")) };
+
+/// The folder's full path, if the folder is a checkout of rigline.
+fn checkout(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    (folder.join("core/Cargo.toml").is_file() && folder.join("std-adapter/Cargo.toml").is_file()).then_some(folder)
+}
+
+/// A file whose dependencies on `{{CHECKOUT}}` are those on a checkout, or on the published crates of this version.
+fn depend_on(checkout: Option<&Path>, text: &str) -> String {
+    if let Some(checkout) = checkout {
+        return text.replace("{{CHECKOUT}}", &checkout.display().to_string().replace('\\', "/"));
+    }
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("path = \"{{CHECKOUT}}") {
+        let (_, after) = after.split_once('"').unwrap_or((after, ""));
+        filled.push_str(before);
+        filled.push_str(concat!("version = \"", env!("CARGO_PKG_VERSION"), "\""));
+        rest = after;
+    }
+    filled.push_str(rest);
+    filled.replace(
+        concat!("{ version = \"", env!("CARGO_PKG_VERSION"), "\" }"),
+        concat!("\"", env!("CARGO_PKG_VERSION"), "\""),
+    )
 }
 
 /// Formats the files by rustfmt, if it is installed: line breaks and the order of imports depend on the extension's
@@ -323,4 +353,30 @@ fn type_name(name: &str, files: Files) -> String {
         camel_case.push_str("Extension");
     }
     camel_case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_checkout_a_new_project_depends_on_the_published_crates() {
+        let boards = <Board as clap::ValueEnum>::value_variants().iter().map(|board| board.files());
+        for (file, text) in boards.chain([DESKTOP]).flatten().filter(|(file, _)| file.ends_with("Cargo.toml")) {
+            let text = depend_on(None, text);
+            assert!(!text.contains("CHECKOUT"), "{file}: {text}");
+            for line in text.lines().filter(|line| line.starts_with("rigline")) {
+                let (name, source) = line.split_once(" = ").unwrap();
+                let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
+                assert!(
+                    source == version || source.starts_with(&format!("{{ version = {version}, ")),
+                    "{file}: {name}: {source}"
+                );
+            }
+        }
+        assert_eq!(
+            depend_on(Some(Path::new("/x")), "a = { path = \"{{CHECKOUT}}/core\" }"),
+            "a = { path = \"/x/core\" }"
+        );
+    }
 }
