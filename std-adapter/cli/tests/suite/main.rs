@@ -17,6 +17,8 @@ mod evidence;
 #[cfg(unix)]
 #[path = "../../../tests/common/executable.rs"]
 mod executable;
+#[cfg(unix)]
+mod five_doors;
 #[cfg(target_os = "linux")]
 mod hosts;
 #[cfg(target_os = "linux")]
