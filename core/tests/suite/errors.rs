@@ -143,7 +143,7 @@ fn a_value_is_shown_to_a_person_without_quotes_and_to_a_programmer_with_them() {
     assert_eq!((text.to_string().as_str(), format!("{text:?}").as_str()), ("aB", r#""a\u0042""#));
 }
 
-/// What stands in a log or in a failed assertion of a program that uses the core.
+/// A log or a failed assertion of a program that uses the core shows at least this.
 #[test]
 fn what_cannot_show_its_parts_shows_its_name() {
     struct NoLogs;
