@@ -27,7 +27,7 @@ if command -v node >/dev/null 2>&1; then
   done
   build --no-default-features --features firmware --bin rig
   cp "$built/rig" "$images"
-  for group in statistics i2c counter pwm spi; do
+  for group in console statistics i2c counter pwm spi; do
     build --no-default-features --features "firmware,$group" --bin rig
     cp "$built/rig" "$images/rig-$group"
   done

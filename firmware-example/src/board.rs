@@ -5,6 +5,7 @@ use core::fmt;
 
 use embedded_hal::digital::{InputPin, OutputPin, StatefulOutputPin};
 
+use crate::console::ConsoleUart;
 #[cfg(feature = "i2c")]
 use crate::instruments::BusFault;
 #[cfg(feature = "instruments")]
@@ -48,6 +49,11 @@ pub trait Board {
     /// Takes one reading of a channel, in thousandths of its unit: millivolts, or thousandths of a
     /// degree.
     async fn read(&mut self, channel: usize) -> Result<i32, Fault>;
+
+    /// The rig's end of the wire to the console of the board under test, if there is one.
+    fn console(&mut self) -> Option<&mut dyn ConsoleUart> {
+        None
+    }
 
     /// The buses, counters and PWM outputs of the board, by name; none by default.
     #[cfg(feature = "instruments")]
@@ -105,13 +111,38 @@ pub struct Layout {
     pub outputs: &'static [&'static str],
     /// The names of the pins that the rig reads. No output has the same name.
     pub inputs: &'static [&'static str],
-    /// The names of the buttons of the board under test.
-    pub buttons: &'static [&'static str],
+    /// The buttons of the board under test, and its lines for reset and boot mode.
+    pub buttons: &'static [Button],
     /// The signal by which the board under test shows that it has booted, for the self-test; none
     /// if it has no such signal.
     pub boot: Option<Boot>,
     /// The outputs that are wired to inputs, for the self-test.
     pub loopbacks: &'static [Loopback],
+}
+
+/// A button of the board under test, or a line for its reset or boot mode.
+#[derive(Debug, Clone, Copy)]
+pub struct Button {
+    /// The name of the button.
+    pub name: &'static str,
+    /// The level of its pin while it is pressed. At the other level it is released.
+    pub pressed: Polarity,
+}
+
+/// The level of a pin that counts as on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polarity {
+    /// On is high.
+    ActiveHigh,
+    /// On is low.
+    ActiveLow,
+}
+
+impl Polarity {
+    /// The level of the pin; true is high.
+    pub const fn level(self, on: bool) -> bool {
+        on == matches!(self, Self::ActiveHigh)
+    }
 }
 
 /// A supply of the board under test.
@@ -203,6 +234,8 @@ pub enum Fault {
     Pin,
     /// The converter returned no reading.
     Adc,
+    /// The UART of the console did not do as it was told.
+    Uart,
     /// The controller of a bus did not do as it was told.
     #[cfg(feature = "instruments")]
     Bus,
@@ -215,6 +248,7 @@ impl Fault {
             Self::NotWired => "nothing is wired there",
             Self::Pin => "its pin does not answer",
             Self::Adc => "the converter does not answer",
+            Self::Uart => "its UART does not answer",
             #[cfg(feature = "instruments")]
             Self::Bus => "its controller does not answer",
         }
@@ -243,9 +277,8 @@ pub trait Adc {
 /// A board made of `embedded-hal` pins. All output pins have one type and all input pins another
 /// one; HALs call such pins erased or dynamic.
 ///
-/// A rail is on, and a button is pressed, while its pin is high. The arrays have the order of the
-/// layout's tables.
-#[derive(Debug)]
+/// A rail is on while its pin is high, and a button is pressed while its pin has the level that the
+/// layout says. The arrays have the order of the layout's tables.
 pub struct Wired<'a, O, I, A, const RAILS: usize, const BUTTONS: usize, const OUTPUTS: usize, const INPUTS: usize> {
     /// The rails, channels, pins and buttons of the board, by name.
     pub layout: &'static Layout,
@@ -261,6 +294,16 @@ pub struct Wired<'a, O, I, A, const RAILS: usize, const BUTTONS: usize, const OU
     pub inputs: [I; INPUTS],
     /// The converter that measures the channels.
     pub adc: A,
+    /// The UART that is wired to the console of the board under test, if there is one.
+    pub console: Option<&'a mut dyn ConsoleUart>,
+}
+
+impl<O, I, A, const RAILS: usize, const BUTTONS: usize, const OUTPUTS: usize, const INPUTS: usize> fmt::Debug
+    for Wired<'_, O, I, A, RAILS, BUTTONS, OUTPUTS, INPUTS>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wired").field("layout", &self.layout).field("identity", &self.identity).finish_non_exhaustive()
+    }
 }
 
 impl<O, I, A, const RAILS: usize, const BUTTONS: usize, const OUTPUTS: usize, const INPUTS: usize> Board
@@ -287,7 +330,8 @@ where
     }
 
     fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault> {
-        drive(&mut self.buttons, button, pressed)
+        let wired = self.layout.buttons.get(button).ok_or(Fault::NotWired)?;
+        drive(&mut self.buttons, button, wired.pressed.level(pressed))
     }
 
     fn set_output(&mut self, output: usize, high: bool) -> Result<(), Fault> {
@@ -304,6 +348,13 @@ where
 
     async fn read(&mut self, channel: usize) -> Result<i32, Fault> {
         self.adc.read(channel).await.map_err(|_| Fault::Adc)
+    }
+
+    fn console(&mut self) -> Option<&mut dyn ConsoleUart> {
+        match &mut self.console {
+            Some(uart) => Some(&mut **uart),
+            None => None,
+        }
     }
 }
 

@@ -21,6 +21,9 @@
 //! assert_eq!(rig.checks().count(), 6);
 //! ```
 //!
+//! [`console`] is the UART of the board under test. Feature `console` has the operations for it, and is
+//! one of the defaults: a rig without that wire leaves it out.
+//!
 //! [`wires`] shares a rig between two wires.
 //!
 //! Each of the features `statistics`, `i2c`, `counter`, `pwm` and `spi` adds operations. Without it,
@@ -34,13 +37,17 @@
 #[cfg(feature = "bench-images")]
 pub mod bench;
 pub mod board;
+pub mod console;
 #[cfg(any(feature = "counter", feature = "pwm", feature = "statistics"))]
 mod division;
+pub mod dut;
 #[cfg(feature = "instruments")]
 pub mod instruments;
 pub mod pinmap;
 pub mod rig;
 pub mod sim;
+#[cfg(feature = "console")]
+mod uart;
 pub mod wires;
 
 #[cfg(all(target_os = "none", feature = "firmware"))]

@@ -12,10 +12,12 @@
 //! | `TEMP` | channels | ADC 4 | the temperature of the RP2040 itself |
 //! | `RESET` | buttons | 6, high is pressed | resets the board under test when held for 50 ms |
 //! | `USER` | buttons | 7, high is pressed | toggles `LED2` of a board that is up, when let go |
+//! | `BOOT` | buttons | 22, low is pressed | the board under test stays in its boot loader if it starts while this is pressed |
 //! | `LED` | inputs | 10 | high while the board under test is up |
 //! | `LED2` | inputs | 11 | the board's second LED |
 //! | `GP15` | inputs | 15 | wired to `GP14` |
 //! | `GP14` | outputs | 14 | wired to `GP15` |
+//! | console | UART1 | 4 (out), 5 (in) | the UART of the board under test, with feature `console` |
 //! | `I2C0` | I2C buses | 20 (SDA), 21 (SCL) | 100 kHz, with the chip's own pull-ups; a thermometer and an EEPROM |
 //! | `CLK` | counters | 13 | the clock output of the board under test: 1000 Hz while it is up |
 //! | `GP8` | PWM outputs | 8 | to `AUX`, through a low-pass filter |
@@ -31,7 +33,7 @@ use rigline::protocol::waza::{BoardEval, BoardTask};
 
 use rigline::params::Choice;
 
-use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
+use crate::board::{Boot, Button, Channel, Layout, Loopback, Polarity, Rail, Unit};
 #[cfg(feature = "instruments")]
 use crate::instruments::Instruments;
 
@@ -62,6 +64,7 @@ pub const OUTPUTS: &[Choice] = &[Choice::new("GP14", "wired to GP15")];
 pub const BUTTONS: &[Choice] = &[
     Choice::new("RESET", "resets the board when held for 50 ms"),
     Choice::new("USER", "toggles LED2 of a board that is up"),
+    Choice::new("BOOT", "held while the board starts: its boot loader"),
 ];
 
 /// The rails, channels, pins and buttons of the rig on a Raspberry Pi Pico.
@@ -75,7 +78,11 @@ pub static LAYOUT: Layout = Layout {
     ],
     outputs: &["GP14"],
     inputs: &["LED", "LED2", "GP15"],
-    buttons: &["RESET", "USER"],
+    buttons: &[
+        Button { name: "RESET", pressed: Polarity::ActiveHigh },
+        Button { name: "USER", pressed: Polarity::ActiveHigh },
+        Button { name: "BOOT", pressed: Polarity::ActiveLow },
+    ],
     boot: Some(Boot { rail: 0, led: 0, within_ms: 1000 }),
     loopbacks: &[Loopback { output: 0, input: 2 }],
 };
@@ -180,7 +187,8 @@ mod tests {
         assert_eq!(names(RAILS), LAYOUT.rails.iter().map(|rail| rail.name).collect::<std::vec::Vec<_>>());
         assert_eq!(names(CHANNELS), LAYOUT.channels.iter().map(|channel| channel.name).collect::<std::vec::Vec<_>>());
         assert_eq!(names(PINS), [LAYOUT.inputs, LAYOUT.outputs].concat());
-        assert_eq!((names(OUTPUTS), names(BUTTONS)), (LAYOUT.outputs.to_vec(), LAYOUT.buttons.to_vec()));
+        assert_eq!(names(BUTTONS), LAYOUT.buttons.iter().map(|button| button.name).collect::<std::vec::Vec<_>>());
+        assert_eq!(names(OUTPUTS), LAYOUT.outputs.to_vec());
         #[cfg(feature = "i2c")]
         assert_eq!(names(I2C_BUSES), INSTRUMENTS.i2c);
         #[cfg(feature = "spi")]

@@ -20,28 +20,31 @@ use rigline::json::Decimal;
 use rigline::{Context, Failure, FailureKind, Instant, Level, Outcome, Outputs, Params};
 use serde::Serialize;
 
+use crate::board::{Board, Button, Channel, Fault, Layout, Rail, Unit};
 use crate::pinmap;
-
-use crate::board::{Board, Channel, Fault, Layout, Rail, Unit};
+#[cfg(feature = "console")]
+use crate::uart::{self, UartBreak, UartExpect, UartRead, UartWrite};
 
 /// The version that the manifest tells.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A hardware-test rig as an extension.
 ///
-/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and
-/// tests itself. Its manifest is the same on every board: the operation `identify` returns the
+/// It powers the board under test, measures it, reads and drives pins, presses buttons, reads and
+/// writes the board's console, waits, and tests itself. Its manifest is the same on every board: the operation `identify` returns the
 /// rails, channels, pins and buttons. A session's configuration may set `settle_ms`, the time that
 /// `power` waits after it has switched a rail on: 0 to 5000, 50 by default.
 ///
 /// In its safe state all rails are off, all buttons are released, and all output pins are low, those
-/// with PWM too.
+/// with PWM too. The console has no break and its usual speed.
 #[derive(Debug)]
 pub struct Rig<B> {
-    board: B,
+    pub(crate) board: B,
     /// The longest request and the longest reply, in bytes.
-    limits: (usize, usize),
+    pub(crate) limits: (usize, usize),
     settle: Duration,
+    #[cfg(feature = "console")]
+    pub(crate) console: uart::State,
 }
 
 /// The default time that `power` waits after it has switched a rail on, in milliseconds.
@@ -52,7 +55,13 @@ impl<B: Board> Rig<B> {
     /// transport, in bytes, as [`Engine::limits`](rigline::engine::Engine::limits) returns them.
     /// The operation `identify` reports them.
     pub fn new(board: B, limits: (usize, usize)) -> Self {
-        Self { board, limits, settle: ms(DEFAULT_SETTLE_MS) }
+        Self {
+            board,
+            limits,
+            settle: ms(DEFAULT_SETTLE_MS),
+            #[cfg(feature = "console")]
+            console: uart::State::new(),
+        }
     }
 
     /// The hardware of the rig.
@@ -138,6 +147,9 @@ pub(crate) struct Press<'a> {
     /// How long to hold it, in milliseconds
     #[param(minimum = 1, maximum = 10000, default = 100)]
     ms: u32,
+    /// Another button, which is held from before until 50 ms after: BOOT during RESET, for example
+    #[param(one_of = pinmap::BUTTONS)]
+    holding: Option<&'a str>,
 }
 
 #[derive(Debug, Params)]
@@ -306,7 +318,7 @@ impl<B: Board> Rig<B> {
         cx.output("channels", &Names::Channels(channels))?;
         cx.output("inputs", &Names::Plain(inputs))?;
         cx.output("outputs", &Names::Plain(outputs))?;
-        cx.output("buttons", &Names::Plain(buttons))?;
+        cx.output("buttons", &Names::Buttons(buttons))?;
         #[cfg(feature = "i2c")]
         cx.output("i2c", &Names::Plain(self.board.instruments().i2c))?;
         #[cfg(feature = "spi")]
@@ -331,6 +343,14 @@ impl<B: Board> Rig<B> {
         let rail = find("rail", args.rail, Names::Rails(rails), cx)?;
         let state = if args.on { "on" } else { "off" };
         cx.info(format_args!("switching {} {state}", args.rail));
+        #[cfg(feature = "console")]
+        if args.on
+            && self.board.layout().boot.is_some_and(|boot| boot.rail == rail)
+            && self.board.is_rail_on(rail) == Ok(false)
+        {
+            // What the board under test said before it had power is of another run.
+            self.skip_console();
+        }
         self.board.set_rail(rail, args.on).map_err(|fault| unreachable("rail", args.rail, fault, cx))?;
         if args.on {
             cx.sleep(self.settle).await;
@@ -367,7 +387,7 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("on: {on}"))
     }
 
-    /// Switch all rails off, release all buttons, drive all outputs low
+    /// Switch all rails off, release all buttons, drive all outputs low, end a break
     #[operation(name = "all-off", destructive, idempotent)]
     pub(crate) async fn turn_all_off(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.all_off().map_err(|(kind, name, fault)| unreachable(kind, name, fault, cx))?;
@@ -414,12 +434,21 @@ impl<B: Board> Rig<B> {
     /// Press a button for a while
     #[operation(destructive)]
     pub(crate) async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let button = find("button", args.button, Names::Plain(self.board.layout().buttons), cx)?;
+        let buttons = Names::Buttons(self.board.layout().buttons);
+        let button = find("button", args.button, buttons, cx)?;
+        let other = match args.holding {
+            Some(name) => Some(find("holding", name, buttons, cx)?),
+            None => None,
+        };
         cx.info(format_args!("pressing {} for {} ms", args.button, args.ms));
-        let held =
-            Held::press(&mut self.board, button).map_err(|fault| unreachable("button", args.button, fault, cx))?;
+        let mut held = Held::new(&mut self.board, other);
+        held.press(button).map_err(|fault| unreachable("button", args.button, fault, cx))?;
         cx.sleep(ms(args.ms)).await;
         held.release().map_err(|fault| unreachable("button", args.button, fault, cx))?;
+        if other.is_some() {
+            cx.sleep(ms(HOLDING_MS)).await;
+        }
+        held.end().map_err(|fault| unreachable("button", args.holding.unwrap_or_default(), fault, cx))?;
         cx.done(format_args!("pressed {} for {} ms", args.button, args.ms))
     }
 
@@ -497,6 +526,34 @@ impl<B: Board> Rig<B> {
             }
             wait.pause(waited, cx).await;
         }
+    }
+
+    /// Send bytes to the console of the board under test
+    #[cfg(feature = "console")]
+    #[operation(destructive, outputs = uart::outputs::Written)]
+    pub(crate) async fn uart_write(&mut self, args: UartWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.write_console(args, cx).await
+    }
+
+    /// Wait until the console says a text, and tell what came before it
+    #[cfg(feature = "console")]
+    #[operation(read_only, outputs = uart::outputs::Expected<'_>)]
+    pub(crate) async fn uart_expect(&mut self, args: UartExpect<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.expect_console(args, cx).await
+    }
+
+    /// Read what the console said, and its counters
+    #[cfg(feature = "console")]
+    #[operation(read_only, outputs = uart::outputs::Received<'_>)]
+    pub(crate) async fn uart_read(&mut self, args: UartRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.read_console(args, cx).await
+    }
+
+    /// Send a break to the console
+    #[cfg(feature = "console")]
+    #[operation(destructive)]
+    pub(crate) async fn uart_break(&mut self, args: UartBreak, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.break_console(args, cx).await
     }
 
     /// Measure a channel over time: mean, bounds and root mean square
@@ -620,11 +677,15 @@ impl<B: Board> Rig<B> {
         for (place, rail) in rails.iter().enumerate() {
             result = result.and(self.board.set_rail(place, false).map_err(|fault| ("rail", rail.name, fault)));
         }
-        for (place, name) in buttons.iter().enumerate() {
-            result = result.and(self.board.set_button(place, false).map_err(|fault| ("button", *name, fault)));
+        for (place, button) in buttons.iter().enumerate() {
+            result = result.and(self.board.set_button(place, false).map_err(|fault| ("button", button.name, fault)));
         }
         for (place, name) in outputs.iter().enumerate() {
             result = result.and(self.board.set_output(place, false).map_err(|fault| ("pin", *name, fault)));
+        }
+        #[cfg(feature = "console")]
+        {
+            result = result.and(self.make_console_safe().map_err(|fault| ("console", "UART", fault)));
         }
         #[cfg(feature = "pwm")]
         for (place, name) in self.board.instruments().pwm.iter().enumerate() {
@@ -860,6 +921,8 @@ impl fmt::Display for FailedChecks {
     }
 }
 
+/// How long a button is held after the one that is pressed meanwhile, in milliseconds.
+const HOLDING_MS: u32 = 50;
 /// How often a wait looks, in milliseconds.
 const POLL_MS: u32 = 10;
 /// Readings that a wait takes the mean of when it looks.
@@ -878,7 +941,7 @@ const RAIL_SAMPLES: u32 = 16;
 const RAIL_TOLERANCE: i32 = 20;
 
 /// The clockwork of an operation that waits.
-struct Wait {
+pub(crate) struct Wait {
     start: Instant,
     within_ms: u32,
     progress_ms: u32,
@@ -888,14 +951,14 @@ struct Wait {
 
 impl Wait {
     #[inline(never)]
-    fn new(within_ms: u32, cx: &Context<'_>) -> Self {
+    pub(crate) fn new(within_ms: u32, cx: &Context<'_>) -> Self {
         let progress_ms = PROGRESS_MS.max(within_ms / PROGRESS_LOGS);
         Self { start: cx.now(), within_ms, progress_ms, next_progress: progress_ms, changes: 0 }
     }
 
     /// How long it has waited, in milliseconds.
     #[inline(never)]
-    fn waited(&mut self, cx: &Context<'_>) -> u32 {
+    pub(crate) fn waited(&mut self, cx: &Context<'_>) -> u32 {
         millis(cx.now(), self.start)
     }
 
@@ -959,32 +1022,40 @@ enum Pin {
     Output(usize),
 }
 
-/// A button that is held. It is let go when this is dropped: when the press ends, and when it is
-/// cancelled.
+/// A button that is held, and another one from before until after. They are let go when this is
+/// dropped: when the press ends, and when it is cancelled.
 struct Held<'a, B: Board> {
     board: &'a mut B,
-    button: usize,
-    released: bool,
+    button: Option<usize>,
+    other: Option<usize>,
 }
 
 impl<'a, B: Board> Held<'a, B> {
-    fn press(board: &'a mut B, button: usize) -> Result<Self, Fault> {
-        let held = Self { board, button, released: false };
-        held.board.set_button(button, true)?;
-        Ok(held)
+    fn new(board: &'a mut B, other: Option<usize>) -> Self {
+        Self { board, button: None, other }
     }
 
-    fn release(mut self) -> Result<(), Fault> {
-        self.board.set_button(self.button, false)?;
-        self.released = true;
-        Ok(())
+    fn press(&mut self, button: usize) -> Result<(), Fault> {
+        self.button = Some(button);
+        if let Some(other) = self.other {
+            self.board.set_button(other, true)?;
+        }
+        self.board.set_button(button, true)
+    }
+
+    fn release(&mut self) -> Result<(), Fault> {
+        self.button.take().map_or(Ok(()), |button| self.board.set_button(button, false))
+    }
+
+    fn end(mut self) -> Result<(), Fault> {
+        self.other.take().map_or(Ok(()), |other| self.board.set_button(other, false))
     }
 }
 
 impl<B: Board> Drop for Held<'_, B> {
     fn drop(&mut self) {
-        if !self.released {
-            let _ = self.board.set_button(self.button, false);
+        for button in [self.button, self.other].into_iter().flatten() {
+            let _ = self.board.set_button(button, false);
         }
     }
 }
@@ -995,6 +1066,7 @@ impl<B: Board> Drop for Held<'_, B> {
 enum Names {
     Rails(&'static [Rail]),
     Channels(&'static [Channel]),
+    Buttons(&'static [Button]),
     Plain(&'static [&'static str]),
 }
 
@@ -1003,6 +1075,7 @@ impl Names {
         match self {
             Self::Rails(rails) => rails.get(place).map(|rail| rail.name),
             Self::Channels(channels) => channels.get(place).map(|channel| channel.name),
+            Self::Buttons(buttons) => buttons.get(place).map(|button| button.name),
             Self::Plain(names) => names.get(place).copied(),
         }
     }
@@ -1085,7 +1158,7 @@ fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<us
 }
 
 #[inline(never)]
-fn unreachable(kind: &str, name: &str, fault: Fault, cx: &mut Context<'_>) -> Failure {
+pub(crate) fn unreachable(kind: &str, name: &str, fault: Fault, cx: &mut Context<'_>) -> Failure {
     cx.failure(FailureKind::Unreachable, format_args!("{kind} {name}: {fault}"))
 }
 
@@ -1111,7 +1184,7 @@ fn level_name(high: bool) -> &'static str {
 }
 
 #[inline(never)]
-fn ms(ms: u32) -> Duration {
+pub(crate) fn ms(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 

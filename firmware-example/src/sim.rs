@@ -10,6 +10,9 @@
 //! - The board under test boots from `3V3`: 300 ms after that rail is up, it lights `LED`. If
 //!   `RESET` is held for 50 ms, the LED goes dark, and the board boots again when `RESET` is let
 //!   go. If `USER` is let go after 20 ms or more, `LED2` of a booted board toggles.
+//! - If `BOOT` is pressed when the board under test starts, it stays in its boot loader, and `LED` stays
+//!   dark.
+//! - The board under test has a console, whose script is in [`dut`](crate::dut).
 //! - `GP15` follows `GP14`. `AUX` is at 0 V. `TEMP` is at 27 °C.
 //!
 //! With the features of [`instruments`](crate::instruments):
@@ -31,6 +34,8 @@ pub use instruments::{CLOCK_HERTZ, DEVICES_MILLIVOLTS, EEPROM, FLASH_ID, THERMOM
 use rigline::{Clock, Instant};
 
 use crate::board::{Board, Fault, Identity, Layout};
+use crate::console::{Chunk, ConsoleUart, Counters, LineSettings};
+use crate::dut::SimConsole;
 #[cfg(feature = "i2c")]
 use crate::instruments::BusFault;
 #[cfg(feature = "instruments")]
@@ -57,6 +62,7 @@ pub const NOISE_STEPS: i32 = 2;
 
 /// The simulated board.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a pin or a state of its own")]
 pub struct SimBoard<C> {
     clock: C,
     seed: u32,
@@ -66,11 +72,15 @@ pub struct SimBoard<C> {
     loopback: bool,
     reset_pressed: Option<Instant>,
     user_pressed: Option<Instant>,
+    boot_pressed: bool,
+    /// When the board under test will start, after its rail was switched on or its reset ended.
+    start_at: Option<Instant>,
     /// When the board under test will be up, while it boots.
     up_at: Option<Instant>,
     is_up: bool,
     led2: bool,
     defect: Option<Defect>,
+    console: SimConsole,
     #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
     instruments: instruments::SimInstruments,
 }
@@ -121,10 +131,13 @@ impl<C: Clock> SimBoard<C> {
             loopback: false,
             reset_pressed: None,
             user_pressed: None,
+            boot_pressed: false,
+            start_at: None,
             up_at: None,
             is_up: false,
             led2: false,
             defect: None,
+            console: SimConsole::new(),
             #[cfg(any(feature = "i2c", feature = "counter", feature = "pwm"))]
             instruments: instruments::SimInstruments::new(),
         }
@@ -146,8 +159,14 @@ impl<C: Clock> SimBoard<C> {
         match button {
             RESET => self.reset_pressed.is_some(),
             USER => self.user_pressed.is_some(),
+            BOOT => self.boot_pressed,
             _ => false,
         }
+    }
+
+    /// Whether the rig holds the console's line low.
+    pub fn is_break(&self) -> bool {
+        self.console.is_break()
     }
 
     /// The current voltage of a rail in millivolts, without noise.
@@ -180,28 +199,52 @@ impl<C: Clock> SimBoard<C> {
     /// Lets happen to the board under test what is due.
     fn update(&mut self) -> Instant {
         let now = self.clock.now();
-        let is_reset = self.reset_pressed.is_some_and(|since| now >= later(since, RESET_MS));
-        if is_reset {
-            self.up_at = None;
-            self.go_down();
-        } else if let Some(at) = self.up_at.filter(|at| now >= *at) {
-            self.up_at = None;
-            self.is_up = self.defect != Some(Defect::NoBoot);
-            #[cfg(feature = "counter")]
-            if self.is_up {
-                self.instruments.clock.start(at);
-            }
-            #[cfg(not(feature = "counter"))]
-            let _ = at;
+        let reset = self.reset_pressed.map(|since| later(since, RESET_MS)).filter(|at| now >= *at);
+        self.come_up(reset.unwrap_or(now));
+        if let Some(at) = reset {
+            self.go_down(at);
+        }
+        self.console.advance(now);
+        if self.console.take_reset() {
+            self.go_down(now);
+            self.start_at = Some(now);
+            self.up_at = Some(later(now, BOOT_MS));
+            self.come_up(now);
         }
         now
     }
 
-    fn go_down(&mut self) {
+    /// Starts the board under test, and has it up, if that is due.
+    fn come_up(&mut self, now: Instant) {
+        if let Some(at) = self.start_at.filter(|at| now >= *at) {
+            self.start_at = None;
+            if self.console.start(at, self.boot_pressed) {
+                self.up_at = None;
+            }
+        }
+        if let Some(at) = self.up_at.filter(|at| now >= *at) {
+            self.up_at = None;
+            self.is_up = self.defect != Some(Defect::NoBoot);
+            if self.is_up {
+                self.console.up(at);
+                #[cfg(feature = "counter")]
+                self.instruments.clock.start(at);
+            }
+        }
+    }
+
+    fn go_down(&mut self, at: Instant) {
+        (self.start_at, self.up_at) = (None, None);
         #[cfg(feature = "counter")]
-        self.instruments.clock.stop(self.clock.now());
+        self.instruments.clock.stop(at);
         self.is_up = false;
         self.led2 = false;
+        self.console.down(at);
+    }
+
+    fn wired_console(&mut self) -> Result<Instant, Fault> {
+        self.answer(Fault::Uart)?;
+        Ok(self.update())
     }
 
     /// Whether the devices on the buses of the board under test have power.
@@ -265,8 +308,9 @@ impl<C: Clock> Board for SimBoard<C> {
         if state.on != on {
             *state = Rail { on, since: now, from };
             if LAYOUT.boot.is_some_and(|boot| boot.rail == rail) {
-                self.go_down();
+                self.go_down(now);
                 let ramp = RAMP_MS.get(rail).copied().unwrap_or_default() * 900_000;
+                self.start_at = on.then_some(now.after_nanos(ramp));
                 self.up_at = on.then_some(later(now, BOOT_MS).after_nanos(ramp));
             }
         }
@@ -284,6 +328,10 @@ impl<C: Clock> Board for SimBoard<C> {
         let since = match button {
             RESET => &mut self.reset_pressed,
             USER => &mut self.user_pressed,
+            BOOT => {
+                self.boot_pressed = pressed;
+                return Ok(());
+            }
             _ => return Err(Fault::NotWired),
         };
         let held_since = match (*since, pressed) {
@@ -298,6 +346,7 @@ impl<C: Clock> Board for SimBoard<C> {
         let held_for = |ms| now >= later(held_since, ms);
         match button {
             RESET if held_for(RESET_MS) && LAYOUT.boot.is_some_and(|boot| self.is_on(boot.rail)) => {
+                self.start_at = Some(now);
                 self.up_at = Some(later(now, BOOT_MS));
             }
             USER if held_for(DEBOUNCE_MS) && self.is_up => self.led2 = !self.led2,
@@ -339,6 +388,10 @@ impl<C: Clock> Board for SimBoard<C> {
         let now = self.update();
         let steps = (self.steps(channel, now) + self.noise(channel)).clamp(0, STEPS - 1);
         Ok(channel_value(channel, u16::try_from(steps).unwrap_or_default()))
+    }
+
+    fn console(&mut self) -> Option<&mut dyn ConsoleUart> {
+        Some(self)
     }
 
     #[cfg(feature = "instruments")]
@@ -399,9 +452,44 @@ impl<C: Clock> Board for SimBoard<C> {
     }
 }
 
+impl<C: Clock> ConsoleUart for SimBoard<C> {
+    fn configure(&mut self, line: LineSettings) -> Result<(), Fault> {
+        self.wired_console()?;
+        self.console.configure(line);
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        let now = self.wired_console()?;
+        Ok(self.console.send(bytes, now))
+    }
+
+    fn is_sending(&mut self) -> Result<bool, Fault> {
+        self.wired_console()?;
+        Ok(self.console.is_sending())
+    }
+
+    fn set_break(&mut self, on: bool) -> Result<(), Fault> {
+        let now = self.wired_console()?;
+        self.console.set_break(on, now);
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters, Fault> {
+        self.wired_console()?;
+        Ok(self.console.ring().counters)
+    }
+
+    fn copy(&mut self, from: u64, into: &mut [u8]) -> Result<Chunk, Fault> {
+        self.wired_console()?;
+        Ok(self.console.ring().copy(from, into))
+    }
+}
+
 /// The buttons of [`LAYOUT`], by place.
 const RESET: usize = 0;
 const USER: usize = 1;
+const BOOT: usize = 2;
 
 fn later(time: Instant, ms: u64) -> Instant {
     time.after_nanos(ms.saturating_mul(1_000_000))

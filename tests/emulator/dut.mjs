@@ -1,6 +1,7 @@
 // The board under test that the rig drives: rails on GPIOs and ADC channels, a boot that ends with an LED, a reset button.
 // The desktop simulation in rigline-rig has the same figures; keep the two alike.
 import { GPIOPinState } from 'rp2040js';
+import { DutConsole } from './dut-console.mjs';
 import { DEVICES, Instruments, WIRES } from './instruments.mjs';
 
 /** The rig's wiring, which is also the pin map in firmware-example/README.md. */
@@ -16,6 +17,10 @@ export const PINS = {
   resetButton: 6,
   /** High while the rig presses the board's other button, which toggles its second LED when let go. */
   userButton: 7,
+  /** Low while the rig holds the board's boot pin: a board that starts then stays in its boot loader. */
+  bootButton: 22,
+  /** The UART of the rig that the board's console is wired to: GP4 out, GP5 in. */
+  console: 1,
   /** High while the board under test is up. */
   led: 10,
   led2: 11,
@@ -35,7 +40,10 @@ export class BoardUnderTest {
   constructor(now) {
     this.now = now;
     this.rails = Object.fromEntries(Object.keys(PINS.rails).map((name) => [name, { on: false, since: 0, from: 0 }]));
+    this.startAt = null;
     this.bootAt = null;
+    this.bootPressed = false;
+    this.console = new DutConsole(() => this.#restart());
     this.pressedAt = null;
     this.userPressedAt = null;
     this.up = false;
@@ -46,14 +54,16 @@ export class BoardUnderTest {
   }
 
   /** Wires the board to a rig, also to one that was just reset: all its outputs are then low. */
-  attach(mcu) {
+  attach(mcu, uart) {
     this.mcu = mcu;
+    this.console.attach(uart, mcu.clock);
     this.alarm = mcu.clock.createAlarm(() => this.#update());
     for (const [name, { enable }] of Object.entries(PINS.rails)) {
       this.#follow(enable, (on) => this.#switchRail(name, on));
     }
     this.#follow(PINS.resetButton, (pressed) => this.#press(pressed));
     this.#follow(PINS.userButton, (pressed) => this.#pressUser(pressed));
+    this.#follow(PINS.bootButton, (released) => (this.bootPressed = !released && mcu.gpio[PINS.bootButton].outputEnable));
     this.#follow(PINS.loopback.from, (high) => mcu.gpio[PINS.loopback.to].setInputValue(high));
     mcu.adc.onADCRead = (channel) => {
       mcu.adc.channelValues[channel] = this.#sample(channel);
@@ -96,8 +106,16 @@ export class BoardUnderTest {
     Object.assign(rail, { from: this.#railMillivolts(name), on, since: this.now() });
     if (name !== '3v3') return;
     // Nine tenths of the ramp, and the board comes out of its power-on reset.
-    this.bootAt = on ? this.now() + (0.9 * PINS.rails[name].rampMs + TIMES.bootMs) * MS : null;
     this.#setUp(false);
+    this.startAt = on ? this.now() + 0.9 * PINS.rails[name].rampMs * MS : null;
+    this.bootAt = on ? this.startAt + TIMES.bootMs * MS : null;
+    this.#update();
+  }
+
+  #restart() {
+    this.#setUp(false);
+    this.startAt = this.now();
+    this.bootAt = this.startAt + TIMES.bootMs * MS;
     this.#update();
   }
 
@@ -105,8 +123,8 @@ export class BoardUnderTest {
     if (pressed === (this.pressedAt !== null)) return;
     const held = pressed ? 0 : this.now() - this.pressedAt;
     this.pressedAt = pressed ? this.now() : null;
-    if (!pressed && held >= TIMES.resetHoldMs * MS && this.rails['3v3'].on) this.bootAt = this.now() + TIMES.bootMs * MS;
-    this.#update();
+    if (!pressed && held >= TIMES.resetHoldMs * MS && this.rails['3v3'].on) this.#restart();
+    else this.#update();
   }
 
   #pressUser(pressed) {
@@ -122,13 +140,19 @@ export class BoardUnderTest {
     const now = this.now();
     const heldAt = this.pressedAt === null ? Infinity : this.pressedAt + TIMES.resetHoldMs * MS;
     if (now >= heldAt) {
-      this.bootAt = null;
       this.#setUp(false);
-    } else if (this.bootAt !== null && now >= this.bootAt) {
-      this.bootAt = null;
-      this.#setUp(true);
+    } else {
+      if (this.startAt !== null && now >= this.startAt) {
+        this.startAt = null;
+        this.console.start(this.bootPressed);
+        if (this.bootPressed) this.bootAt = null;
+      }
+      if (this.bootAt !== null && now >= this.bootAt) {
+        this.bootAt = null;
+        this.#setUp(true);
+      }
     }
-    const next = [this.bootAt ?? Infinity, heldAt].filter((at) => at > now && at < Infinity);
+    const next = [this.startAt ?? Infinity, this.bootAt ?? Infinity, heldAt].filter((at) => at > now && at < Infinity);
     if (next.length > 0) this.alarm.schedule(Math.min(...next) - now);
     else this.alarm.cancel();
   }
@@ -137,7 +161,14 @@ export class BoardUnderTest {
     this.up = up;
     this.instruments.setClock(up);
     this.mcu.gpio[PINS.led].setInputValue(up);
-    if (!up) this.#setLed2(false);
+    if (up) {
+      this.console.up();
+    } else {
+      this.startAt = null;
+      this.bootAt = null;
+      this.console.down();
+      this.#setLed2(false);
+    }
   }
 
   #setLed2(lit) {

@@ -223,6 +223,7 @@ const commands = {
       dtr: usb.dtr,
       usb: usb.counts,
       uart_overruns: machine.uart.overruns,
+      console_overruns: machine.console.overruns,
     };
   },
 };

@@ -1,6 +1,6 @@
 // An emulated RP2040 that runs an image: loading, resets, faults, the passage of time, and what can be counted.
 import { LogLevel, Simulator } from 'rp2040js';
-import { BoardUnderTest } from './dut.mjs';
+import { BoardUnderTest, PINS } from './dut.mjs';
 import { FLASH, RAM } from './image.mjs';
 import { UartWire } from './uart.mjs';
 import { UsbHost } from './usb.mjs';
@@ -137,7 +137,8 @@ export class Machine {
 
     this.uart = new UartWire(mcu, 0, this.onUartByte);
     this.usb = new UsbHost(mcu, { ...this.usbEvents, onWork: () => this.kick(), now: () => this.nanos() });
-    this.dut.attach(mcu);
+    this.console = new UartWire(mcu, PINS.console, () => {});
+    this.dut.attach(mcu, this.console);
     this.sleepAlarm = clock.createAlarm(() => this.#wakeSleepers());
     this.#wakeSleepers();
   }

@@ -3,7 +3,7 @@
 //   node table.mjs IMAGES            prints the table as Markdown
 //
 // IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza,mcp}, cycles, cycles-all, rig,
-// rig-{statistics,i2c,counter,pwm,spi}.
+// rig-{console,statistics,i2c,counter,pwm,spi}.
 import fs from 'node:fs';
 import path from 'node:path';
 import { cycles } from '../bench/cycles.mjs';
@@ -24,7 +24,7 @@ for (const [name, value, unit, goal = ''] of rows) console.log(`| ${name} | ${gr
 
 async function measure() {
   const size = (name) => readImage(image(name)).sizes;
-  const [bare, echo, engine, rig] = ['echo-bare', 'echo', 'engine', 'rig'].map(size);
+  const [bare, echo, engine, rig, withConsole] = ['echo-bare', 'echo', 'engine', 'rig', 'rig-console'].map(size);
   const stacks = await stackPeaks('engine', fixture, (inner) => fixture.replace('"params":{', `"params":{"x":${inner},`));
   const rigLine = (x) =>
     `{"jsonrpc":"2.0","id":1,"method":"execute","params":{${x}"operation":"gpio-read","args":{"pin":"GP15"},"context":{}}}`;
@@ -41,6 +41,7 @@ async function measure() {
     ['flash: waza besides', size('engine-waza').flash - engine.flash, 'B', '7,000 B'],
     ['flash: MCP besides', size('engine-mcp').flash - engine.flash, 'B', '6,500 B'],
     ['flash: the whole rig', rig.flash, 'B', '122,000 B'],
+    ['flash: the console of the board under test besides', withConsole.flash - rig.flash, 'B', '20,000 B'],
     ['flash: `measure-over-time` besides', size('rig-statistics').flash - rig.flash, 'B'],
     ['flash: `i2c-scan` and `i2c-transfer` besides', size('rig-i2c').flash - rig.flash, 'B'],
     ['flash: `count-pulses` besides', size('rig-counter').flash - rig.flash, 'B'],
@@ -49,6 +50,7 @@ async function measure() {
     ['static RAM: a USB echo over `usb_cdc`', echo.staticRam, 'B'],
     ['static RAM: the engine over that, its buffers included', engine.staticRam - echo.staticRam, 'B'],
     ['static RAM: the whole rig, 29 KB of buffers included', rig.staticRam, 'B'],
+    ['static RAM: the console besides, with its ring of 8 KB and larger replies', withConsole.staticRam - rig.staticRam, 'B'],
     ['peak stack: the echo', echoStack, 'B'],
     ['peak stack: the engine, `execute`', stacks.flat, 'B', '1,400 B'],
     ['peak stack: the engine, `execute` nested 128 deep', stacks.deep, 'B'],

@@ -1,22 +1,25 @@
 // A PL011 UART with its wire (RP2040 datasheet §4.2), in place of the registers that matter of rp2040js' RPUART, whose
 // transmit interrupt never ends and whose bytes take no time.
 
-const [DR, RSR, FR, CR, IFLS, IMSC] = [0x00, 0x04, 0x18, 0x30, 0x34, 0x38];
+const [DR, RSR, FR, LCR, CR, IFLS, IMSC] = [0x00, 0x04, 0x18, 0x2c, 0x30, 0x34, 0x38];
 const [RIS, MIS, ICR, DMACR] = [0x3c, 0x40, 0x44, 0x48];
 const [TXFE, RXFF, TXFF, RXFE, BUSY] = [1 << 7, 1 << 6, 1 << 5, 1 << 4, 1 << 3];
 const [RXI, TXI, RTI, OEI] = [1 << 4, 1 << 5, 1 << 6, 1 << 10];
 const OVERRUN = 1 << 11;
+const [BRK, PEN] = [1 << 0, 1 << 1]; // of LCR_H
 const DEPTH = 32;
 const BITS = 10; // start, eight data bits, stop
 const TIMEOUT_BITS = 32;
 
 export class UartWire {
-  /** `onByte(byte)` gets what the board sends. */
+  /** `onByte(byte)` gets what the board sends, `onBreak()` is called when it begins a break. */
   constructor(mcu, index, onByte) {
     const { clock } = mcu;
     this.uart = mcu.uart[index];
     this.mcu = mcu;
     this.onByte = onByte;
+    this.onBreak = () => {};
+    this.isBreak = false;
     this.overruns = 0;
     this.incoming = [];
     this.arriving = false;
@@ -44,6 +47,25 @@ export class UartWire {
     if (this.arriving || this.incoming.length === 0) return;
     this.arriving = true;
     this.rxAlarm.schedule(this.#nanos(BITS));
+  }
+
+  /** Speed and framing that the board has set. */
+  line() {
+    return { speed: this.uart.baudRate, dataBits: this.uart.wordLength, parity: (this.uart.lineCtrlRegister & PEN) !== 0 };
+  }
+
+  /** A byte arrives now, with the errors of it in the bits that DR has for them. */
+  arrive(value) {
+    if (!this.uart.enabled || !this.uart.rxEnabled) return;
+    if (this.rx.length >= this.#depth()) {
+      this.overruns += 1;
+      this.rx[this.rx.length - 1] |= OVERRUN;
+      this.#raise(OEI);
+    } else {
+      this.rx.push(value);
+      if (this.rx.length >= this.#level(3)) this.#raise(RXI);
+    }
+    this.idleAlarm.schedule(this.#nanos(TIMEOUT_BITS));
   }
 
   #read(offset) {
@@ -103,6 +125,12 @@ export class UartWire {
       case ICR:
         this.raw &= ~value;
         break;
+      case LCR: {
+        const isBreak = (value & BRK) !== 0;
+        if (isBreak && !this.isBreak) this.onBreak();
+        this.isBreak = isBreak;
+        return false;
+      }
       default:
         return false;
     }
@@ -129,16 +157,7 @@ export class UartWire {
     this.arriving = false;
     const byte = this.incoming.shift();
     this.send([]);
-    if (!this.uart.enabled || !this.uart.rxEnabled) return;
-    if (this.rx.length >= this.#depth()) {
-      this.overruns += 1;
-      this.rx[this.rx.length - 1] |= OVERRUN;
-      this.#raise(OEI);
-    } else {
-      this.rx.push(byte);
-      if (this.rx.length >= this.#level(3)) this.#raise(RXI);
-    }
-    this.idleAlarm.schedule(this.#nanos(TIMEOUT_BITS));
+    this.arrive(byte);
   }
 
   #raise(interrupt) {

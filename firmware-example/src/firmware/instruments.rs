@@ -20,6 +20,7 @@ use embassy_rp::{
 use super::Interrupts;
 use super::hal::WiredBoard;
 use crate::board::{Board, Fault, Identity, Layout};
+use crate::console::ConsoleUart;
 use crate::instruments::Instruments;
 #[cfg(feature = "spi")]
 use crate::instruments::SpiSettings;
@@ -136,6 +137,10 @@ impl Board for PicoBoard {
 
     async fn read(&mut self, channel: usize) -> Result<i32, Fault> {
         self.wired.read(channel).await
+    }
+
+    fn console(&mut self) -> Option<&mut dyn ConsoleUart> {
+        self.wired.console()
     }
 
     fn instruments(&self) -> &'static Instruments {

@@ -7,6 +7,8 @@
 //! ` and a lone `\r` end a line |
 //! | UART0 on GP0 (out) and GP1 (in), 115200 baud, 8N1 | the binary link, [`rigline::link`] | the same lines in frames with a CRC |
 //!
+//! UART1 on GP4 (out) and GP5 (in) is the console of the board under test, with feature `console`.
+//!
 //! The module [`wires`](crate::wires) decides which of the two wires holds the rig.
 //!
 //! # Memory
@@ -23,6 +25,8 @@
 //! - If a host does not read, a log line that cannot begin within [`LOG_LIMIT`] is dropped as a
 //!   whole, see [`LogsMayBeLost`].
 
+#[cfg(feature = "console")]
+pub mod console;
 pub mod crash;
 pub mod hal;
 #[cfg(feature = "instruments")]
@@ -60,6 +64,7 @@ use static_cell::StaticCell;
 
 use self::hal::PicoBoard;
 use crate::board::Identity;
+use crate::console::ConsoleUart;
 use crate::pinmap;
 use crate::wires::{HostPort, PortView, SharedExtension};
 
@@ -67,8 +72,9 @@ use crate::wires::{HostPort, PortView, SharedExtension};
 /// newline.
 pub const REQUEST: usize = 4096;
 /// The size of the region for a reply, in bytes, which is one more than the longest reply. The
-/// manifest is the longest one of the rig: with the features of `values` it has more operations.
-pub const REPLY: usize = if cfg!(any(feature = "statistics", feature = "instruments")) { 12_288 } else { 6144 };
+/// manifest is the longest one of the rig: with the operations of optional features it is longer.
+pub const REPLY: usize =
+    if cfg!(any(feature = "console", feature = "statistics", feature = "instruments")) { 12_288 } else { 6144 };
 /// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
 /// halves.
 pub const LOGS: usize = 2048;
@@ -94,6 +100,7 @@ pub trait Interrupts:
     + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
     + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
     + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+    + ConsoleInterrupt
     + BusInterrupts
     + 'static
 {
@@ -104,10 +111,25 @@ impl<I> Interrupts for I where
         + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
         + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
         + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+        + ConsoleInterrupt
         + BusInterrupts
         + 'static
 {
 }
+
+/// The interrupt of the console's UART.
+#[cfg(feature = "console")]
+pub trait ConsoleInterrupt: Binding<interrupt::typelevel::UART1_IRQ, console::InterruptHandler> {}
+
+#[cfg(feature = "console")]
+impl<I: Binding<interrupt::typelevel::UART1_IRQ, console::InterruptHandler>> ConsoleInterrupt for I {}
+
+/// The interrupt of the console's UART: none, without feature `console`.
+#[cfg(not(feature = "console"))]
+pub trait ConsoleInterrupt {}
+
+#[cfg(not(feature = "console"))]
+impl<I> ConsoleInterrupt for I {}
 
 /// The interrupts of the buses that are in the image.
 #[cfg(feature = "i2c")]
@@ -139,7 +161,7 @@ pub async fn run<E: Extension>(
     let (mut watchdog, identity) = start(p.WATCHDOG, p.FLASH);
     let pins = hal::Pins {
         rails: (p.PIN_2, p.PIN_3),
-        buttons: (p.PIN_6, p.PIN_7),
+        buttons: (p.PIN_6, p.PIN_7, p.PIN_22),
         output: p.PIN_14,
         inputs: (p.PIN_10, p.PIN_11, p.PIN_15),
         channels: (p.PIN_26, p.PIN_27, p.PIN_28),
@@ -158,8 +180,12 @@ pub async fn run<E: Extension>(
     };
     let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
     let (device, port) = usb(p.USB, interrupts, identity.id);
+    #[cfg(feature = "console")]
+    let console = Some(console(p.UART1, (p.PIN_4, p.PIN_5), interrupts));
+    #[cfg(not(feature = "console"))]
+    let console = None;
     let mut place = None;
-    let extension = extension(&mut place, make, pins, adc, identity, interrupts);
+    let extension = extension(&mut place, make, (pins, adc, console), identity, interrupts);
     let shared = SharedExtension::new(extension, &EmbassyClock);
     let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
@@ -203,12 +229,22 @@ fn start(
 fn extension<'e, E: Extension>(
     place: &'e mut Option<E>,
     make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
-    pins: hal::Pins,
-    adc: adc::Adc<'static, adc::Async>,
+    (pins, adc, console): (hal::Pins, adc::Adc<'static, adc::Async>, Option<&'static mut dyn ConsoleUart>),
     identity: Identity<'static>,
     interrupts: impl Interrupts,
 ) -> &'e mut E {
-    place.insert(make(hal::board(pins, adc, identity, interrupts), (REQUEST - 1, REPLY - 1)))
+    place.insert(make(hal::board(pins, adc, console, identity, interrupts), (REQUEST - 1, REPLY - 1)))
+}
+
+#[cfg(feature = "console")]
+#[inline(never)]
+fn console(
+    uart: Peri<'static, peripherals::UART1>,
+    pins: (Peri<'static, peripherals::PIN_4>, Peri<'static, peripherals::PIN_5>),
+    interrupts: impl Interrupts,
+) -> &'static mut dyn ConsoleUart {
+    static CONSOLE: StaticCell<console::PicoConsole> = StaticCell::new();
+    CONSOLE.init(console::PicoConsole::new(uart, pins, interrupts))
 }
 
 type UsbDriver = Driver<'static, USB>;

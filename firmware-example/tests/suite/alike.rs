@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rigline_rig::console::{MAX_SPEED, MIN_SPEED, SPEED};
+use rigline_rig::dut::{BANNER, COMMAND, HELP, LOADER, MOST, PROMPT, READY, VERSION};
 use rigline_rig::pinmap::{DIVIDER, LAYOUT, REFERENCE_MILLIVOLTS, TEMPERATURE};
 use rigline_rig::sim::{BOOT_MS, DEBOUNCE_MS, FALL_MS, NOISE_STEPS, RAMP_MS, RESET_MS};
 
@@ -23,6 +25,7 @@ fn both_simulations_have_the_same_figures() {
         format!("temperature: {{ adc: {}, celsius: 27 }}", TEMPERATURE + 1),
         "resetButton: 6,".to_owned(),
         "userButton: 7,".to_owned(),
+        "bootButton: 22,".to_owned(),
         "led: 10,".to_owned(),
         "led2: 11,".to_owned(),
         "loopback: { from: 14, to: 15 }".to_owned(),
@@ -33,6 +36,37 @@ fn both_simulations_have_the_same_figures() {
     }
     for figure in figures {
         assert!(script.contains(&figure), "dut.mjs has no `{figure}`");
+    }
+}
+
+#[test]
+fn both_consoles_have_the_same_script() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/emulator/dut-console.mjs");
+    let Ok(script) = fs::read_to_string(&path) else {
+        let why = format!("there is no {}", path.display());
+        rigline_test_support::skipped("the console of the emulated board", &why, "git clone the whole repository");
+        return;
+    };
+    let texts = [
+        ("BANNER", BANNER),
+        ("LOADER", LOADER),
+        ("READY", READY),
+        ("PROMPT", PROMPT),
+        ("VERSION", VERSION),
+        ("HELP", HELP),
+    ];
+    for (name, text) in texts {
+        let constant = format!("const {name} = '{}';", text.escape_default());
+        assert!(script.contains(&constant), "dut-console.mjs has no `{constant}`");
+    }
+    for constant in [
+        format!("const [MOST, COMMAND, OUT] = [{MOST}, {COMMAND}, 256];"),
+        format!("const [SPEED, MIN_SPEED, MAX_SPEED] = [{SPEED}, {MIN_SPEED}, {MAX_SPEED}];"),
+    ] {
+        assert!(script.contains(&constant), "dut-console.mjs has no `{constant}`");
+    }
+    for command in HELP.split(' ') {
+        assert!(script.contains(&format!("'{command}'")), "dut-console.mjs does not know `{command}`");
     }
 }
 

@@ -4,6 +4,7 @@ use rigline_test_support as _;
 
 mod alike;
 mod common;
+mod console;
 mod operations;
 mod session;
 #[cfg(feature = "values")]

@@ -64,12 +64,12 @@ fn identify_tells_who_it_is_and_what_there_is() {
             "board": "SIM-0000BEEF",
             "uptime_ms": "1234",
             "request_limit": "8191",
-            "reply_limit": "8191",
+            "reply_limit": "12287",
             "rails": r#"["3V3","5V0"]"#,
             "channels": r#"["3V3","5V0","AUX","TEMP"]"#,
             "inputs": r#"["LED","LED2","GP15"]"#,
             "outputs": r#"["GP14"]"#,
-            "buttons": r#"["RESET","USER"]"#,
+            "buttons": r#"["RESET","USER","BOOT"]"#,
             "i2c": r#"["I2C0"]"#,
             "spi": r#"["SPI0"]"#,
             "counters": r#"["CLK"]"#,
@@ -409,7 +409,7 @@ fn bad_arguments_are_named_and_change_nothing() {
         ),
         ("gpio-read", r#"{"pin":"X"}"#, "args.pin: unknown pin `X`: expected one of LED, LED2, GP15, GP14"),
         ("gpio-write", r#"{"pin":"LED","high":true}"#, "args.pin: unknown pin `LED`: expected GP14"),
-        ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: expected one of RESET, USER"),
+        ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: expected one of RESET, USER, BOOT"),
         ("press", r#"{"button":"RESET","ms":0}"#, "args.ms: 0 is below the minimum 1"),
         ("press", r#"{"button":"RESET","ms":10001}"#, "args.ms: 10001 is above the maximum 10000"),
         ("wait-for", r#"{"channel":"3V3","min":3}"#, "args.max: required, but missing"),
@@ -447,6 +447,10 @@ fn hardware_that_does_not_answer_is_unreachable_and_named() {
         ("press", r#"{"button":"USER"}"#, "button USER: its pin does not answer"),
         ("wait-for", r#"{"channel":"5V0","min":0,"max":1}"#, "channel 5V0: the converter does not answer"),
         ("wait-pin", r#"{"pin":"LED","high":true}"#, "pin LED: its pin does not answer"),
+        ("uart-read", "{}", "console UART: its UART does not answer"),
+        ("uart-write", r#"{"data":"x"}"#, "console UART: its UART does not answer"),
+        ("uart-expect", r#"{"text":"x"}"#, "console UART: its UART does not answer"),
+        ("uart-break", "{}", "console UART: its UART does not answer"),
         ("self-test", "{}", "rail 3V3: its pin does not answer"),
     ] {
         let lines = call(&mut rig, &clock, operation, args);
@@ -510,20 +514,21 @@ impl InputPin for TestPin {
     }
 }
 
-type TestBoard<A> = Wired<'static, TestPin, TestPin, A, 2, 2, 1, 3>;
+type TestBoard<A> = Wired<'static, TestPin, TestPin, A, 2, 3, 1, 3>;
 
 /// A board of `embedded-hal` pins, and its pins: rails, buttons, output.
-fn wired<A>(adc: A) -> (TestBoard<A>, [TestPin; 5]) {
-    let pins: [TestPin; 5] = Default::default();
-    let [rail, other_rail, reset, user, output] = pins.clone();
+fn wired<A>(adc: A) -> (TestBoard<A>, [TestPin; 6]) {
+    let pins: [TestPin; 6] = Default::default();
+    let [rail, other_rail, reset, user, boot, output] = pins.clone();
     let board = Wired {
         layout: &LAYOUT,
         identity: Identity { id: "E6", reset: Some("watchdog"), last_panic: Some("at \"main.rs\":7") },
         rails: [rail, other_rail],
-        buttons: [reset, user],
+        buttons: [reset, user, boot],
         outputs: [output.clone()],
         inputs: [TestPin::default(), TestPin::default(), output],
         adc,
+        console: None,
     };
     (board, pins)
 }
@@ -550,7 +555,7 @@ fn a_rig_of_embedded_hal_pins() {
 
     call(&mut rig, &clock, "power", r#"{"rail":"5V0","on":true}"#);
     call(&mut rig, &clock, "gpio-write", r#"{"pin":"GP14","high":true}"#);
-    assert_eq!(levels(), [false, true, false, false, true]);
+    assert_eq!(levels(), [false, true, false, false, false, true]);
     let lines = call(&mut rig, &clock, "gpio-read", r#"{"pin":"GP15"}"#);
     assert_eq!(result(&lines)["outputs"]["high"], "true");
     let lines = call(&mut rig, &clock, "measure", r#"{"channel":"AUX"}"#);
@@ -559,5 +564,37 @@ fn a_rig_of_embedded_hal_pins() {
     // A call that times out runs the safe state; a broken rail does not keep the others on.
     pins[0].0.set((true, true));
     call_within(&mut rig, &clock, "press", r#"{"button":"USER"}"#, "10ms");
-    assert_eq!(levels(), [true, false, false, false, false]);
+    // BOOT is pressed while its pin is low.
+    assert_eq!(levels(), [true, false, false, false, true, false]);
+}
+
+/// A button's pin, in the middle of a press and after it.
+#[test]
+fn a_button_has_the_polarity_of_the_pin_map() {
+    for (place, name, pressed) in [(2, "RESET", true), (3, "USER", true), (4, "BOOT", false)] {
+        let (board, pins) = wired(NoAdc);
+        let mut rig = Rig::new(board, LIMITS);
+        rig.board_mut().set_button(place - 2, true).unwrap();
+        assert_eq!(pins[place].0.get().0, pressed, "{name}");
+        let clock = FakeClock::default();
+        let lines = call(&mut rig, &clock, "press", &format!(r#"{{"button":"{name}"}}"#));
+        assert_eq!(result(&lines)["success"], true, "{lines:?}");
+        assert_eq!(pins[place].0.get().0, !pressed, "{name}");
+    }
+}
+
+#[test]
+fn a_board_without_a_console_says_so() {
+    let (board, _) = wired(NoAdc);
+    let (mut rig, clock) = (Rig::new(board, LIMITS), FakeClock::default());
+    for (operation, args) in [
+        ("uart-read", "{}"),
+        ("uart-write", r#"{"data":"x"}"#),
+        ("uart-expect", r#"{"text":"x"}"#),
+        ("uart-break", "{}"),
+    ] {
+        let lines = call(&mut rig, &clock, operation, args);
+        let message = "console UART: nothing is wired there";
+        assert_eq!(lines.last().unwrap()["error"], json!({"code": -32000, "message": message}), "{operation}");
+    }
 }

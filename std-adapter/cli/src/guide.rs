@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`command`] | commands, arguments, exit codes, output |
 //! | [`web_page`] | the web page |
+//! | [`first_bench`] | a rig and a board under test: wiring, console, eval, pytest, agent, page |
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/command.md")]
@@ -12,3 +13,7 @@ pub mod command {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/web_page.md")]
 pub mod web_page {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/first_bench.md")]
+pub mod first_bench {}

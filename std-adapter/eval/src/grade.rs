@@ -10,6 +10,7 @@ use regex::Regex;
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::waza::Verdict;
 
+use super::console::Transcript;
 use super::placeholders::{is_whole, substitute};
 pub(crate) use super::records::{Grade, GradeVerdict};
 use super::records::{Measurement, StepRecord};
@@ -93,6 +94,10 @@ pub enum Condition {
     },
     /// All of the listed checks pass.
     All(Vec<Condition>),
+    /// The condition holds for what the steps read from the console of the board under test.
+    ///
+    /// If steps did not read all that came, a condition on what must not occur fails.
+    Console(Box<Condition>),
     /// The judged text equals an expected value.
     ///
     /// The two are compared as text, without the white space at their ends, or as JSON values.
@@ -131,6 +136,18 @@ pub enum Condition {
     },
     /// The type of the grader is one that this runner does not support. It counts neither way.
     Unsupported,
+}
+
+impl Condition {
+    /// Whether it says what must not occur.
+    fn has_negatives(&self) -> bool {
+        match self {
+            Self::Regex { not, .. } => !not.is_empty(),
+            Self::Contains { not, .. } => !not.is_empty(),
+            Self::All(checks) => checks.iter().any(Self::has_negatives),
+            _ => false,
+        }
+    }
 }
 
 /// Limits within the limits of a measurement. A number beyond them passes, and is reported as
@@ -257,6 +274,15 @@ impl Grader {
                     self.judge(check, evidence)?;
                 }
                 Ok("all is as it should be".into())
+            }
+            Condition::Console(check) => {
+                let lost = self.transcript(evidence)?.lost();
+                if lost > 0 && check.has_negatives() {
+                    return Err(format!(
+                        "{lost} bytes of the console were not read, so nobody knows what they were: read more often"
+                    ));
+                }
+                self.judge(check, evidence)
             }
             Condition::FileText { path, matches, not_matches, values, not_values } => {
                 let path = substitute(path, evidence.steps)?;
@@ -408,8 +434,21 @@ impl Grader {
         evidence.steps.iter().find(|step| step.id == id).ok_or_else(|| format!("step {id} did not run"))
     }
 
+    /// What the step, or all steps, read from the console.
+    fn transcript(&self, evidence: &Evidence<'_>) -> Result<Transcript, String> {
+        match &self.step {
+            Some(step) => {
+                Transcript::of([self.step_of(evidence)?]).ok_or_else(|| format!("step {step} did not read the console"))
+            }
+            None => Transcript::of(evidence.steps).ok_or_else(|| "no step read the console".to_owned()),
+        }
+    }
+
     /// The text that is judged.
     fn text(&self, evidence: &Evidence<'_>) -> Result<String, String> {
+        if matches!(self.check, Condition::Console(_)) {
+            return self.transcript(evidence).map(|transcript| transcript.text());
+        }
         match (&self.step, &self.output) {
             (Some(_), Some(output)) => {
                 let step = self.step_of(evidence)?;
@@ -543,6 +582,43 @@ mod tests {
             is_by_step: false,
             line: 0,
         }
+    }
+
+    /// The console of a trial in which two steps read, and a third measured.
+    #[test]
+    fn a_console_is_judged_as_one_text_however_many_steps_read_it() {
+        let read = |id: &str, data: &str, mark: &str, missed: &str| {
+            StepRecord::done(id, "", &[("data", data), ("encoding", "text"), ("mark", mark), ("missed", missed)])
+        };
+        let grade = |steps: &[StepRecord], step: Option<&str>, values: &[&str], not: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let check = Condition::Contains { values: texts(values), not: texts(not), any: false, ignore_case: false };
+            let evidence = Evidence { workdir: Path::new("/"), agent: None, steps, elapsed: Duration::ZERO };
+            let grade = grader(Condition::Console(Box::new(Condition::All(vec![check]))), step, None).grade(&evidence);
+            (grade.judgement.as_str(), grade.message)
+        };
+        let steps = [
+            read("first", "boot\r\nrea", "9", "0"),
+            StepRecord::done("volts", "panic at 3.3 V", &[("volts", "3.3")]),
+            read("second", "dy\r\n> ", "15", "0"),
+        ];
+        assert_eq!(grade(&steps, None, &["boot", "ready\r\n>"], &["panic"]).0, "passed");
+        assert_eq!(grade(&steps, None, &["boot"], &["ready"]).0, "failed");
+        assert_eq!(grade(&steps, Some("second"), &["dy"], &["boot"]).0, "passed");
+        for (step, why) in [(Some("volts"), "step volts did not read the console"), (Some("x"), "step x did not run")] {
+            assert_eq!(grade(&steps, step, &["dy"], &[]), ("failed", why.to_owned()));
+        }
+        assert_eq!(grade(&steps[1..2], None, &["panic"], &[]).1, "no step read the console");
+        // Of bytes that nobody read, nobody can say that they were no panic.
+        let gap = [read("first", "boot", "4", "0"), read("second", "> ", "106", "100")];
+        assert_eq!(grade(&gap, None, &["boot"], &[]).0, "passed");
+        assert_eq!(
+            grade(&gap, None, &["boot"], &["panic"]),
+            (
+                "failed",
+                "100 bytes of the console were not read, so nobody knows what they were: read more often".into()
+            )
+        );
     }
 
     #[test]

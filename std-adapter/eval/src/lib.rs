@@ -55,6 +55,7 @@
 
 pub mod attach;
 mod command;
+mod console;
 mod digits;
 mod expand;
 mod foreign;

@@ -54,7 +54,9 @@ fn the_rigs_evals_pass_on_the_emulated_board() {
     let Some(emulator) = Emulator::start("rig") else { return };
     let target = format!("tcp:127.0.0.1:{}", emulator.usb_port());
     let evals = Path::new(env!("CARGO_MANIFEST_DIR")).join("../firmware-example/evals");
-    for (eval, passed, total) in [("rails", 3, 3), ("boot", 3, 3), ("values", 4, 4), ("broken", 0, 3)] {
+    for (eval, passed, total) in
+        [("rails", 3, 3), ("boot", 3, 3), ("first-bench", 2, 2), ("values", 4, 4), ("broken", 0, 3)]
+    {
         let (outcome, logs) = run(&evals.join(eval), &target, None);
         assert_eq!((outcome.summary.total, outcome.summary.passed), (total, passed), "{eval}: {logs}");
         assert_eq!(outcome.passed, passed > 0, "{eval}: {logs}");

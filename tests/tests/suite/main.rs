@@ -8,6 +8,7 @@ mod agents;
 mod attack;
 #[cfg(unix)]
 mod boards;
+mod console;
 mod emulator;
 #[cfg(target_os = "linux")]
 mod environment;

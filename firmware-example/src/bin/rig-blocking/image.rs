@@ -13,7 +13,7 @@ use rigline_rig::pinmap::{LAYOUT, TEMPERATURE, channel_value};
 use rigline_rig::rig::Rig;
 use rp2040_hal::adc::{AdcPin, TempSense};
 use rp2040_hal::gpio::bank0::{Gpio26, Gpio27, Gpio28};
-use rp2040_hal::gpio::{FunctionSioInput, Pin, Pins, PullNone};
+use rp2040_hal::gpio::{FunctionSioInput, Pin, PinState, Pins, PullNone};
 use rp2040_hal::usb::UsbBus;
 use rp2040_hal::{self as hal, Timer, pac};
 use usb_device::UsbError;
@@ -67,7 +67,12 @@ fn main() -> ! {
         layout: &LAYOUT,
         identity: Identity { id: "BLOCKING", reset: None, last_panic: None },
         rails: [pins.gpio2.into_push_pull_output().into_dyn_pin(), pins.gpio3.into_push_pull_output().into_dyn_pin()],
-        buttons: [pins.gpio6.into_push_pull_output().into_dyn_pin(), pins.gpio7.into_push_pull_output().into_dyn_pin()],
+        buttons: [
+            pins.gpio6.into_push_pull_output().into_dyn_pin(),
+            pins.gpio7.into_push_pull_output().into_dyn_pin(),
+            // It is pressed when it is low.
+            pins.gpio22.into_push_pull_output_in_state(PinState::High).into_dyn_pin(),
+        ],
         outputs: [pins.gpio14.into_push_pull_output().into_dyn_pin()],
         inputs: [
             pins.gpio10.into_pull_down_input().into_dyn_pin(),
@@ -75,6 +80,7 @@ fn main() -> ! {
             pins.gpio15.into_pull_down_input().into_dyn_pin(),
         ],
         adc: Channels { converter, rail_3v3, rail_5v0, aux, temperature },
+        console: None,
     };
     let mut rig = Rig::new(board, (REQUEST - 1, REPLY - 1));
     let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; 512]);

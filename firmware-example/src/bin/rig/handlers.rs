@@ -13,6 +13,8 @@ bind_interrupts!(pub(crate) struct Interrupts {
     USBCTRL_IRQ => usb::InterruptHandler<USB>;
     UART0_IRQ => uart::BufferedInterruptHandler<UART0>;
     ADC_IRQ_FIFO => adc::InterruptHandler;
+    #[cfg(feature = "console")]
+    UART1_IRQ => rigline_rig::firmware::console::InterruptHandler;
     #[cfg(feature = "i2c")]
     I2C0_IRQ => embassy_rp::i2c::InterruptHandler<embassy_rp::peripherals::I2C0>;
 });

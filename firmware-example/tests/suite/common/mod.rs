@@ -59,7 +59,7 @@ pub(crate) fn sim(seed: u32) -> (SimRig, FakeClock) {
     (Rig::new(SimBoard::new(clock.clone(), seed), LIMITS), clock)
 }
 
-pub(crate) const LIMITS: (usize, usize) = (8191, 8191);
+pub(crate) const LIMITS: (usize, usize) = (8191, 12_287);
 
 struct Pipe<'a> {
     input: &'a [u8],

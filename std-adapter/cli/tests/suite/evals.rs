@@ -573,7 +573,8 @@ fn what_editors_leave_in_files_does_no_harm() {
 fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() {
     let out = tempfile::tempdir().unwrap();
     let (junit, json) = (out.path().join("junit.xml"), out.path().join("run.json"));
-    for (eval, code, passed, total) in [("rails", 0, 3, 3), ("boot", 0, 3, 3), ("values", 0, 4, 4), ("broken", 1, 0, 3)]
+    for (eval, code, passed, total) in
+        [("rails", 0, 3, 3), ("boot", 0, 3, 3), ("first-bench", 0, 2, 2), ("values", 0, 4, 4), ("broken", 1, 0, 3)]
     {
         let path = rig_evals().join(eval);
         let (exit, stdout, stderr) = run(command(&["eval", "run", "--target", "sim"])
@@ -596,7 +597,7 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
     assert_eq!((exit, stdout.contains("1 of 1 tasks passed")), (Some(0), true), "{stdout}");
     let (exit, stdout, _) = run(command(&["eval", "list", "--json"]).arg(rig_evals()));
     let listed: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 4));
+    assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 5));
     assert_eq!(run(command(&["eval", "validate"]).arg(rig_evals())).0, Some(0));
     assert_eq!(run(&mut command(&["eval", "validate", "/no/such/eval.yaml"])).0, Some(2));
     assert_eq!(run(&mut command(&["eval", "run", "/no/such/eval.yaml"])).0, Some(2));
@@ -621,7 +622,7 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
     let options = || serde_saphyr::options! { strict_booleans: true };
     let yaml = |text: &str| serde_saphyr::from_str_with_options::<Value>(text, options()).unwrap();
     let mut seen = 0;
-    for folder in ["rails", "boot", "values", "broken"] {
+    for folder in ["rails", "boot", "first-bench", "values", "broken"] {
         let path = rig_evals().join(folder);
         assert!(eval.is_valid(&yaml(&fs::read_to_string(path.join("eval.yaml")).unwrap())), "{folder}");
         for entry in fs::read_dir(path.join("tasks")).unwrap() {
@@ -632,7 +633,7 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 13);
+    assert_eq!(seen, 15);
     for bad in [
         "name: x",
         "tasks: [a]",
@@ -1161,7 +1162,9 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
     let expected = [
         ("boot-and-button", "./examples/boot/eval.yaml"),
         ("built-to-fail", "./examples/broken/eval.yaml"),
+        ("first-bench", "./examples/first-bench/eval.yaml"),
         ("rails", "./examples/rails/eval.yaml"),
+        ("values", "./examples/values/eval.yaml"),
     ]
     .map(|(name, path)| (name.to_owned(), path.to_owned()));
     let (stdout, _) = as_printed(folder.path(), "sh", &["-c", &format!("{LINE}waza jsonrpc")]).unwrap();

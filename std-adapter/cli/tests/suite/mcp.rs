@@ -10,10 +10,20 @@ use serde_json::{Value, json};
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 const MODERN: &str = "2026-07-28";
 /// How many operations the simulated rig has.
-const OPERATIONS: usize = 17;
+const OPERATIONS: usize = 21;
 /// Those that change nothing.
-const READ_ONLY: [&str; 8] =
-    ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin", "measure_over_time", "count_pulses"];
+const READ_ONLY: [&str; 10] = [
+    "identify",
+    "state",
+    "measure",
+    "gpio_read",
+    "wait_for",
+    "wait_pin",
+    "uart_expect",
+    "uart_read",
+    "measure_over_time",
+    "count_pulses",
+];
 /// Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -91,8 +101,8 @@ fn wait_for_end(child: &mut Child) {
 /// A small device gives its tools in pages. Several clients read the first page only.
 #[test]
 fn pages_of_a_device_are_merged() {
-    let small = format!("exec:{RIGLINE} rig --reply-limit 1000");
-    let mut device = ServerProcess::start(&["rig", "--reply-limit", "1000"]);
+    let small = format!("exec:{RIGLINE} rig --reply-limit 1500");
+    let mut device = ServerProcess::start(&["rig", "--reply-limit", "1500"]);
     let (page, _) = device.ask("tools/list", json!({}));
     assert!(page["result"]["nextCursor"].is_string(), "{page}");
     let mut bridge = ServerProcess::start(&["mcp", &small]);

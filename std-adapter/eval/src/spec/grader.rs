@@ -42,7 +42,13 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             Condition::Files { present, absent }
         }
         "file" => file(reader, &settings),
-        "text" => text(reader, &settings),
+        "text" => text(reader, &settings, true),
+        "console" => {
+            if settings.get(&["output"]).is_some() {
+                settings.fault(reader, "the console of a step is judged as a whole, so output has no meaning");
+            }
+            Condition::Console(Box::new(text(reader, &settings, false)))
+        }
         "regex" => {
             let matches = settings.patterns(reader, MATCHES, node);
             let not = settings.patterns(reader, NOT_MATCHES, node);
@@ -133,10 +139,11 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
     })
 }
 
-/// `text`: what is found in the output, without regard to case unless the name ends in `_cs`; and patterns.
-fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Condition {
+/// `text` and `console`: what is found in the text, where case counts if the name ends in `_cs` or the settings say so; and
+/// patterns.
+fn text(reader: &mut Reader<'_>, settings: &Settings<'_>, ignores_case: bool) -> Condition {
     let mut checks = Vec::new();
-    let ignore_case = settings.ignores_case(reader, true);
+    let ignore_case = settings.ignores_case(reader, ignores_case);
     for (values, not, any, ignore_case) in [
         (VALUES, NOT_VALUES, false, ignore_case),
         (&["contains_cs"][..], &["not_contains_cs"][..], false, false),

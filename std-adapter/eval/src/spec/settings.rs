@@ -22,6 +22,7 @@ pub(super) const SUPPORTED: &[&str] = &[
     "output_range",
     "measurement",
     "max_duration",
+    "console",
 ];
 
 /// The members that every grader may have.
@@ -44,7 +45,7 @@ pub(super) const MILLIS: &[&str] = &["max_ms", "ms", "max_duration_ms"];
 /// The settings of a grader, in addition to the common ones.
 fn settings_of(kind: &str) -> Vec<&'static str> {
     let groups: &[&[&'static str]] = match kind {
-        "text" => {
+        "text" | "console" => {
             &[VALUES, NOT_VALUES, &["contains_cs", "not_contains_cs", "contains_any"], MATCHES, NOT_MATCHES, CASE]
         }
         "file" => &[PATHS, NOT_PATHS, &["exists", "content_patterns", "contains"], NOT_VALUES, MATCHES, NOT_MATCHES],

@@ -13,6 +13,7 @@ At the end of the block the rig's outputs are off, however it ends. :func:`conne
 from __future__ import annotations
 
 from ._connection import Traffic
+from ._console import Heard, Match, Uart
 from .aio import AsyncRig, connect_async
 from .client import Context, Rig, connect
 from .errors import (
@@ -46,9 +47,11 @@ __all__ = [
     "ConnectionLost",
     "Context",
     "Forbidden",
+    "Heard",
     "InternalError",
     "Log",
     "Manifest",
+    "Match",
     "Operation",
     "OperationFailed",
     "Parameter",
@@ -63,6 +66,7 @@ __all__ = [
     "RiglineError",
     "TargetError",
     "Traffic",
+    "Uart",
     "UnknownOperation",
     "Unreachable",
     "connect",

@@ -15,6 +15,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, NoReturn, Optional
 
 from . import _duration, _json, _protocol, _target
 from ._connection import Connection, Traffic
+from ._console import Uart
 from ._lock import RigLock
 from .errors import (
     BadArguments,
@@ -335,6 +336,12 @@ class Rig:
                 error_text += f" ({answer.code})"
             raise kind(error_text, operation=name, code=answer.code, data=answer.data, refused=True)
         raise ProtocolError(error_text, operation=name)
+
+    @property
+    def uart(self) -> Uart:
+        """The console of the board under test, if the rig has one."""
+        self._operation("uart-expect")
+        return Uart(self)
 
     def __getattr__(self, name: str) -> Callable[..., Result]:
         # Only reached for what is not an attribute.

@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { type Port, ask, callAddress, info, isServed, refusal, show, token } from './address';
+import { Console } from './ConsoleView';
 import { Arguments } from './Form';
 import { type As, KINDS, copyAs } from './copyAs';
 import { choose, chosen, drafts, fill, setDraft, timeouts } from './forms';
@@ -46,6 +47,7 @@ export function LiveView() {
       <Connection />
       <Readings />
       {manifest.value && state.value.at !== 'idle' && <Operations />}
+      {manifest.value && state.value.at !== 'idle' && <Console />}
       {calls.value.length > 0 && <History />}
       {(logs.length > 0 || lines.length > 0 || manifest.value) && <Traffic />}
     </div>

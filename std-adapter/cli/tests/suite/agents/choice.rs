@@ -7,8 +7,18 @@ use serde_json::{Value, json};
 
 use crate::agents::support::{Listening, PATIENCE, RIGLINE, ServerProcess, refused};
 
-const READ_ONLY: [&str; 8] =
-    ["identify", "state", "measure", "gpio_read", "wait_for", "wait_pin", "measure_over_time", "count_pulses"];
+const READ_ONLY: [&str; 10] = [
+    "identify",
+    "state",
+    "measure",
+    "gpio_read",
+    "wait_for",
+    "wait_pin",
+    "uart_expect",
+    "uart_read",
+    "measure_over_time",
+    "count_pulses",
+];
 
 #[test]
 fn serve_offers_what_was_chosen_over_http_and_over_tcp() {
