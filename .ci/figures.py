@@ -13,6 +13,7 @@
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into tests/bench/README.md
     figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT there
     figures.py update lab RESULT        writes the tables that the lab's long tests printed to the file RESULT into std-adapter/lab/README.md
+    figures.py update hosts RESULT      the same for the tests of several hosts
     figures.py conformance REQUIREMENTS EXPECTED REVISION WAY    prints a row of .ci/mcp.sh's table: how many scenarios of a revision pass
     figures.py check conformance TSV    compares these rows with the table in tests/bench/README.md
     figures.py update conformance TSV
@@ -248,12 +249,12 @@ def update(what, file, *more):
         median, least, most, errors = ratio.groups()
         text = f"The last run gave a median of {median} times the twin's requests per second, from {least} to {most}, and {errors} errors.\n"
         write(BENCH, ": load", text)
-    elif what == "lab":
+    elif what in ("lab", "hosts"):
         # A table each, wherever it begins in what the tests print.
         tables = re.findall(r"(?:^\|.*\n)+", read(file), re.M)
         if len(tables) < 2:
             sys.exit(f"{file} has no two tables")
-        write(LAB, ": lab", "\n".join(tables))
+        write(LAB, f": {what}", "\n".join(tables))
     else:
         sys.exit(__doc__)
 

@@ -326,12 +326,21 @@ pub enum Presence {
 /// connection.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
-pub struct Stream(Arc<TcpStream>);
+pub struct Stream(Arc<Accepted>);
+
+#[derive(Debug)]
+struct Accepted {
+    socket: TcpStream,
+    /// Both addresses of the connection; none if the peer was gone at once.
+    ends: Option<Ends>,
+}
 
 impl Stream {
     /// Wraps a connection that was accepted.
-    pub fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(stream))
+    pub fn new(socket: TcpStream) -> Self {
+        let ends = || Some(Ends { local: socket.local_addr().ok()?, peer: socket.peer_addr().ok()? });
+        let ends = ends();
+        Self(Arc::new(Accepted { socket, ends }))
     }
 
     /// A number that no other open connection has.
@@ -339,15 +348,15 @@ impl Stream {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// Both addresses of the connection; none if the peer is gone.
+    /// Both addresses of the connection; none if the peer was gone when it was accepted.
     pub fn ends(&self) -> Option<Ends> {
-        Some(Ends { local: self.0.local_addr().ok()?, peer: self.0.peer_addr().ok()? })
+        self.0.ends
     }
 
     /// Asks the system for the state of the peer.
     pub fn presence(&self) -> Presence {
         let mut byte = [MaybeUninit::uninit()];
-        match socket2::SockRef::from(&*self.0).peek(&mut byte) {
+        match socket2::SockRef::from(&self.0.socket).peek(&mut byte) {
             Ok(0) => {}
             Ok(_) => return Presence::Here,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -355,7 +364,7 @@ impl Stream {
             }
             Err(_) => return Presence::Gone,
         }
-        match self.ends().map(Ends::owner) {
+        match self.0.socket.peer_addr().ok().and(self.ends()).map(Ends::owner) {
             Some(Owner::User(_)) => Presence::Reads,
             Some(Owner::Unknown) => Presence::Unknown,
             // Without a peer's address, the connection has ended.
@@ -367,8 +376,8 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(task))?;
-            match self.0.try_read_buf(buf) {
+            ready!(self.0.socket.poll_read_ready(task))?;
+            match self.0.socket.try_read_buf(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result.map(|_| ())),
             }
@@ -379,8 +388,8 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(task))?;
-            match self.0.try_write(bytes) {
+            ready!(self.0.socket.poll_write_ready(task))?;
+            match self.0.socket.try_write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
@@ -393,8 +402,8 @@ impl AsyncWrite for Stream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(task))?;
-            match self.0.try_write_vectored(parts) {
+            ready!(self.0.socket.poll_write_ready(task))?;
+            match self.0.socket.try_write_vectored(parts) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
@@ -410,7 +419,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(socket2::SockRef::from(&*self.0).shutdown(std::net::Shutdown::Write))
+        Poll::Ready(socket2::SockRef::from(&self.0.socket).shutdown(std::net::Shutdown::Write))
     }
 }
 

@@ -39,7 +39,7 @@ use rigline::rpc;
 use rigline::serve::whole::{self, HandlerEnd, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
@@ -58,7 +58,7 @@ const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// fall.
 const FALL: Duration = Duration::from_millis(20);
 /// A request that has waited no longer is begun without looking for its client.
-const NO_WAIT: Duration = Duration::from_millis(1);
+const NO_WAIT: Duration = Duration::from_millis(10);
 /// How much of what comes before a reply waits for a client that does not read, in bytes. What is
 /// beyond it is dropped, and counted in a log before the reply.
 const BACKLOG: usize = 8 << 20;
@@ -355,7 +355,8 @@ struct Ticket {
     is_cancelled: AtomicBool,
     cancelled: Notify,
     /// Why its call is ended, with a failure that says so.
-    halted: watch::Sender<Option<Arc<str>>>,
+    halted: OnceLock<Arc<str>>,
+    halting: Notify,
     /// How many bytes of notifications wait for its client.
     backlog: AtomicUsize,
     /// How many were dropped since that was said.
@@ -395,7 +396,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// The entries of each client, whose turn comes next first.
-    waiting: VecDeque<(Turn, VecDeque<Entry>)>,
+    waiting: VecDeque<(Turn, VecDeque<Box<Entry>>)>,
     /// The requests that have no reply yet, the oldest first.
     open: BTreeMap<u64, Open>,
     last: u64,
@@ -431,10 +432,20 @@ struct State {
 
 /// The next thing to do.
 enum Task {
-    Entry(Box<Entry>),
+    Entry(Box<Entry>, Facts),
     SafeState,
     /// Read the manifest of the extension again, since it may have changed.
     Renewal,
+}
+
+/// What is on when an entry has its turn.
+struct Facts {
+    /// Some client may have switched something on.
+    is_touched: bool,
+    /// The client of the entry may have.
+    is_touched_by_it: bool,
+    /// Its reply reports a safe state.
+    is_owed: bool,
 }
 
 /// A request that has no reply yet.
@@ -453,15 +464,15 @@ struct Open {
 /// The holder of the extension.
 #[derive(Debug, Clone)]
 struct Held {
-    peer: String,
+    client: QueueClient,
     operation: &'static str,
     since: Instant,
 }
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer, operation, since, .. } = self;
-        write!(f, "{operation} has run for {:.1} s, for {peer}", since.elapsed().as_secs_f64())
+        let Self { client, operation, since } = self;
+        write!(f, "{operation} has run for {:.1} s, for {}", since.elapsed().as_secs_f64(), client.peer())
     }
 }
 
@@ -567,33 +578,38 @@ impl Shared {
                 if let Some(entry) = &next {
                     state.running = Some(entry.holds());
                 }
-                next
+                next.map(|entry| (state.facts(&entry.who), entry))
             };
             match next {
                 None => self.ready.notified().await,
                 // A client does not give up that soon.
-                Some(entry)
+                Some((_, entry))
                     if !entry.is_acknowledged
                         && entry.since.elapsed() > NO_WAIT
                         && (entry.lines.is_closed() || entry.client.is_gone()) =>
                 {
-                    self.ended(entry.number);
+                    self.ended(entry.number, |_| ());
                 }
-                Some(entry) => {
-                    if let Some(call) = self.state().open.get_mut(&entry.number).and_then(|open| open.call.as_mut()) {
+                Some((facts, entry)) => {
+                    if entry.client.caller.is_some()
+                        && let Some(call) = self.state().open.get_mut(&entry.number).and_then(|open| open.call.as_mut())
+                    {
                         call.runs();
                     }
-                    return Some(Task::Entry(Box::new(entry)));
+                    return Some(Task::Entry(entry, facts));
                 }
             }
         }
     }
 
-    fn ended(&self, number: u64) {
+    /// An entry has its reply, or needs none. `change` is made with it.
+    fn ended(&self, number: u64, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
-        state.end(number);
-        state.running = None;
+        change(&mut state);
+        let over = (state.end(number), state.running.take());
         state.heard = Some(Instant::now());
+        drop(state);
+        drop(over);
         self.calm.notify_waiters();
     }
 
@@ -644,9 +660,7 @@ impl Shared {
         if !self.ends_safe() || !lock(&self.sessions).is_empty() {
             return;
         }
-        let mut state = self.state();
-        if state.touched.are_sessions() && !state.touched.are_none() {
-            state.is_unsafe = true;
+        if self.state().no_session_is_left() {
             self.ready.notify_one();
         }
     }
@@ -673,14 +687,30 @@ impl Shared {
 }
 
 impl State {
-    fn end(&mut self, number: u64) {
-        if let Some(open) = self.open.remove(&number) {
-            self.bytes = self.bytes.saturating_sub(open.bytes);
+    /// Returns what is to be dropped when the state is not locked any more.
+    fn end(&mut self, number: u64) -> Option<Open> {
+        let open = self.open.remove(&number)?;
+        self.bytes = self.bytes.saturating_sub(open.bytes);
+        Some(open)
+    }
+
+    fn facts(&self, who: &Who) -> Facts {
+        Facts {
+            is_touched: !self.touched.are_none(),
+            is_touched_by_it: self.touched.has(who),
+            is_owed: self.owed.has(who),
         }
     }
 
+    /// See [`Shared::make_safe_without_sessions`]. Returns whether the safe state is due.
+    fn no_session_is_left(&mut self) -> bool {
+        let is_due = self.touched.are_sessions() && !self.touched.are_none();
+        self.is_unsafe |= is_due;
+        is_due
+    }
+
     /// The first entry of the client whose turn it is, who then waits behind all others.
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<Box<Entry>> {
         let (turn, mut entries) = self.waiting.pop_front()?;
         let entry = entries.pop_front();
         if !entries.is_empty() {
@@ -689,7 +719,7 @@ impl State {
         entry
     }
 
-    fn push(&mut self, turn: Turn, entry: Entry) {
+    fn push(&mut self, turn: Turn, entry: Box<Entry>) {
         match self.waiting.iter_mut().find(|(known, _)| *known == turn) {
             Some((_, entries)) => entries.push_back(entry),
             None => self.waiting.push_back((turn, [entry].into())),
@@ -697,7 +727,7 @@ impl State {
     }
 
     /// Takes an entry out of the queue; none if it does not wait there.
-    fn take(&mut self, number: u64) -> Option<Entry> {
+    fn take(&mut self, number: u64) -> Option<Box<Entry>> {
         let (client, place) = self.waiting.iter().enumerate().find_map(|(client, (_, entries))| {
             Some((client, entries.iter().position(|entry| entry.number == number)?))
         })?;
@@ -724,7 +754,7 @@ impl State {
 impl Entry {
     fn holds(&self) -> Held {
         let operation = operation_of(&self.exchange, self.manifest).unwrap_or("the configuration");
-        Held { peer: self.client.peer(), operation, since: Instant::now() }
+        Held { client: self.client.clone(), operation, since: Instant::now() }
     }
 
     /// The reply which says that it was not begun.
@@ -957,10 +987,11 @@ impl Queue {
             let mut state = self.shared.state();
             let waiting = std::mem::take(&mut state.waiting);
             for (_, entries) in &waiting {
-                entries.iter().for_each(|entry| state.end(entry.number));
+                entries.iter().for_each(|entry| drop(state.end(entry.number)));
             }
             for open in state.open.values() {
-                open.ticket.halted.send_replace(Some(why.clone()));
+                let _ = open.ticket.halted.set(why.clone());
+                open.ticket.halting.notify_one();
             }
             waiting
         };
@@ -1031,11 +1062,14 @@ impl Queue {
         asker: &Asker<'_>,
         is_alone: bool,
     ) -> Result<Received, Vec<u8>> {
-        if !self.is_alive() {
-            return Ok(Received::Gone);
+        {
+            let mut state = self.shared.state();
+            if state.is_closed {
+                return Ok(Received::Gone);
+            }
+            state.heard = Some(Instant::now());
         }
         on_one_line(&mut message);
-        self.shared.state().heard = Some(Instant::now());
         let manifest = self.manifest();
         let Ok(to) = self.shared.served(manifest, Some(session.protocol())) else { return Ok(Received::Gone) };
         let (before, mut exchange) = (*session, Exchange::new(&to));
@@ -1173,7 +1207,8 @@ impl Queue {
             session: asker.session.map(str::to_owned),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
-            halted: watch::Sender::new(None),
+            halted: OnceLock::new(),
+            halting: Notify::new(),
             backlog: AtomicUsize::new(0),
             dropped: AtomicUsize::new(0),
             session_after: Mutex::new(None),
@@ -1188,40 +1223,39 @@ impl Queue {
             Some(name) => Turn::Session(name.to_owned()),
             None => Turn::Connection(asker.client.key()),
         };
+        let operation = operation_of(&exchange, manifest);
+        let wants_logs = asker.wants_logs && session.wants_warnings();
+        let mut entry = Box::new(Entry {
+            number: 0,
+            manifest,
+            who,
+            message,
+            session,
+            exchange,
+            lines: lines.clone(),
+            ticket: ticket.clone(),
+            client: asker.client.clone(),
+            since,
+            deadline,
+            is_acknowledged,
+        });
         let number = {
             let mut state = self.shared.state();
             if state.is_closed {
                 return Err(Refused::Gone);
             }
-            let bytes = message.len();
+            let bytes = entry.message.len();
             let is_too_much = !state.open.is_empty() && state.bytes.saturating_add(bytes) > WAITING;
             if is_too_much || state.open.len() >= self.shared.settings.most {
-                return Err(Refused::Full(message));
+                return Err(Refused::Full(entry.message));
             }
             state.bytes += bytes;
             state.last += 1;
-            let number = state.last;
-            let client = asker.client.clone();
-            let wants_logs = asker.wants_logs && session.wants_warnings();
-            let operation = operation_of(&exchange, manifest);
-            let call = client.caller.as_ref().zip(operation).map(|(caller, operation)| caller.begin(operation));
-            let open = Open { ticket: ticket.clone(), bytes, lines: lines.clone(), wants_logs, session, call };
-            state.open.insert(number, open);
-            let ticket = ticket.clone();
-            let entry = Entry {
-                number,
-                manifest,
-                who,
-                message,
-                session,
-                exchange,
-                lines,
-                ticket,
-                client,
-                since,
-                deadline,
-                is_acknowledged,
-            };
+            entry.number = state.last;
+            let call = asker.client.caller.as_ref().zip(operation).map(|(caller, operation)| caller.begin(operation));
+            let open = Open { ticket: ticket.clone(), bytes, lines, wants_logs, session, call };
+            state.open.insert(entry.number, open);
+            let number = entry.number;
             state.push(turn, entry);
             number
         };
@@ -1234,6 +1268,7 @@ impl Queue {
             cancels: asker.cancels,
             is_acknowledged,
             is_operation,
+            is_over: false,
             expiry: deadline.map(|at| Box::pin(tokio::time::sleep_until(at.into()))),
         })
     }
@@ -1395,6 +1430,8 @@ pub struct Incoming {
     /// It goes on without anybody who waits for it.
     is_acknowledged: bool,
     is_operation: bool,
+    /// It has its reply, or will have none.
+    is_over: bool,
     /// When the time limit has passed.
     expiry: Option<Pin<Box<Sleep>>>,
 }
@@ -1437,8 +1474,11 @@ impl Incoming {
     /// Polls for the next line, as [`line`](Self::line) does.
     pub fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
         if let Poll::Ready(line) = self.lines.poll_recv(task) {
-            if let Some(Line::Notification(line)) = &line {
-                self.ticket.backlog.fetch_sub(line.len(), Ordering::Relaxed);
+            match &line {
+                Some(Line::Notification(line)) => {
+                    self.ticket.backlog.fetch_sub(line.len(), Ordering::Relaxed);
+                }
+                Some(Line::Reply(_)) | None => self.is_over = true,
             }
             return Poll::Ready(line);
         }
@@ -1471,7 +1511,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // No client waits for a call that has not begun yet. One that runs goes on, unless it is to be cancelled, and what comes of it goes
         // nowhere.
-        if !self.is_acknowledged && (self.cancels || self.waits()) {
+        if !self.is_acknowledged && !self.is_over && (self.cancels || self.waits()) {
             self.shared.state().cancel(self.number);
         }
     }
@@ -1520,7 +1560,7 @@ fn answer_late(shared: &Arc<Shared>, entry: Box<Entry>) -> io::Result<Option<Box
     let to = shared.served(entry.manifest, Some(entry.session.protocol()))?;
     let (number, lines) = (entry.number, entry.lines.clone());
     let reply = entry.refuse_late(&to, None);
-    shared.ended(number);
+    shared.ended(number, |_| ());
     reply.into_iter().for_each(|reply| shared.tell(&lines, Line::Reply(reply)));
     Ok(None)
 }
@@ -1529,8 +1569,8 @@ fn answer_late(shared: &Arc<Shared>, entry: Box<Entry>) -> io::Result<Option<Box
 async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &TokioClock) -> io::Result<()> {
     let (mut out, mut logs) = (vec![0; shared.settings.limits.1.saturating_add(1).max(LEAST_REPLY)], vec![0; LOGS]);
     while let Some(task) = shared.next().await {
-        let entry = match task {
-            Task::Entry(entry) => entry,
+        let (entry, facts) = match task {
+            Task::Entry(entry, facts) => (entry, facts),
             Task::SafeState => {
                 extension.safe_state().await;
                 shared.made_safe(&shared.served(extension.manifest(), None)?, None);
@@ -1551,14 +1591,11 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             let left = deadline.saturating_duration_since(Instant::now());
             exchange.set_timeout_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         }
-        let touched = {
-            let state = shared.state();
-            exchange.set_touched(!state.touched.are_none());
-            if state.owed.has(&who) {
-                exchange.set_notice();
-            }
-            Cell::new(state.touched.has(&who))
-        };
+        exchange.set_touched(facts.is_touched);
+        if facts.is_owed {
+            exchange.set_notice();
+        }
+        let touched = Cell::new(facts.is_touched_by_it);
         let may_be_on = touched.get() || exchange.can_change(&to);
         let longest = Cell::new(0);
         let send = |line: &[u8]| {
@@ -1595,15 +1632,20 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         let was_made_safe = end != HandlerEnd::Returned && may_be_on;
         if was_made_safe {
             shared.made_safe(&to, Some((&who, number)));
-        } else if touched.get() {
-            let mut state = shared.state();
-            state.touched.add(who);
-            state.stays_on |= !session.protocol().has_safe_end();
         }
-        // Its session may have ended while it ran.
-        shared.make_safe_without_sessions();
         *lock(&ticket.session_after) = Some(session);
-        shared.ended(number);
+        // Its session may have ended while it ran. None ends between the look and the mark.
+        let sessions = shared.ends_safe().then(|| lock(&shared.sessions));
+        shared.ended(number, |state| {
+            if touched.get() && !was_made_safe {
+                state.touched.add(who);
+                state.stays_on |= !session.protocol().has_safe_end();
+            }
+            if sessions.as_ref().is_some_and(|sessions| sessions.is_empty()) {
+                state.no_session_is_left();
+            }
+        });
+        drop(sessions);
         if let Next::Reply(length) = next {
             shared.tell_dropped(&lines, &ticket, session.protocol());
             shared.tell(&lines, Line::Reply(out.get(..length).unwrap_or_default().to_vec()));
@@ -1652,14 +1694,21 @@ impl<E: Extension> Extension for Configured<'_, E> {
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let mut halted = self.ticket.halted.subscribe();
-        tokio::select! {
+        let Ticket { halted, halting, .. } = self.ticket;
+        let end = async {
+            loop {
+                match halted.get() {
+                    Some(why) => break why,
+                    None => halting.notified().await,
+                }
+            }
+        };
+        let why = tokio::select! {
             biased;
-            Ok(()) = async { halted.wait_for(Option::is_some).await.map(drop) } => {}
+            why = end => why,
             result = self.inner.call(call, cx) => return result,
-        }
-        let why = halted.borrow().clone().unwrap_or_default();
-        Err(cx.failure(FailureKind::Unreachable, &*why))
+        };
+        Err(cx.failure(FailureKind::Unreachable, &**why))
     }
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {

@@ -347,7 +347,7 @@ async fn guarded(State(service): State<Arc<Service>>, mut request: Request, next
     if is_visit {
         request.headers_mut().remove("sec-fetch-site");
     }
-    let mut response = service.guard.answer(request, next, refuse).await;
+    let mut response = service.guard.answer(request, |request| next.run(request), refuse).await;
     response.headers_mut().extend(HEADERS);
     response
 }

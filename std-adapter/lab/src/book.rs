@@ -987,6 +987,7 @@ impl Lab {
                 json!({
                     "place": place + 1,
                     "who": waiting.ask.holder.to_string(),
+                    "user": waiting.ask.holder.user,
                     "pid": waiting.ask.holder.process.pid,
                     "wants": waiting.ask.selectors.iter().map(ToString::to_string).collect::<Vec<_>>(),
                     "count": waiting.ask.count,
@@ -1003,6 +1004,7 @@ impl Lab {
                 json!({
                     "id": id,
                     "holder": held.lease.holder.to_string(),
+                    "user": held.lease.holder.user,
                     "pid": held.lease.holder.process.pid,
                     "since": held.lease.since,
                     "ends_in_ms": held.lease.deadline.saturating_sub(now),

@@ -34,7 +34,7 @@ pub fn group_name(gid: u32) -> String {
 }
 
 /// The name of this machine.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

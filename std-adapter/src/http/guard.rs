@@ -1,11 +1,9 @@
 //! The check of who may send requests over HTTP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::Ordering;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::stream::Ambiguous;
@@ -54,16 +52,16 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 impl Guard {
     /// Lets `next` answer a request if its sender may ask. Otherwise `refuse` makes the response.
     /// The headers of the response allow web pages of the allowed origins to read it.
-    pub async fn answer(
+    pub async fn answer<R: Future<Output = Response>>(
         &self,
         request: Request,
-        next: Next,
+        next: impl FnOnce(Request) -> R,
         refuse: impl FnOnce(StatusCode, &str) -> Response,
     ) -> Response {
         let origin = request.headers().get(header::ORIGIN).filter(|origin| self.allows(origin)).cloned();
         let mut response = match self.check(&request) {
             Ok(()) if is_preflight(&request) => preflight(request.headers()),
-            Ok(()) => next.run(request).await,
+            Ok(()) => next(request).await,
             Err(refusal) => {
                 let mut response = refuse(refusal.status, &refusal.text);
                 let headers = response.headers_mut();
@@ -92,10 +90,10 @@ impl Guard {
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
-        if let Some(Some(TurnedAway { status, text })) = request.extensions().get::<Option<TurnedAway>>() {
+        if let Some(TurnedAway { status, text }) = request.extensions().get() {
             return Err(refusal(*status, text.as_str()));
         }
-        if request.extensions().get::<Ambiguous>().is_some_and(|flag| flag.0.load(Ordering::Acquire)) {
+        if request.extensions().get::<Ambiguous>().is_some() {
             let text = "a request must not have both Content-Length and Transfer-Encoding";
             return Err(refusal(StatusCode::BAD_REQUEST, text));
         }

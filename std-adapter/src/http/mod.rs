@@ -74,23 +74,24 @@
 //!
 //! When the server stops, it answers the requests that it has received first.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension as Extend, Router};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rigline::exchange::LEAST_REPLY;
@@ -584,11 +585,20 @@ impl HttpAcceptor {
                 let longest = if turned_away.is_some() { TELL } else { Duration::MAX };
                 let ambiguous = Arc::new(AtomicBool::new(false));
                 let io = TokioIo::new(stream::Watched::new(stream.clone(), read_timeout, ambiguous.clone()));
-                let router = router
-                    .layer(Extend(stream::Ambiguous(ambiguous)))
-                    .layer(Extend(QueueClient::of(stream)))
-                    .layer(Extend(turned_away));
-                let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+                let (router, client) = (TowerToHyperService::new(router), QueueClient::of(stream));
+                // Put into each request here: a layer of the router for each would cost several times as much.
+                let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+                    let facts = request.extensions_mut();
+                    facts.insert(client.clone());
+                    if ambiguous.load(Ordering::Acquire) {
+                        facts.insert(stream::Ambiguous);
+                    }
+                    if let Some(turned_away) = &turned_away {
+                        facts.insert(turned_away.clone());
+                    }
+                    router.call(request)
+                });
+                let connection = builder.serve_connection(io, service).with_upgrades();
                 let mut connection = pin!(connection);
                 // What goes wrong with a connection is its peer's to see.
                 tokio::select! {
@@ -634,20 +644,17 @@ fn router(services: &[Arc<Service>]) -> Router {
     let router = services.iter().map(routes_of).fold(Router::new().without_v07_checks(), Router::merge);
     let Some(first) = services.first() else { return router };
     // What is behind no path is answered by the first protocol.
-    let others = Router::new()
-        .fallback(not_found)
-        .layer(middleware::from_fn_with_state(first.clone(), guarded))
-        .with_state(first.clone());
-    router.fallback_service(others)
+    router.fallback_service(Router::new().fallback(not_found).with_state(first.clone()))
 }
 
-/// The paths of one protocol.
+/// The paths of one protocol. Each handler asks the guard itself: a layer of the router costs as much as all of the queue.
 fn routes_of(service: &Arc<Service>) -> Router {
     let mut router = Router::new().without_v07_checks();
     for route in service.routes.routes {
         let endpoint = route.endpoint;
         let answer = move |State(service): State<Arc<Service>>, client: Extend<QueueClient>, request: Request| async move {
-            service.answer(endpoint, client.0, request).await
+            let answered = |request| service.answer(endpoint, client.0, request);
+            service.options.guard.answer(request, answered, |status, text| service.refuse(status, text)).await
         };
         let methods = match endpoint {
             // Only it knows what can be deleted.
@@ -656,22 +663,22 @@ fn routes_of(service: &Arc<Service>) -> Router {
         };
         router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
     }
-    router.layer(middleware::from_fn_with_state(service.clone(), guarded)).with_state(service.clone())
-}
-
-async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    service.options.guard.answer(request, next, |status, text| service.refuse(status, text)).await
+    router.with_state(service.clone())
 }
 
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
     let options = &service.options;
-    let paths: Vec<&str> = options.all_routes().map(|route| options.path_of(route)).collect();
-    let (path, paths) = (request.uri().path(), paths.join(", "));
-    service.refuse(StatusCode::NOT_FOUND, &format!("there is nothing at {path}; expected one of: {paths}"))
+    let answered = |request: Request| {
+        let paths: Vec<&str> = options.all_routes().map(|route| options.path_of(route)).collect();
+        let (path, paths) = (request.uri().path(), paths.join(", "));
+        ready(service.refuse(StatusCode::NOT_FOUND, &format!("there is nothing at {path}; expected one of: {paths}")))
+    };
+    options.guard.answer(request, answered, |status, text| service.refuse(status, text)).await
 }
 
-async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
-    service.not_allowed()
+async fn not_allowed(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let answered = |_| ready(service.not_allowed());
+    service.options.guard.answer(request, answered, |status, text| service.refuse(status, text)).await
 }
 
 impl Service {

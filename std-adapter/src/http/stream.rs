@@ -13,9 +13,9 @@ use tokio::time::{Sleep, sleep};
 
 use crate::net::Stream;
 
-/// Whether a connection's peer has sent a request whose length was said in two ways, or twice.
+/// A connection's peer has sent a request whose length was said in two ways, or twice.
 #[derive(Debug, Clone)]
-pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
+pub(super) struct Ambiguous;
 
 /// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112
 /// §6.1 lets a server refuse that, as it may be an attempt at request smuggling; hyper drops the
@@ -59,8 +59,13 @@ impl Watched {
 
     fn watch(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let end = memchr::memchr(b'\n', bytes);
             let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+            // Of a line that cannot be one of those that matter, its first byte is enough.
+            let part = match self.line.first().filter(|_| self.length > 0).or(part.first()) {
+                Some(b'c' | b'C' | b't' | b'T' | b'\r') => part,
+                _ => part.get(..1).unwrap_or_default(),
+            };
             for byte in part {
                 let Some(place) = self.line.get_mut(self.length) else { break };
                 *place = byte.to_ascii_lowercase();

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use rigline_test_support::skipped;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::lab::{Lab, ended, is_alive, pid, said, until, written};
+use super::lab::{Lab, ended, is_alive, pid, rigline, said, until, written};
+use super::web::ServerProcess;
 
 /// Whether a program is found.
 pub(super) fn is_there(program: &str) -> bool {
@@ -33,7 +34,7 @@ pub(super) fn sims(lab: &Lab, names: &[&str], tag: &str) -> String {
         format!(
             "[[rig]]\nname = '{name}'\ntarget = \"exec:sh -c 'tee -a {} | {} rig'\"\ntags = {{ kind = '{tag}' }}\n",
             log.display(),
-            env!("CARGO_BIN_EXE_rigline")
+            rigline().display()
         )
     };
     names.iter().map(rig).collect()
@@ -68,7 +69,8 @@ impl Ssh {
             run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", at(key).to_str().unwrap()]);
         }
         fs::copy(at("key.pub"), at("authorized_keys")).unwrap();
-        let bin = Path::new(env!("CARGO_BIN_EXE_rigline")).parent().unwrap();
+        let program = rigline();
+        let bin = program.parent().unwrap();
         let path = std::env::var("PATH").unwrap();
         let (mut hosts, mut config) = (Vec::new(), String::new());
         for number in 1..=count {
@@ -404,6 +406,27 @@ fn shards(report: &Value) -> Vec<(String, String, usize)> {
             (text(&task["id"]), text(&trial["shard"]), trial["earlier"].as_array().map_or(0, Vec::len))
         })
         .collect()
+}
+
+/// A page over one host, the rig on another one: the processes of both have numbers of their own.
+#[test]
+fn a_page_tells_its_own_lease_of_a_rig_on_another_host_from_those_of_other_processes() {
+    let Some(lab) = Ssh::with(1) else { return };
+    let host = &lab.hosts[0];
+    fs::write(host.path("rigs.toml"), sims(host, &["r1"], "sim")).unwrap();
+    let page = lab.command("ssh:lab1", &["web", "rig:lab1/r1", "--wait", "60s"]);
+    let server = ServerProcess::run(page, tempfile::tempdir().unwrap());
+    let rig = || server.api("/api/lab")["rigs"][0].clone();
+    let holder = "touch $FOLDER/held; while [ ! -e $FOLDER/go ]; do sleep 0.02; done";
+    let other = lab.command("ssh:lab1", &["lock", "rig:lab1/r1", "--", "sh", "-c", holder]).spawn().unwrap();
+    lab.user.wait_for("held");
+    assert_eq!((&rig()["name"], &rig()["mine"]), (&json!("lab1/r1"), &json!(false)), "{}", rig());
+    let mut page = server.page();
+    page.send(r#"{"jsonrpc":"2.0","id":1,"method":"describe"}"#);
+    until("the page waits", || server.api("/api/lab")["queue"][0]["mine"] == true);
+    fs::write(lab.user.path("go"), "").unwrap();
+    until("the page has the rig", || rig()["mine"] == true);
+    assert_eq!(ended(other).0, 0);
 }
 
 /// Rigs that take a while for an operation.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::hosts::{Bridge, ON, heard, is_there, run, sims};
-use super::lab::{Lab, ended, said, until};
+use super::lab::{Lab, ended, rigline, said, until};
 
 /// The server's program: the one that `NATS_SERVER` names, the one that `.ci/nats.sh` has installed, or one on the path.
 fn program() -> Option<PathBuf> {
@@ -620,7 +620,7 @@ fn what_nats_adds_to_a_call() {
     lab.host("lab1", &["a1"]);
     let near = Lab::new();
     fs::write(near.path("rigs.toml"), sims(&near, &["a1"], "sim")).unwrap();
-    let direct = format!("exec:sh -c 'tee -a {} | {} rig'", near.path("log").display(), env!("CARGO_BIN_EXE_rigline"));
+    let direct = format!("exec:sh -c 'tee -a {} | {} rig'", near.path("log").display(), rigline().display());
     let measure = |command: Command| {
         let mut bridge = Bridge::new(command);
         let mut times: Vec<Duration> = (0..1000)
@@ -652,7 +652,7 @@ fn what_nats_adds_to_a_call() {
     eprintln!("| a call, median | through this host's agent | through NATS | added by NATS | ratio |");
     eprintln!("|---:|---:|---:|---:|---:|");
     eprintln!("| {direct:.0?} | {agent:.0?} | {nats:.0?} | {added:.0?} | {ratio:.2} |");
-    if !cfg!(debug_assertions) {
+    if std::env::var_os("RIGLINE_BINARY").is_some() || !cfg!(debug_assertions) {
         assert!(added < Duration::from_millis(1), "{added:?} more for a call");
     }
 }

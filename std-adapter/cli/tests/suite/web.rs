@@ -21,7 +21,7 @@ const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a separate folder.
-struct ServerProcess {
+pub(super) struct ServerProcess {
     child: Child,
     address: String,
     token: String,
@@ -39,9 +39,13 @@ impl ServerProcess {
         if folder.path().join("root").is_dir() {
             command.env("RIGLINE_ROOT", folder.path().join("root"));
         }
+        command.arg("web").args(arguments);
+        Self::run(command, folder)
+    }
+
+    /// By this command, in this folder.
+    pub(super) fn run(mut command: Command, folder: TempDir) -> Self {
         let mut child = command
-            .arg("web")
-            .args(arguments)
             .current_dir(folder.path())
             .env("XDG_STATE_HOME", folder.path().join("state"))
             .stdin(Stdio::null())
@@ -91,14 +95,14 @@ impl ServerProcess {
     }
 
     /// The JSON at a path that needs the token.
-    fn api(&self, path: &str) -> Value {
+    pub(super) fn api(&self, path: &str) -> Value {
         let mark = if path.contains('?') { '&' } else { '?' };
         let (status, _, body) = self.ask(&format!("GET {path}{mark}token={}", self.token), &[]);
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    fn page(&self) -> Page {
+    pub(super) fn page(&self) -> Page {
         self.page_at(&format!("/ws?token={}", self.token))
     }
 
@@ -121,7 +125,7 @@ impl Drop for ServerProcess {
 }
 
 /// A browser's page, as far as the server sees it.
-struct Page {
+pub(super) struct Page {
     socket: WebSocket<TcpStream>,
     next: u32,
     logs: Vec<Value>,
@@ -145,7 +149,7 @@ impl Page {
         }
     }
 
-    fn send(&mut self, text: impl Into<String>) {
+    pub(super) fn send(&mut self, text: impl Into<String>) {
         self.socket.send(Message::text(text.into())).unwrap();
     }
 

@@ -336,7 +336,6 @@ mod linux {
             let selector = selector.clone();
             Box::pin(async move {
                 let found = select(&selector).await.map_err(|failure| failure.text)?;
-                let is_mine = |of: &Value| of["pid"] == std::process::id();
                 let rigs = found["rigs"].as_array().into_iter().flatten().map(|rig| {
                     let lease = &rig["lease"];
                     json!({
@@ -344,15 +343,25 @@ mod linux {
                         "state": rig["state"],
                         "reason": rig["reason"],
                         "holder": lease["holder"],
-                        "mine": is_mine(lease),
+                        "mine": is_own(lease, &rig["host"]),
                         "endsInMs": lease["ends_in_ms"],
                     })
                 });
                 let queue = found["queue"].as_array().into_iter().flatten();
-                let queue = queue.map(|waiting| json!({ "who": waiting["who"], "mine": is_mine(waiting) }));
+                let queue =
+                    queue.map(|waiting| json!({ "who": waiting["who"], "mine": is_own(waiting, &waiting["host"]) }));
                 Ok(json!({ "rigs": rigs.collect::<Vec<_>>(), "queue": queue.collect::<Vec<_>>() }))
             })
         })
+    }
+
+    /// Whether a lease, or a place in a queue, is this process's. `host` is the other host that it is on, or null.
+    fn is_own(of: &Value, host: &Value) -> bool {
+        // Over there another host's process has its machine after its user's name, and a process of that host has none.
+        let machine = users::machine();
+        let user = of["user"].as_str().unwrap_or_default();
+        let its_machine = user.rsplit_once(" on ").map(|(_, machine)| machine);
+        of["pid"] == std::process::id() && its_machine == (!host.is_null()).then_some(machine.as_str())
     }
 
     /// Rigs of the lab that this command has for its own time, or none.
