@@ -65,6 +65,12 @@ def long_readme():
     yield from (f"README.md:{number}" for number, _ in enumerate(text("README.md").split("\n")[:-1], 1) if number > 200)
 
 
+def long_changelog():
+    """Lines of CHANGELOG.md beyond 40 that describe the version which is not out yet."""
+    unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## |\Z)", text("CHANGELOG.md"), re.S | re.M)
+    yield from (line for line in list(filter(None, unreleased[1].split("\n") if unreleased else []))[40:])
+
+
 def without_code(markdown):
     return re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), markdown, flags=re.S | re.M)
 
@@ -294,7 +300,7 @@ def names_of_several_things():
         yield from found[most:]
 
 
-RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs, package_metadata, package_readmes, pictures]
+RULES = [double_paths, names_of_several_things, first_lines, prefixes, missing_files, long_readme, long_changelog, dead_links, unknown_in_rustdoc, unlisted_chapters, cases, test_programs, package_metadata, package_readmes, pictures]
 
 
 def main():

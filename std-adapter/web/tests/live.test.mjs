@@ -33,7 +33,7 @@ test('the_page_lists_the_operations_and_runs_measure', async (t) => {
   const page = await open(t, browser, server.url);
   await page.getByRole('heading', { name: /^rig 0/ }).waitFor();
   const names = await page.getByRole('navigation', { name: 'Operations' }).getByRole('button').allTextContents();
-  assert.deepEqual(names, ['identify', 'power', 'state', 'all-off', 'measure', 'gpio-read', 'gpio-write', 'press', 'wait-for', 'wait-pin', 'measure-over-time', 'i2c-scan', 'i2c-transfer', 'count-pulses', 'pwm', 'spi-transfer', 'self-test']);
+  assert.deepEqual(names, ['identify', 'power', 'state', 'all-off', 'measure', 'gpio-read', 'gpio-write', 'press', 'wait-for', 'wait-pin', 'uart-write', 'uart-expect', 'uart-read', 'uart-break', 'measure-over-time', 'i2c-scan', 'i2c-transfer', 'count-pulses', 'pwm', 'spi-transfer', 'self-test']);
   await choose(page, 'measure');
   await page.getByLabel('channel').selectOption('3V3');
   await page.getByRole('button', { name: 'Run measure' }).click();
