@@ -31,6 +31,13 @@ package() { # IMAGE
   esac
 }
 
+target() { # CHIP
+  local image
+  for image in "${images[@]}"; do
+    if [[ $image == "hello-$1 "* ]]; then image=${image#* } && echo "${image% *}"; fi
+  done
+}
+
 case ${1:-} in
 "") do=check ;;
 build) do=build && shift ;;
@@ -87,7 +94,13 @@ if [ -n "${RIGLINE_BOARDS_LONG:-}" ]; then
     rigline=$(realpath "$out/debug/rigline")
     (cd "$folder/$chip" && "$rigline" new my-meter --firmware "$chip" >/dev/null)
     if [ "$chip" = esp32c3 ]; then add_target riscv32imc-unknown-none-elf || continue; else cp Cargo.lock "$folder/$chip/my-meter"; fi
-    (export CARGO_TARGET_DIR; CARGO_TARGET_DIR=$(realpath "$out"); cd "$folder/$chip/my-meter" && cargo firmware -q && echo "a new project for $chip: linked")
+    # With the flags of the images: what both depend on is built once.
+    flags=$(cargo run -q -p rigline-images -- --print-flags --target "$(target "$chip")" | paste -s -d $'\x1f')
+    (
+      export CARGO_ENCODED_RUSTFLAGS=$flags CARGO_TARGET_DIR
+      CARGO_TARGET_DIR=$(realpath "$out")
+      cd "$folder/$chip/my-meter" && cargo firmware -q && echo "a new project for $chip: linked"
+    )
   done
   rm -rf "$folder"
 fi

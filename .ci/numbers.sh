@@ -27,8 +27,10 @@ if command -v node >/dev/null 2>&1; then
   done
   build --no-default-features --features firmware --bin rig
   cp "$built/rig" "$images"
-  build --no-default-features --features firmware,console --bin rig
-  cp "$built/rig" "$images/rig-console"
+  for group in console statistics i2c counter pwm spi; do
+    build --no-default-features --features "firmware,$group" --bin rig
+    cp "$built/rig" "$images/rig-$group"
+  done
   node tests/emulator/table.mjs "$images" >"$images/table.md"
   .ci/figures.py "$do" firmware "$images/table.md"
 else

@@ -257,7 +257,7 @@ in_empty_root() { # PROGRAM
   cp "$1" "$empty/rigline"
   # shellcheck disable=SC2016
   unshare --user --map-root-user --mount --pid --fork sh -c \
-    'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec env -i HOME=/tmp chroot "$1" /rigline call sim self-test' - "$empty"
+    'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec env -i HOME=/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$1" /rigline call sim self-test' - "$empty"
 }
 
 wheel_here() { # WHEEL

@@ -37,8 +37,9 @@ fn tell_commit() {
     if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
         return;
     }
-    if let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) {
-        println!("cargo:rustc-env=RIGLINE_GIT_HASH={hash}");
+    // Not `--short`: how many digits that has, depends on what else the repository holds.
+    if let Some(commit) = git(&["rev-parse", "HEAD"]) {
+        println!("cargo:rustc-env=RIGLINE_GIT_HASH={:.12}", commit);
     }
     // It grows with every commit and checkout.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| fs::exists(log).unwrap_or(false)) {

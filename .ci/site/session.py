@@ -111,11 +111,11 @@ def run(pause, between):
 
 
 def shortened(events):
-    """The events with pauses of at most PAUSE, and of at most 60 ms before a letter that was typed, as on a machine with nothing else to do."""
-    kept, before, now = [], 0.0, 0.0
+    """The events with pauses of at most PAUSE, and of at most 60 ms between letters that are typed, as on a machine with nothing else to do."""
+    kept, before, last, now = [], 0.0, "", 0.0
     for at, data in events:
-        now += min(at - before, 0.06 if len(data) == 1 else PAUSE)
-        before = at
+        now += min(at - before, 0.06 if len(data) == len(last) == 1 else PAUSE)
+        before, last = at, data
         kept.append((round(now, 3), data))
     return kept
 

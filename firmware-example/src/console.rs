@@ -416,7 +416,7 @@ impl Iterator for Spelt<'_> {
     }
 }
 
-/// What `uart-expect` waits for: a literal, or a pattern.
+/// The text that `uart-expect` waits for: a literal, or a pattern.
 ///
 /// In a pattern, `?` is any byte of a line, `*` is any number of them, and `#` is one digit or more. A
 /// match ends as early as possible, and is then as short as possible. A backslash before them makes them
@@ -611,7 +611,7 @@ mod tests {
         }
     }
 
-    /// What matches first in the text, and where.
+    /// The first match in the text, and its place.
     fn find(pattern: Pattern, text: &[u8]) -> Option<(usize, &[u8])> {
         let mut states = pattern.start();
         for (place, byte) in text.iter().enumerate() {

@@ -31,17 +31,17 @@ use rigline::Instant;
 
 use crate::console::{Counters, LineSettings, MAX_SPEED, MIN_SPEED, RING, Ring};
 
-/// What the board prints when it starts.
+/// Printed when the board starts.
 pub const BANNER: &str = "\r\ndut boot loader 1.0\r\nimage ok, starting\r\n";
-/// What the board prints when it starts while `BOOT` is pressed.
+/// Printed when the board starts while `BOOT` is pressed.
 pub const LOADER: &str = "\r\ndut boot loader 1.0\r\nboot pin held, waiting for an image\r\n";
-/// What the board prints when it is up.
+/// Printed when the board is up.
 pub const READY: &str = "rails ok\r\ndut 1.2.0 ready\r\n";
-/// What the board prints when it waits for a command.
+/// Printed when the board waits for a command.
 pub const PROMPT: &str = "> ";
-/// What the board answers to `ver`.
+/// The board's answer to `ver`.
 pub const VERSION: &str = "dut 1.2.0";
-/// What the board answers to `help`.
+/// The board's answer to `help`.
 pub const HELP: &str = "help ver echo flood garbage baud break hang reset";
 /// The most bytes of one `flood` or `garbage`.
 pub const MOST: u32 = 10_000_000;
@@ -91,7 +91,7 @@ pub(crate) struct SimConsole {
     ring: Ring<RING>,
     /// Of the rig's UART.
     line: LineSettings,
-    /// What the rig sends, of which the first byte has arrived at this time.
+    /// Bytes from the rig, of which the first has arrived at this time.
     sending: Fifo<32>,
     sent_at: Instant,
     is_break: bool,
@@ -252,7 +252,7 @@ struct Dut {
     was_return: bool,
 }
 
-/// What the board does when it has said everything.
+/// The board's next act when it has said everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Then {
     #[default]

@@ -23,7 +23,7 @@ const LOOK_MS: u32 = 5;
 /// The most bytes that an error quotes.
 const QUOTED: usize = 160;
 
-/// What the rig remembers of the console between operations.
+/// The rig's memory of the console between operations.
 #[derive(Debug)]
 pub(crate) struct State {
     line: LineSettings,
@@ -53,7 +53,7 @@ impl State {
 
 #[derive(Debug, Params)]
 pub(crate) struct UartWrite<'a> {
-    /// What to send: in text, `\n`, `\r`, `\t`, `\e`, `\0`, `\\` and `\xNN` are escapes
+    /// Bytes to send: in text, `\n`, `\r`, `\t`, `\e`, `\0`, `\\` and `\xNN` are escapes
     #[param(max_length = 2048)]
     data: &'a str,
     /// How `data` is written
@@ -135,7 +135,7 @@ pub(crate) mod outputs {
 
     #[derive(Outputs)]
     pub(crate) struct Expected<'a> {
-        /// What came before the match, at most its last 2048 bytes
+        /// The text before the match, at most its last 2048 bytes
         before: &'a str,
         #[output(rename = "match")]
         matched: Option<&'a str>,

@@ -438,7 +438,7 @@ enum Task {
     Renewal,
 }
 
-/// What is on when an entry has its turn.
+/// The facts about an entry when it has its turn.
 struct Facts {
     /// Some client may have switched something on.
     is_touched: bool,

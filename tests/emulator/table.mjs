@@ -2,7 +2,8 @@
 //
 //   node table.mjs IMAGES            prints the table as Markdown
 //
-// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza,mcp}, cycles, cycles-all, rig, rig-console.
+// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza,mcp}, cycles, cycles-all, rig,
+// rig-{console,statistics,i2c,counter,pwm,spi}.
 import fs from 'node:fs';
 import path from 'node:path';
 import { cycles } from '../bench/cycles.mjs';
@@ -41,6 +42,11 @@ async function measure() {
     ['flash: MCP besides', size('engine-mcp').flash - engine.flash, 'B', '6,500 B'],
     ['flash: the whole rig', rig.flash, 'B', '122,000 B'],
     ['flash: the console of the board under test besides', withConsole.flash - rig.flash, 'B', '20,000 B'],
+    ['flash: `measure-over-time` besides', size('rig-statistics').flash - rig.flash, 'B'],
+    ['flash: `i2c-scan` and `i2c-transfer` besides', size('rig-i2c').flash - rig.flash, 'B'],
+    ['flash: `count-pulses` besides', size('rig-counter').flash - rig.flash, 'B'],
+    ['flash: `pwm` besides', size('rig-pwm').flash - rig.flash, 'B'],
+    ['flash: `spi-transfer` besides', size('rig-spi').flash - rig.flash, 'B'],
     ['static RAM: a USB echo over `usb_cdc`', echo.staticRam, 'B'],
     ['static RAM: the engine over that, its buffers included', engine.staticRam - echo.staticRam, 'B'],
     ['static RAM: the whole rig, 29 KB of buffers included', rig.staticRam, 'B'],

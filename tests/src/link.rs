@@ -41,7 +41,7 @@ impl LinkHost {
     /// When the device does not say hello.
     #[track_caller]
     pub fn open(stream: TcpStream, session: u32) -> Self {
-        let collector = Collector::new(Box::leak(vec![0; 8192].into_boxed_slice()));
+        let collector = Collector::new(Box::leak(vec![0; 16_384].into_boxed_slice()));
         let mut host = Self {
             stream,
             collector,

@@ -92,6 +92,10 @@ pub const OF_FEATURES: &[&str] = &[
     "spi",
     "counters",
     "pwm_on",
+    "uart-write",
+    "uart-expect",
+    "uart-read",
+    "uart-break",
 ];
 
 /// A line without the members of these names, wherever they are.

@@ -4,7 +4,8 @@
 //! home, those of generated files with the target folder. The compiler is told to leave that out: `embassy-rp-0.10.0/src/lib.rs`,
 //! `./firmware-example/src/lib.rs`. No key of a stable `.cargo/config.toml` can name these folders for everybody.
 //!
-//! The arguments are those of `cargo build`; `--target` is required.
+//! The arguments are those of `cargo build`; `--target` is required. `--print-flags --target TARGET` prints the compiler's flags, a line
+//! each, and builds nothing: who builds in the same target folder with the same flags need not build the dependencies once more.
 
 use std::env;
 use std::ffi::OsString;
@@ -29,6 +30,10 @@ fn build(arguments: &[OsString]) -> Result<ExitCode, String> {
     prefixes.extend(package_caches(&cargo, &target)?);
     prefixes.push(library(&env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))?);
     let flags = flags(prefixes);
+    if arguments.first().is_some_and(|word| word == "--print-flags") {
+        println!("{}", flags.join("\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut command = Command::new(&cargo);
     command.arg("build").args(arguments);
     // What is compiled in parts is not the same code.

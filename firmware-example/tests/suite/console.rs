@@ -42,7 +42,7 @@ impl Bench {
         call(&mut self.rig, &self.clock, operation, &args.to_string()).pop().unwrap()
     }
 
-    /// What the board prints to a command, up to its prompt.
+    /// The board's answer to a command, up to its prompt.
     #[track_caller]
     fn run(&mut self, command: &str) -> String {
         self.call("uart-write", &json!({"data": format!("{command}\r")}));

@@ -5,7 +5,7 @@
 
 use super::records::StepRecord;
 
-/// What the steps of a trial read from a console, in its order, each byte once.
+/// The bytes that the steps of a trial read from a console, in its order, each once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Transcript {
     bytes: Vec<u8>,

@@ -434,7 +434,7 @@ impl Grader {
         evidence.steps.iter().find(|step| step.id == id).ok_or_else(|| format!("step {id} did not run"))
     }
 
-    /// What the step, or all steps, read from the console.
+    /// The text that the step, or all steps, read from the console.
     fn transcript(&self, evidence: &Evidence<'_>) -> Result<Transcript, String> {
         match &self.step {
             Some(step) => {

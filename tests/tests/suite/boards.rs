@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The longest request, in bytes without its newline.
 const LIMIT: usize = 4095;
 /// The longest reply, in bytes without its newline.
-const REPLY_LIMIT: usize = 12_287;
+const REPLY_LIMIT: usize = 6143;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 const READ: &str = r#"{"jsonrpc":"2.0","id":8,"method":"execute","params":{"operation":"gpio-read","args":{"pin":"GP15"},"context":{}}}"#;

@@ -49,7 +49,7 @@ impl Bench {
         reply["result"]["outputs"].clone()
     }
 
-    /// What the board prints to a command, up to its prompt.
+    /// The board's answer to a command, up to its prompt.
     #[track_caller]
     fn run(&mut self, command: &str) -> String {
         self.call("uart-write", &json!({"data": format!("{command}\r")}));

@@ -21,7 +21,7 @@ use rigline_rig::sim::SimBoard;
 /// The size of the region for a request, in bytes.
 const REQUEST: usize = 4096;
 /// The size of the region for a reply, in bytes. The manifest is the longest one.
-const REPLY: usize = 12_288;
+const REPLY: usize = 6144;
 /// The size of the region for a log line, in bytes.
 const LOG: usize = 512;
 

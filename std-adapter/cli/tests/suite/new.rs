@@ -94,17 +94,33 @@ fn said(output: &Output) -> String {
 /// Runs cargo in a project, with this checkout's versions of what it depends on, and where they are built already. All that it
 /// needs was needed here too.
 fn cargo(project: &Path, arguments: &[&str]) -> Output {
+    cargo_command(project, arguments).output().unwrap()
+}
+
+fn cargo_command(project: &Path, arguments: &[&str]) -> Command {
     let lock = project.join("Cargo.lock");
     if !lock.exists() {
         std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), lock).unwrap();
     }
-    Command::new(env!("CARGO"))
+    let mut command = Command::new(env!("CARGO"));
+    command
         .args(arguments)
         .current_dir(project)
         .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+}
+
+/// The compiler's flags of this checkout's images, as `CARGO_ENCODED_RUSTFLAGS` has them: with other flags, cargo would build in the place
+/// of what it built with these, and later the other way round.
+fn flags_of_images(root: &Path) -> String {
+    let printed = Command::new(env!("CARGO"))
+        .args(["run", "-q", "-p", "rigline-images", "--", "--print-flags", "--target", "thumbv6m-none-eabi"])
+        .current_dir(root)
         .output()
-        .unwrap()
+        .unwrap();
+    assert!(printed.status.success(), "{}", said(&printed));
+    String::from_utf8(printed.stdout).unwrap().trim_end().replace('\n', "\u{1f}")
 }
 
 #[test]
@@ -132,9 +148,11 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
         rigline_test_support::skipped("the firmware of a new project", why, remedy);
         return;
     }
-    let built = cargo(&["firmware", "--offline"]);
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let flags = flags_of_images(&root);
+    let built =
+        cargo_command(&project, &["firmware", "--offline"]).env("CARGO_ENCODED_RUSTFLAGS", flags).output().unwrap();
+    assert!(built.status.success(), "{}", said(&built));
     greets_in_the_emulator(&root, &target.join("thumbv6m-none-eabi/firmware/power-switch-firmware"));
 }
 
