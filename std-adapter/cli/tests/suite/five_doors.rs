@@ -30,8 +30,8 @@ fn start(arguments: &[&str], folder: &Path, word: &str) -> (Running, String) {
     let mut line = String::new();
     BufReader::new(&mut out).read_line(&mut line).unwrap();
     // Nobody reads the rest, and nothing may wait for a reader.
-    std::thread::spawn(move || drop((std::io::copy(&mut out, &mut std::io::sink()), ())));
-    std::thread::spawn(move || drop((std::io::copy(&mut err, &mut std::io::sink()), ())));
+    std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
     let rest = line.split_once(word).unwrap_or_else(|| panic!("{line}")).1.trim().to_owned();
     (running, rest)
 }
