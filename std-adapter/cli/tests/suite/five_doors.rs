@@ -36,7 +36,7 @@ fn start(arguments: &[&str], folder: &Path, word: &str) -> (Running, String) {
     (running, rest)
 }
 
-/// What each door does: it powers the board, waits for its prompt, and has it say who asked.
+/// The calls of each door: it powers the board, waits for its prompt, and has it say who asked.
 fn steps(who: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("all-off", json!({})),
@@ -156,7 +156,7 @@ fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded
     }
 }
 
-/// What the recordings below a folder have of the console.
+/// The text of all recordings below a folder.
 fn heard_below(folder: &Path) -> String {
     let mut heard = String::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
