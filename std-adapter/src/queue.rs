@@ -1420,6 +1420,7 @@ impl Shared {
 }
 
 /// A request that waits or runs, and the lines that come back for it.
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Debug)]
 pub struct Incoming {
     shared: Arc<Shared>,
