@@ -39,7 +39,7 @@ fn tell_commit() {
     }
     // Not `--short`: how many digits that has, depends on what else the repository holds.
     if let Some(commit) = git(&["rev-parse", "HEAD"]) {
-        println!("cargo:rustc-env=RIGLINE_GIT_HASH={:.12}", commit);
+        println!("cargo:rustc-env=RIGLINE_GIT_HASH={commit:.12}");
     }
     // It grows with every commit and checkout.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| fs::exists(log).unwrap_or(false)) {
