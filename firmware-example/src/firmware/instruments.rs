@@ -38,6 +38,7 @@ pub struct Pins {
     pub i2c: (Peri<'static, peripherals::I2C0>, Peri<'static, peripherals::PIN_20>, Peri<'static, peripherals::PIN_21>),
     /// The controller, and the pins in the order MISO, CS, SCK, MOSI.
     #[cfg(feature = "spi")]
+    #[allow(clippy::type_complexity, reason = "each pin has a type of its own")]
     pub spi: (
         Peri<'static, peripherals::SPI0>,
         Peri<'static, peripherals::PIN_16>,
