@@ -74,7 +74,7 @@ pub const REQUEST: usize = 4096;
 /// The size of the region for a reply, in bytes, which is one more than the longest reply. The
 /// manifest is the longest one of the rig: with the operations of optional features it is longer.
 pub const REPLY: usize =
-    if cfg!(any(feature = "console", feature = "statistics", feature = "instruments")) { 12_288 } else { 6144 };
+    if cfg!(any(feature = "console", feature = "statistics", feature = "instruments")) { 16_384 } else { 6144 };
 /// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
 /// halves.
 pub const LOGS: usize = 2048;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// The firmware's longest request, in bytes without its newline.
 const LIMIT: usize = 4095;
 /// The longest reply, in bytes without its newline.
-const REPLY_LIMIT: usize = 12_287;
+const REPLY_LIMIT: usize = 16_383;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":99,"method":"shutdown"}"#;
