@@ -279,8 +279,8 @@ fn two_hundred_leases_of_the_rigs_of_three_hosts_while_the_server_is_killed_and_
     let Some(Found { rigs, kills, tries, took }) = many(&plan) else { return };
     let (hosts, clients, leases, took) = (plan.hosts, plan.clients, plan.leases, took.as_secs_f64());
     eprintln!(
-        "| hosts | rigs | clients | leases | servers killed | agents paused | calls that were asked again | two holders at once | results lost | results twice | time |"
+        "\n| hosts | rigs | clients | leases | servers killed | agents paused | lines about calls that were asked again | two holders at once | results lost | results twice | time |"
     );
     eprintln!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
-    eprintln!("| {hosts} | {rigs} | {clients} | {leases} | {kills} | 1 | {tries} lines | 0 | 0 | 0 | {took:.0} s |");
+    eprintln!("| {hosts} | {rigs} | {clients} | {leases} | {kills} | 1 | {tries} | 0 | 0 | 0 | {took:.0} s |");
 }

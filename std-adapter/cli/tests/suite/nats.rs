@@ -649,7 +649,7 @@ fn what_nats_adds_to_a_call() {
     });
     let added = nats.saturating_sub(direct);
     let ratio = nats.as_secs_f64() / direct.as_secs_f64();
-    eprintln!("| a call, median | through this host's agent | through NATS | added by NATS | ratio |");
+    eprintln!("\n| a call, median | through this host's agent | through NATS | added by NATS | ratio |");
     eprintln!("|---:|---:|---:|---:|---:|");
     eprintln!("| {direct:.0?} | {agent:.0?} | {nats:.0?} | {added:.0?} | {ratio:.2} |");
     if std::env::var_os("RIGLINE_BINARY").is_some() || !cfg!(debug_assertions) {
