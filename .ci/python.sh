@@ -48,3 +48,7 @@ else
 fi
 cd "$package"
 "$target/python-fresh/bin/python" -m pytest -p no:cacheprovider -q "$@"
+
+# The command's test of one console from five doors, one of which is pytest.
+cd "$OLDPWD"
+PATH=$target/python-fresh/bin:$PATH cargo test -q -p rigline-cli --test suite five_doors::

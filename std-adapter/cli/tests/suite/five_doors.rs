@@ -51,7 +51,11 @@ fn steps(who: &str) -> Vec<(&'static str, Value)> {
 fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let record = |who: &str| folder.path().join("bench").join(who).display().to_string();
-    let (_serve, target) = start(&["serve", "sim", "--tcp", "127.0.0.1:0"], folder.path(), " on ");
+    let (_serve, target) = start(
+        &["serve", "sim", "--tcp", "127.0.0.1:0", "--protocol", "mcp", "--record", &record("all")],
+        folder.path(),
+        " on ",
+    );
     let mut doors = vec!["a shell", "an eval", "an agent", "the page"];
 
     for (operation, args) in steps("a shell") {
@@ -146,6 +150,14 @@ fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded
         doors.push("pytest");
     } else {
         rigline_test_support::skipped("the console from pytest", "there is no pytest", "pip install pytest");
+    }
+
+    // One session has them all: whoever asked, and what the board said.
+    let session = |file: &str| fs::read_to_string(folder.path().join("bench/all").join(file)).unwrap();
+    let (calls, said) = (session("calls.jsonl"), session("uart.jsonl"));
+    for who in &doors {
+        assert!(calls.contains(&format!("echo from {who}")), "{who}: {calls}");
+        assert!(said.contains(&format!("from {who}")), "{who}: {said}");
     }
 
     // The page's server records the sessions of pages, and not the calls of programs.

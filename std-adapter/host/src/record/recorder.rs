@@ -249,14 +249,16 @@ impl Recorder {
     fn received(&self, state: &mut State, connection: u32, line: &[u8], ms: f64) -> Option<f64> {
         let json = Some(line).filter(|line| line.len() <= SEARCHED).and_then(|line| Json::parse(line).ok())?;
         let data = json.get("params").and_then(|params| params.get("data"));
-        if let Some(text) = data.and_then(|data| data.get("uart")).and_then(|uart| uart.text()) {
+        // By MCP, the data of a log is beside its message.
+        let data = [data.and_then(|data| data.get("data")), data];
+        if let Some(text) = data.into_iter().flatten().find_map(|data| data.get("uart")?.text()) {
             self.uart(state, &text.to_string(), ms);
         }
         let id = json.get("id").map(|id| id.as_str().to_owned());
         let asked = if json.get("method").is_some() { None } else { asked(state, connection, id.as_deref()) };
         let result = json.get("result");
-        let places = [result.and_then(|result| result.get("outputs")), result, data];
-        let (device, resolution) = places.into_iter().flatten().find_map(device_time)?;
+        let places = [result.and_then(|result| result.get("outputs")), result].into_iter().chain(data);
+        let (device, resolution) = places.flatten().find_map(device_time)?;
         if let Some(sent) = asked {
             state
                 .offsets
