@@ -41,6 +41,7 @@ export function Console() {
         class="terminal"
         ref={pane}
         tabIndex={0}
+        role="region"
         aria-label="What the console said"
         onScroll={(event) => {
           const { scrollTop, scrollHeight, clientHeight } = event.currentTarget;
