@@ -143,7 +143,7 @@ test('names that identify lists are offered as choices, and any other name can b
 test('names that the schema lists are the only choices, in forms and for plots', async (t) => {
   const page = await open(t, browser, sim.url);
   const names = page.getByRole('group', { name: 'Known names' });
-  for (const [operation, argument, wanted] of [['measure', 'channel', ['3V3', '5V0', 'AUX', 'TEMP']], ['gpio-write', 'pin', ['GP14']], ['gpio-read', 'pin', ['LED', 'LED2', 'GP15', 'GP14']], ['press', 'button', ['RESET', 'USER']], ['power', 'rail', ['3V3', '5V0']]]) {
+  for (const [operation, argument, wanted] of [['measure', 'channel', ['3V3', '5V0', 'AUX', 'TEMP']], ['gpio-write', 'pin', ['GP14']], ['gpio-read', 'pin', ['LED', 'LED2', 'GP15', 'GP14']], ['press', 'button', ['RESET', 'USER', 'BOOT']], ['power', 'rail', ['3V3', '5V0']]]) {
     await choose(page, operation);
     await page.getByRole('heading', { name: operation, exact: true }).waitFor();
     assert.deepEqual(await page.getByRole('combobox', { name: new RegExp(`^${argument} `) }).locator('option').allTextContents(), ['choose', ...wanted]);
