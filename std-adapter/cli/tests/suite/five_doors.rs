@@ -143,10 +143,12 @@ fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded
             ])
             .current_dir(folder.path())
             .env("PYTHONPATH", python)
+            // An installed rigline would bring the plugin a second time.
+            .env("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             .env("RIGLINE_BINARY", RIGLINE)
             .output()
             .unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+        assert!(run.status.success(), "{run:?}");
         doors.push("pytest");
     } else {
         rigline_test_support::skipped("the console from pytest", "there is no pytest", "pip install pytest");
