@@ -86,7 +86,7 @@ self_test() {
 use_tools() {
   [ -x "$tools/bin/maturin" ] && return
   python3 -m venv "$tools"
-  "$tools/bin/pip" install -q --disable-pip-version-check 'maturin>=1.7,<2' ziglang uv
+  "$tools/bin/pip" install -q --disable-pip-version-check 'maturin>=1.7,<2' wheel ziglang uv
 }
 
 # What runs a system's programs here, in `runner`; false, with the reason in `why`, if nothing does.
@@ -158,6 +158,8 @@ system() { # PART TARGET NPM PIP
     case $part-$host in macos-*-Linux-*) not_made "$part" "it does not link here; the hosted workflow makes it"; return ;; esac
     exit 1
   }
+  # A static program runs beside each C library, which maturin does not say.
+  case $part in linux-*) "$tools/bin/python" -m wheel tags --remove --platform-tag="+$platform" "$place/wheel-$part"/*.whl >/dev/null ;; esac
   wheel=$(basename "$place/wheel-$part"/*.whl)
   mv "$place/wheel-$part/$wheel" "$folder/"
 
