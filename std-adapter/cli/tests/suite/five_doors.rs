@@ -123,35 +123,8 @@ fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded
     }
     drop(web);
 
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src");
-    if Command::new("python3").args(["-c", "import pytest"]).output().is_ok_and(|output| output.status.success()) {
-        let test = "def test_board(rig):\n    rig.all_off()\n    rig.power(rail=\"3V3\", on=True)\n    rig.uart.expect(\"ready\\r\\n> \")\n    \
-                    rig.uart.write(\"echo from pytest\\r\")\n    rig.uart.expect(\"\\nfrom pytest\\r\\n\")\n";
-        fs::write(folder.path().join("test_doors.py"), test).unwrap();
-        let run = Command::new("python3")
-            .args([
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "rigline.pytest_plugin",
-                "--rigline-target",
-                &target,
-                "--rigline-record",
-                &record("pytest"),
-                "test_doors.py",
-            ])
-            .current_dir(folder.path())
-            .env("PYTHONPATH", python)
-            // An installed rigline would bring the plugin a second time.
-            .env("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-            .env("RIGLINE_BINARY", RIGLINE)
-            .output()
-            .unwrap();
-        assert!(run.status.success(), "{run:?}");
+    if by_pytest(folder.path(), &target, &record("pytest")) {
         doors.push("pytest");
-    } else {
-        rigline_test_support::skipped("the console from pytest", "there is no pytest", "pip install pytest");
     }
 
     // One session has them all: whoever asked, and what the board said.
@@ -167,6 +140,41 @@ fn a_shell_an_eval_an_agent_the_page_and_pytest_use_one_console_and_are_recorded
         let heard = heard_below(Path::new(&record(who)));
         // The rig's log of what the board said, which no request has.
         assert!(heard.contains(&format!("uart: from {who}")), "{who}: {heard}");
+    }
+}
+
+/// Whether pytest is there. Then it does the same.
+fn by_pytest(folder: &Path, target: &str, record: &str) -> bool {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src");
+    if Command::new("python3").args(["-c", "import pytest"]).output().is_ok_and(|output| output.status.success()) {
+        let test = "def test_board(rig):\n    rig.all_off()\n    rig.power(rail=\"3V3\", on=True)\n    rig.uart.expect(\"ready\\r\\n> \")\n    \
+                    rig.uart.write(\"echo from pytest\\r\")\n    rig.uart.expect(\"\\nfrom pytest\\r\\n\")\n";
+        fs::write(folder.join("test_doors.py"), test).unwrap();
+        let run = Command::new("python3")
+            .args([
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "rigline.pytest_plugin",
+                "--rigline-target",
+                target,
+                "--rigline-record",
+                record,
+                "test_doors.py",
+            ])
+            .current_dir(folder)
+            .env("PYTHONPATH", python)
+            // An installed rigline would bring the plugin a second time.
+            .env("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            .env("RIGLINE_BINARY", RIGLINE)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        true
+    } else {
+        rigline_test_support::skipped("the console from pytest", "there is no pytest", "pip install pytest");
+        false
     }
 }
 
