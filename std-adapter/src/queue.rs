@@ -58,7 +58,7 @@ const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// fall.
 const FALL: Duration = Duration::from_millis(20);
 /// A request that has waited no longer is begun without looking for its client.
-const NO_WAIT: Duration = Duration::from_millis(10);
+const NO_WAIT: Duration = Duration::from_millis(1);
 /// How much of what comes before a reply waits for a client that does not read, in bytes. What is
 /// beyond it is dropped, and counted in a log before the reply.
 const BACKLOG: usize = 8 << 20;

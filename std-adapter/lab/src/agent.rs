@@ -128,8 +128,8 @@ struct AgentClient {
     lines: mpsc::Sender<Vec<u8>>,
 }
 
-/// A thread of its own, the worker, has the lab, and does one thing after the other: it waits for the disk, for names of users and of hosts, and nobody
-/// else waits for that. A job gets memory for its answer.
+/// A thread of its own, the worker, has the lab, and does one thing after the other. It waits for the disk, and for the names of users and
+/// of hosts, and nobody else waits for that. A job gets memory for its answer.
 type Job = Box<dyn FnOnce(&mut Lab, &mut [u8]) -> Option<Reply> + Send>;
 
 /// A line for a client. What it does not take at once is given back to who has asked.
