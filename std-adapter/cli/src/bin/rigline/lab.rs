@@ -818,4 +818,27 @@ mod linux {
             connect::run_alone(async { lock::keep(&keeper).await.map_err(failure) })
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_process_of_another_host_with_the_number_of_this_one_is_another_one() {
+            let pid = std::process::id();
+            let here = format!("ann on {}", users::machine());
+            for (pid, user, host, is_own_one) in [
+                (pid, "ann", Value::Null, true),
+                (pid + 1, "ann", Value::Null, false),
+                (pid, "ann on another-desk", Value::Null, false),
+                (pid, here.as_str(), "lab1".into(), true),
+                (pid + 1, here.as_str(), "lab1".into(), false),
+                (pid, "ann", "lab1".into(), false),
+                (pid, "ann on another-desk", "lab1".into(), false),
+            ] {
+                let of = json!({ "pid": pid, "user": user });
+                assert_eq!(is_own(&of, &host), is_own_one, "{of} on {host}");
+            }
+        }
+    }
 }
