@@ -1,12 +1,14 @@
 //! A protocol and a transport that the crate does not know, on whole messages alone:
 //! `{"ping":"OPERATION","with":{…}}`, one a datagram.
 
-use std::net::UdpSocket;
+use std::{future, future::Future as _, net::UdpSocket, pin::pin, task};
 
+use crate::common::{FakeClock, MANIFEST, Rig};
 use rigline::exchange::{Exchange, Next, Served, Session};
 use rigline::{
     json::check::WatchedMember,
     protocol::{Action, CallAction, Code, Logs, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat, close_two},
+    serve::whole::Runner,
 };
 
 static FORMAT: ReplyFormat = ReplyFormat {
@@ -44,11 +46,14 @@ static PING: Protocol = Protocol::new(
 /// Answers one datagram; `out` has room for the reply.
 fn answer(message: &mut [u8], out: &mut [u8]) -> Option<usize> {
     let protocols = [&PING];
-    let to = Served::new(&crate::common::MANIFEST, &protocols, (message.len(), out.len()))?;
+    let to = Served::new(&MANIFEST, &protocols, (message.len(), out.len()))?;
     let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
     let mut next = session.receive(&to, message, out, &mut exchange);
     while let Next::Run { .. } = next {
-        crate::common::run(&mut crate::common::Rig::default(), &to, message, out, &mut exchange);
+        let (mut rig, clock, mut logs) = (Rig::default(), FakeClock::default(), [0; 256]);
+        let runner = Runner::new(&clock, &|_| (), &mut logs);
+        let run = runner.run(&mut rig, &to, &mut exchange, message, out, future::pending());
+        assert!(pin!(run).poll(&mut task::Context::from_waker(task::Waker::noop())).is_ready());
         next = session.settle(&to, message, out, &mut exchange);
     }
     if let Next::Reply(length) = next { Some(length) } else { None }
