@@ -134,11 +134,6 @@ impl Outcomes {
         let Some(row) = rows().iter().find(|row| row.name == args.name) else {
             return Err(cx.failure(FailureKind::BadArguments, "there is no such outcome"));
         };
-        if let Some(kind) = &row.kind {
-            let kind = FailureKind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(FailureKind::Internal);
-            let failure = cx.failure(kind, row.message.as_deref().unwrap_or_default());
-            return Err(if row.own_code.is_some() { failure.with_code("E_OWN") } else { failure });
-        }
         for (name, value) in row.members() {
             let mut value = value.into_bytes();
             let value = RawJson::from_checked(&mut value).unwrap_or(RawJson::NULL);
@@ -147,6 +142,11 @@ impl Outcomes {
         for name in &row.content {
             let (name, content, _) = content_of(name);
             cx.content(name, &content)?;
+        }
+        if let Some(kind) = &row.kind {
+            let kind = FailureKind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or(FailureKind::Internal);
+            let failure = cx.failure(kind, row.message.as_deref().unwrap_or_default());
+            return Err(if row.own_code.is_some() { failure.with_code("E_OWN") } else { failure });
         }
         match &row.message {
             Some(message) => cx.done(message.as_str()),
@@ -247,6 +247,10 @@ impl Row {
                 }
             }
         }
+        // An error of namel3ss has a type and a text only.
+        if self.kind.is_some() && protocol == "namel3ss" {
+            outputs.clear();
+        }
         // A failure that the row does not make itself has words of its own.
         let message = self.operation.is_none().then(|| self.message.clone()).flatten();
         Seen {
@@ -292,11 +296,7 @@ impl Seen {
             kind: failure.map_or("success", |failure| failure.kind.name()).to_owned(),
             own_code: failure.and_then(|failure| failure.custom_code.clone()),
             message: message.filter(|_| row.operation.is_none()),
-            // The reason of a failure is all that it says.
-            outputs: members
-                .filter(|_| failure.is_none())
-                .map(|(name, value)| (name, compact(&plain(&value))))
-                .collect(),
+            outputs: members.map(|(name, value)| (name, compact(&plain(&value)))).collect(),
             blocks: outcome.blocks().map(compact).collect(),
         }
     }
@@ -717,7 +717,8 @@ for row in json.load(open(sys.argv[2])):
             result = rig.call(name, {'name': row['name']} if name == 'give' else row.get('args', {}), timeout=row.get('timeout_ms', 20000) / 1000)
             seen = ['', None, dict(result.outputs), result.message]
         except rigline.RiglineError as error:
-            seen = [type(error).__name__, error.own_code, {}, error.message]
+            outputs = dict(error.result.outputs) if isinstance(error, rigline.OperationFailed) else {}
+            seen = [type(error).__name__, error.own_code, outputs, error.message]
     print(json.dumps([row['name'], *seen]), flush=True)
 ";
 
@@ -736,7 +737,8 @@ for (const row of JSON.parse(readFileSync(table, 'utf8'))) {
     const result = await rig.call(name, name === 'give' ? { name: row.name } : (row.args ?? {}), { timeout: (row.timeout_ms ?? 20000) / 1000 });
     seen = ['', null, Object.fromEntries(result.outputs), result.message];
   } catch (error) {
-    seen = [error.kind ?? String(error), error.ownCode ?? null, {}, error.text ?? ''];
+    const outputs = Object.fromEntries(error.result?.outputs ?? []);
+    seen = [error.kind ?? String(error), error.ownCode ?? null, outputs, error.text ?? ''];
   }
   await rig.close();
   console.log(JSON.stringify([row.name, ...seen]));
@@ -804,6 +806,8 @@ func main() {
 		} else {
 			must(err)
 			message = result.Message
+		}
+		if result != nil {
 			for _, output := range result.Outputs {
 				outputs[output.Name] = output.Text
 			}

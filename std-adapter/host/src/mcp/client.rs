@@ -48,6 +48,9 @@ const REQUEST_TIMEOUT: i32 = -32001;
 /// The code for something that a request needs and the server does not have (Resources, Error Handling).
 const RESOURCE_NOT_FOUND: i32 = -32002;
 
+/// The member with the outputs of a failed call, in the results of rigline's own servers.
+const INCOMPLETE_OUTPUTS: &str = "incompleteOutputs";
+
 /// The tool of the safe state.
 const ALL_OFF: &str = "all_off";
 
@@ -500,7 +503,7 @@ fn message_of(error: &str) -> String {
 /// The result of a tool: its first text is the message, unless that is the JSON of the structured content.
 fn answer(result: &str) -> CallOutcome {
     let result = view(result);
-    let structured = result.get("structuredContent");
+    let structured = result.get("structuredContent").or_else(|| result.get(INCOMPLETE_OUTPUTS));
     let text_of = |block: &Json<'_>| {
         let is_text = string(block.get("type")) == "text";
         block.get("text").filter(|_| is_text).and_then(|text| text.text()).map(|text| text.to_string())
