@@ -124,7 +124,7 @@ fn log_of(method: &str, params: &Value) -> Option<Log> {
             let data = &params["data"];
             Some(match data.get("message") {
                 Some(message) => {
-                    let data = data.get("data").cloned();
+                    let data = beside_message(data);
                     Log { level, level_name: None, message: text(message), data, data_text: None }
                 }
                 None => Log { level, level_name: None, message: text(data), data: None, data_text: None },
@@ -137,6 +137,18 @@ fn log_of(method: &str, params: &Value) -> Option<Log> {
         }
         _ => None,
     }
+}
+
+/// The data of a log beside its message. Servers of rigline's have it in the member `data`. What other servers have
+/// in members of their own is all of it.
+fn beside_message(data: &Value) -> Option<Value> {
+    let members = data.as_object()?;
+    if members.keys().all(|name| name == "message" || name == "data") {
+        return members.get("data").cloned();
+    }
+    let is_said = |name: &str, value: &Value| name == "message" && value.is_string();
+    let others = members.iter().filter(|(name, value)| !is_said(name, value));
+    Some(others.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 fn no_answer(text: impl Into<String>) -> ClientError {
@@ -558,7 +570,7 @@ fn refused(error: &str) -> CallOutcome {
 mod tests {
     use rigline::FailureKind;
 
-    use super::refused;
+    use super::{beside_message, refused};
 
     #[test]
     fn the_code_of_an_error_tells_its_kind() {
@@ -574,6 +586,21 @@ mod tests {
             (r#"{"code":"a","message":"a"}"#, FailureKind::Unreachable),
         ] {
             assert_eq!(refused(error).failure.unwrap().kind, kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_members_of_a_log_are_kept() {
+        for (said, kept) in [
+            (r#"{"message":"m"}"#, None),
+            (r#"{"message":"m","data":{"a":1}}"#, Some(r#"{"a":1}"#)),
+            (r#"{"message":"m","data":[1]}"#, Some("[1]")),
+            (r#"{"message":"m","a":1,"b":[true]}"#, Some(r#"{"a":1,"b":[true]}"#)),
+            (r#"{"message":"m","a":1,"data":{"b":2}}"#, Some(r#"{"a":1,"data":{"b":2}}"#)),
+            (r#"{"message":{"c":3},"a":1}"#, Some(r#"{"a":1,"message":{"c":3}}"#)),
+        ] {
+            let kept: Option<serde_json::Value> = kept.map(|kept| serde_json::from_str(kept).unwrap());
+            assert_eq!(beside_message(&serde_json::from_str(said).unwrap()), kept, "{said}");
         }
     }
 }
