@@ -129,6 +129,9 @@ pub const CONTEXT_NAME: &str = "rigline/context";
 /// The name of the member in `_meta` of the answer to `initialize` that says whether configuration,
 /// time limit and context reach the extension.
 pub const CARRIES_NAME: &str = "rigline/carries";
+/// The name of the member in `_meta` of the answer to `initialize` of a server in front of another
+/// extension: `true` if that extension has a safe state.
+pub const SAFE_STATE_NAME: &str = "rigline/safeState";
 
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -721,6 +724,11 @@ fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, server: &Ser
     out.raw(CARRIES_NAME.as_bytes());
     out.raw(b"\":");
     out.bool(!server.manifest.is_elsewhere);
+    if cfg!(feature = "std") && server.manifest.is_elsewhere && server.manifest.has_safe_state {
+        out.raw(b",\"");
+        out.raw(SAFE_STATE_NAME.as_bytes());
+        out.raw(b"\":true");
+    }
     out.raw(b"}}}");
 }
 

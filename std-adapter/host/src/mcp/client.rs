@@ -235,11 +235,20 @@ impl McpClient {
         Ok(())
     }
 
+    /// What a server of rigline's says of itself in `_meta`; none if it is another's, or says nothing of that.
+    fn says(&self, name: &str) -> Option<bool> {
+        let server = self.open.as_ref().and_then(|open| open.server.as_deref());
+        server.and_then(|server| view(server).get("_meta")?.get(name)?.bool())
+    }
+
     /// Whether the server reads what only other protocols have from `_meta`.
     fn is_own(&self) -> bool {
-        let server = self.open.as_ref().and_then(|open| open.server.as_deref());
-        let carries = |server| view(server).get("_meta")?.get(mcp::CARRIES_NAME)?.bool();
-        server.and_then(carries).unwrap_or_default()
+        self.says(mcp::CARRIES_NAME) == Some(true)
+    }
+
+    /// Whether the server is one of rigline's, be it the extension's own or one in front of another extension.
+    fn is_of_rigline(&self) -> bool {
+        self.says(mcp::CARRIES_NAME).is_some()
     }
 
     /// All tools, of all pages.
@@ -340,12 +349,12 @@ impl Client for McpClient {
                 json.get(name).map_or_else(|| absent.to_owned(), |part| part.as_str().to_owned())
             };
             let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
-            let is_own = self.is_own();
+            let is_of_rigline = self.is_of_rigline();
             let mut renamed = HashMap::new();
             let mut operation = |tool: &String| {
                 let tool = view(tool);
                 let name = string(tool.get("name"));
-                let own = tool.get("_meta").and_then(|meta| meta.get(mcp::OWN_NAME)).filter(|_| is_own);
+                let own = tool.get("_meta").and_then(|meta| meta.get(mcp::OWN_NAME)).filter(|_| is_of_rigline);
                 let own = own.and_then(|own| own.text()).map_or_else(|| name.clone(), |own| own.to_string());
                 if own != name {
                     renamed.insert(own.clone(), name);
@@ -366,11 +375,12 @@ impl Client for McpClient {
             let operations: Vec<String> = tools.iter().map(&mut operation).collect();
             self.renamed = renamed;
             let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
-            // Extensions of rigline's that have a safe state have a tool for it.
-            let has_safe_state = self.is_own() && tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
-            // A server of rigline's own has added what every extension tells an agent, which a relay adds again.
+            // Extensions of rigline's that have a safe state have a tool for it. A server in front of another extension says it.
+            let has_tool = || tools.iter().any(|tool| string(view(tool).get("name")) == ALL_OFF);
+            let has_safe_state = self.says(mcp::SAFE_STATE_NAME).unwrap_or_else(|| self.is_own() && has_tool());
+            // A server of rigline's has added what every extension tells an agent, which a relay adds again.
             let instructions = string(view(&server).get("instructions"));
-            let description = if self.is_own() { mcp::description_in(&instructions) } else { instructions.as_str() };
+            let description = if is_of_rigline { mcp::description_in(&instructions) } else { instructions.as_str() };
             let manifest = format!(
                 "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}},\"safeState\":{has_safe_state}}}",
                 text(info, "name"),

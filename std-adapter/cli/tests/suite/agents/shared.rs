@@ -41,6 +41,41 @@ fn a_call_that_only_reads_is_given_up_without_switching_off_what_another_client_
     }
 }
 
+#[test]
+fn a_server_in_front_of_another_server_describes_the_extension_as_that_one_does() {
+    let rig = format!("exec:{RIGLINE} rig");
+    let limit = ["--limit", "power=1000/h"];
+    for back in [
+        &["serve", &rig, "--tcp", "127.0.0.1:0"][..],
+        &["serve", &rig, "--http", "127.0.0.1:0", "--protocol", "mcp"],
+        &[&["serve", &rig, "--tcp", "127.0.0.1:0"][..], &limit].concat(),
+    ] {
+        let back_server = Listening::start(back, "on ");
+        let front = ["serve", &back_server.address, "--http", "127.0.0.1:0", "--protocol", "mcp"];
+        let front_server = Listening::start(&front, "listening on ");
+        let described = |target: &str| {
+            let mut agent = ServerProcess::start(&["mcp", target]);
+            let instructions = agent.initialize(json!({}))["instructions"].as_str().unwrap().to_owned();
+            let mut tools = agent.ask("tools/list", json!({}))["result"]["tools"].clone();
+            tools.as_array_mut().unwrap().retain(|tool| tool["name"] != "last_failure");
+            (instructions.replace(" last_failure", ""), tools)
+        };
+        let (directly, through) = (described(&rig), described(&front_server.address));
+        assert_eq!(directly, through, "{back:?}");
+        assert!(directly.0.contains("switches all outputs off"), "{}", directly.0);
+        // What one client gives up there switches nothing of another one's off.
+        let mut one = Agent::begin(&front_server.address, "one", json!({}));
+        one.call("power", json!({"rail": "3V3", "on": true}));
+        let mut other = Agent::begin(&front_server.address, "other", json!({}));
+        let wait = json!({"name": "wait_for", "arguments": serde_json::from_str::<Value>(FOREVER).unwrap()});
+        let response = other.ask("tools/call", wait);
+        other.tell(json!({"method": "notifications/cancelled", "params": {"requestId": 2}}));
+        drop(response);
+        let state = one.call("state", json!({}));
+        assert_eq!(state["structuredContent"]["rails_on"], json!(["3V3"]), "{back:?}: {state}");
+    }
+}
+
 /// An extension of gevals alone. It says how many sessions it has had.
 const GEVALS: &str = r#"
 import json, socket, sys, threading, time
