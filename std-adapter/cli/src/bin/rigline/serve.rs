@@ -37,9 +37,9 @@ use crate::rig::{self, HttpArguments};
 ///
 /// A target may answer several protocols. rigline tries them in this order, and asks the target by the first one that it answers: MCP, gevals, Amplifier.
 /// By MCP, agents get descriptions, annotations, progress, logs and content as the target gives them. --protocol is about the clients, but it
-/// may change this order. With --protocol gevals it is gevals, MCP, Amplifier. With --protocol amplifier or namel3ss it is Amplifier, MCP, gevals. Over TCP,
-/// with --limit, --confirm or --record, it is Amplifier, MCP, gevals, except with --protocol mcp. With --read-only or --allow it is always MCP, gevals,
-/// Amplifier. If the target is a URL, its path decides.
+/// may change this order. On standard input and output without --protocol, and over TCP with --protocol gevals but without --limit, --confirm and
+/// --record, it is gevals, MCP, Amplifier. With --protocol amplifier or namel3ss it is Amplifier, MCP, gevals. With --read-only or --allow it is
+/// always MCP, gevals, Amplifier. If the target is a URL, its path decides.
 ///
 /// On SIGTERM the running calls are finished.
 ///
@@ -140,7 +140,7 @@ impl Arguments {
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
             (Some(address), _, protocol) => {
-                let relay = self.relay(protocol, rules)?;
+                let relay = self.relay(rules)?;
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
             }
             (None, Some(address), _) => self.serve_http(&address, rules),
@@ -158,20 +158,19 @@ impl Arguments {
             return rig::serve_http(&self.http, address, protocol, 1, rules);
         }
         let server = self.http.bind(address, protocol, None)?;
-        // For agents, and so for all, results keep their types.
-        let relay = self.relay(protocol.or_else(protocols::of_agents).unwrap_or(protocols::ALL[0]), rules)?;
+        let relay = self.relay(rules)?;
         rig::announce(&server, &self.http, protocol)?;
         server.run(move |_| relay).map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Connects to the target, for clients of this protocol.
-    fn relay(&self, protocol: &'static Protocol, rules: &Rules) -> Result<Limited<Selected<Relay>>, Failure> {
-        // Where results have content, it passes as it is only if the target is asked by that protocol too.
-        let first =
-            Some(protocol).filter(|protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content));
-        // A part is chosen by what the target says of each operation.
-        let first = if rules.is_all { first } else { protocols::of_agents() };
+    /// Connects to the target.
+    fn relay(&self, rules: &Rules) -> Result<Limited<Selected<Relay>>, Failure> {
+        let has_content = |protocol: &Protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content);
+        let needs_session = |protocol: &Protocol| !protocol.carries(Part::Config) && !has_content(protocol);
+        // By the protocol of agents, all clients get descriptions, types and logs. A part is chosen by what the target says of each operation, which
+        // it does by that protocol only.
+        let first = protocols::of_agents().filter(|_| !rules.is_all || !self.protocol.is_some_and(needs_session));
         let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first)?;
         rules.over(relay, true, true)
     }

@@ -91,6 +91,21 @@ fn every_protocol_and_wire_is_limited() {
             assert_eq!(output.status.success(), protocol == "gevals", "{target} {protocol}: {output:?}");
         }
     }
+    // Rules change nothing of what a host is told.
+    let rig = format!("exec:{RIGLINE} rig");
+    let described = |words: &[&str]| {
+        let server = Listening::start(&[&["serve", &rig, "--tcp", "127.0.0.1:0"], words].concat(), "on tcp:");
+        let target = format!("tcp:{}", server.address);
+        ["gevals", "mcp"].map(|protocol| {
+            let words = ["describe", &target, "--json", "--protocol", protocol];
+            serde_json::from_slice::<Value>(&crate::agents::support::run(&words, &[]).stdout).unwrap()
+        })
+    };
+    let record = folder.path().join("described");
+    let plain = described(&[]);
+    for rules in [&["--limit", "power=1/h"][..], &["--confirm", "press"], &["--record", record.to_str().unwrap()]] {
+        assert_eq!(described(rules), plain, "{rules:?}");
+    }
     let (code, text) = refused(&["serve", "sim", "--tcp", "127.0.0.1:0", "--evals", "."], &[]);
     assert!(code == Some(2) && text.contains("--evals"), "{text}");
 }
