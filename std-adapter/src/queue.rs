@@ -62,6 +62,8 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 /// How much of what comes before a reply waits for a client that does not read, in bytes. What is
 /// beyond it is dropped, and counted in a log before the reply.
 const BACKLOG: usize = 8 << 20;
+/// The most lines that wait for a client that waits for no reply.
+const UNHEARD: usize = 64;
 /// The most sessions that are remembered. One more, and the one that was silent for longest is
 /// forgotten.
 pub(crate) const SESSIONS: usize = 1000;
@@ -424,10 +426,76 @@ struct State {
     owed: Clients,
     /// When a client was heard of last, or something ended.
     heard: Option<Instant>,
-    /// Listeners without a request, by session: the last to come is the last.
-    listeners: Vec<(Option<String>, mpsc::UnboundedSender<Line>)>,
+    /// Listeners without a request: the last to come is the last.
+    listeners: Vec<Listener>,
     /// The server ends: nobody listens any more.
     has_ended_listeners: bool,
+    /// The members of batches that were not received yet, by the number of the batch.
+    batches: BTreeMap<u64, Members>,
+}
+
+/// The members of a batch that were not received yet.
+#[derive(Debug)]
+struct Members {
+    session: Option<String>,
+    /// The JSON texts of their ids.
+    ids: Vec<Box<[u8]>>,
+}
+
+/// The members of a batch that were not received yet. They can be cancelled until this is dropped.
+#[derive(Debug)]
+pub(crate) struct BatchMembers {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl BatchMembers {
+    /// Takes out the member with this id, which is to be received now. Returns `false` if it was cancelled.
+    pub(crate) fn begin(&self, id: &str) -> bool {
+        self.shared.state().batches.get_mut(&self.number).is_some_and(|members| members.take(id.as_bytes()))
+    }
+}
+
+impl Drop for BatchMembers {
+    fn drop(&mut self) {
+        self.shared.state().batches.remove(&self.number);
+    }
+}
+
+impl Members {
+    fn take(&mut self, id: &[u8]) -> bool {
+        let place = self.ids.iter().position(|known| **known == *id);
+        place.map(|place| self.ids.remove(place)).is_some()
+    }
+}
+
+/// A client that waits for no reply, and hears what concerns all clients.
+#[derive(Debug)]
+struct Listener {
+    session: Option<String>,
+    lines: mpsc::Sender<Line>,
+    /// How many lines were dropped since that was said.
+    dropped: usize,
+}
+
+impl Listener {
+    /// Sends a line, and before it how many were dropped. A line for which there is no room is dropped.
+    fn tell(&mut self, line: &[u8], protocol: &Protocol) {
+        if self.dropped > 0 && self.lines.capacity() > 1 {
+            let mut memory = vec![0; LEAST_REPLY];
+            let length = whole::dropped_logs(protocol, self.dropped, &mut memory).unwrap_or_default();
+            memory.truncate(length.saturating_sub(1));
+            if self.lines.try_send(Line::Notification(memory)).is_ok() {
+                self.dropped = 0;
+            }
+        }
+        if self.lines.capacity() == 0
+            || self.dropped > 0
+            || self.lines.try_send(Line::Notification(line.to_vec())).is_err()
+        {
+            self.dropped += 1;
+        }
+    }
 }
 
 /// The next thing to do.
@@ -643,13 +711,14 @@ impl Shared {
                 }
             }
         }
-        state.listeners.retain(|(_, lines)| !lines.is_closed());
-        let length = Session::new(to).write_made_safe(&mut memory);
+        state.listeners.retain(|listener| !listener.lines.is_closed());
+        let session = Session::new(to);
+        let length = session.write_made_safe(&mut memory);
         memory.truncate(length);
         let mut told = HashSet::new();
-        for (session, lines) in state.listeners.iter().rev().filter(|_| length > 0) {
-            if session.as_ref().is_none_or(|session| told.insert(session)) {
-                self.tell(lines, Line::Notification(memory.clone()));
+        for listener in state.listeners.iter_mut().rev().filter(|_| length > 0) {
+            if listener.session.as_ref().is_none_or(|session| told.insert(session.clone())) {
+                listener.tell(&memory, session.protocol());
             }
         }
     }
@@ -1287,14 +1356,29 @@ impl Queue {
         answered
     }
 
-    /// Cancels the open request of this session with this id, if there is exactly one.
+    /// Cancels the open request of this session with this id, if there is exactly one. If there is none, a batch's member with this id that was
+    /// not received yet never will be.
     pub fn cancel(&self, id: &str, session: Option<&str>) {
         let mut state = self.shared.state();
         let is_meant = |ticket: &Ticket| *ticket.id == *id.as_bytes() && ticket.session.as_deref() == session;
         let mut found = state.open.iter().filter(|(_, open)| is_meant(&open.ticket)).map(|(number, _)| *number);
-        if let (Some(number), None) = (found.next(), found.next()) {
-            state.cancel(number);
+        match (found.next(), found.next()) {
+            (Some(number), None) => state.cancel(number),
+            (Some(_), Some(_)) => {}
+            (None, _) => {
+                let mut batches = state.batches.values_mut().filter(|members| members.session.as_deref() == session);
+                let _ = batches.any(|members| members.take(id.as_bytes()));
+            }
         }
+    }
+
+    /// Announces the members of a batch, by the JSON texts of their ids, so that each can be cancelled before it is received.
+    pub(crate) fn batch_members(&self, session: Option<&str>, ids: Vec<Box<[u8]>>) -> BatchMembers {
+        let mut state = self.shared.state();
+        state.last += 1;
+        let number = state.last;
+        state.batches.insert(number, Members { session: session.map(str::to_owned), ids });
+        BatchMembers { shared: self.shared.clone(), number }
     }
 
     /// A new name for a session, which nobody can guess.
@@ -1337,7 +1421,7 @@ impl Queue {
         sessions.remove(place);
         drop(sessions);
         let mut state = self.shared.state();
-        state.listeners.retain(|(session, _)| session.as_deref() != Some(name));
+        state.listeners.retain(|listener| listener.session.as_deref() != Some(name));
         let open = state.open.iter().filter(|(_, open)| open.ticket.session.as_deref() == Some(name));
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             state.cancel(number);
@@ -1348,14 +1432,15 @@ impl Queue {
     }
 
     /// A channel of messages for a client that waits for no reply, of a session or of none. It ends
-    /// with the server.
-    pub fn listen(&self, session: Option<&str>) -> mpsc::UnboundedReceiver<Line> {
-        let (lines, receiver) = mpsc::unbounded_channel();
+    /// with the server. It has room for 64 lines. Further ones are dropped, and counted in a log
+    /// before the next one.
+    pub fn listen(&self, session: Option<&str>) -> mpsc::Receiver<Line> {
+        let (lines, receiver) = mpsc::channel(UNHEARD);
         let mut state = self.shared.state();
-        state.listeners.retain(|(_, lines)| !lines.is_closed());
+        state.listeners.retain(|listener| !listener.lines.is_closed());
         // A request to listen that comes while the server ends has an end too.
         if !state.has_ended_listeners {
-            state.listeners.push((session.map(str::to_owned), lines));
+            state.listeners.push(Listener { session: session.map(str::to_owned), lines, dropped: 0 });
         }
         receiver
     }

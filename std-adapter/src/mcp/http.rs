@@ -353,14 +353,15 @@ impl CheckedRequest<'_> {
         self.json.get("method").and_then(|method| method.text()).is_some_and(|text| text == *method)
     }
 
-    fn asker<'a>(&'a self, client: &'a QueueClient) -> Asker<'a> {
+    /// The request came at `arrived`, if it has waited since then.
+    fn asker<'a>(&'a self, client: &'a QueueClient, arrived: Option<std::time::Instant>) -> Asker<'a> {
         Asker {
             client,
             session: self.session,
             cancels: self.is_modern,
             wants_logs: self.wants_logs,
             identity: Some(self.identity.unwrap_or_default()),
-            arrived: None,
+            arrived,
         }
     }
 }
@@ -455,7 +456,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 }
 
 /// Answers the members of a batch, which only 2025-03-26 has, one after the other. Other clients' calls may come between. It ends with
-/// its client, and when its replies are longer than one reply may be.
+/// its client, and when its replies are longer than one reply may be. The time limit of each member counts from now, when the batch came.
 async fn batch(service: &Service, headers: &HeaderMap, client: &QueueClient, json: Json<'_>) -> Response {
     let refused = |text: &str| Refused::new(None, rpc::INVALID_REQUEST, text).response();
     match json.elements().count() {
@@ -463,7 +464,10 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &QueueClient, jso
         1..=rpc::MAX_BATCH => {}
         _ => return refused("Invalid Request: a batch of more than 64 members"),
     }
-    let mut replies = Replies::new(service.reply_limit());
+    let arrived = std::time::Instant::now();
+    let ids = json.elements().filter_map(|member| member.get("id")).map(|id| id.as_bytes().into()).collect();
+    let members = service.queue().batch_members(session(headers), ids);
+    let (mut replies, mut has_begun) = (Replies::new(service.reply_limit()), false);
     for member in json.elements() {
         match Message::read(member, headers) {
             Ok(Message::Request(request)) if request.is_modern => {
@@ -471,17 +475,26 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &QueueClient, jso
                 replies.push(Refused::new(Some(request.id), rpc::INVALID_REQUEST, text).body().to_string().as_bytes());
             }
             Ok(Message::Request(request)) if replies.is_full() => replies.add_too_large(request.id),
+            // It was cancelled.
+            Ok(Message::Request(request)) if !members.begin(request.id) => {}
             Ok(Message::Request(request)) => {
-                let reply = match service.queue().receive(member.as_bytes().to_vec(), &request.asker(client)) {
+                let asker = request.asker(client, Some(arrived));
+                let reply = match service.queue().receive(member.as_bytes().to_vec(), &asker) {
                     Received::Reply(reply) => Some(reply),
                     Received::Waits(mut incoming) => match reply_to(&mut incoming, client).await {
                         Ok(reply) => reply,
                         Err(Abandoned) => return StatusCode::REQUEST_TIMEOUT.into_response(),
                     },
+                    // Those before it may have run, and have their replies.
+                    Received::Full if has_begun => {
+                        let text = "too many requests wait already";
+                        Some(error(Some(request.id), rpc::INTERNAL_ERROR, text).to_string().into_bytes())
+                    }
                     Received::Full => return service.refuse_overload(),
                     Received::Gone => return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, ENDED),
                     Received::StaysOpen(_) | Received::Silent => None,
                 };
+                has_begun = true;
                 if let Some(reply) = reply {
                     replies.add(request.id, &reply);
                 }
@@ -640,7 +653,7 @@ struct Events {
     first: Option<Bytes>,
     course: Option<Course>,
     /// Messages for all clients, which follow no request.
-    listener: Option<mpsc::UnboundedReceiver<Line>>,
+    listener: Option<mpsc::Receiver<Line>>,
     is_over: bool,
     /// Whether the end of the stream cancels the request.
     watches: bool,

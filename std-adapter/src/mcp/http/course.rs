@@ -101,7 +101,7 @@ impl Course {
         begun: Option<&str>,
         takes_events: bool,
     ) -> Self {
-        let Asker { session, cancels, wants_logs, identity, .. } = request.asker(client);
+        let Asker { session, cancels, wants_logs, identity, .. } = request.asker(client, None);
         let (session, identity) = (session.map(str::to_owned), identity.map(str::to_owned));
         let named = begun.or(session.as_deref()).map(Arc::from);
         let gate = Gate::new(service, named, takes_events, cancels);
