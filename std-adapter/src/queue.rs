@@ -38,7 +38,7 @@ use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::whole::{self, HandlerEnd, Runner};
 use rigline::service::JobRun;
-use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
+use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -1015,9 +1015,10 @@ impl Queue {
     }
 
     /// Whether a message cannot be received before the extension is reached: a request that neither
-    /// ends a session nor brings a configuration, which reaches it itself.
+    /// ends a session nor brings a configuration, which reaches it itself, and whose answer depends
+    /// on the extension.
     fn needs_extension(&self, mut session: Session, message: &[u8]) -> bool {
-        if self.is_reached() {
+        if self.is_reached() || self.is_answered_alike(session, message) {
             return false;
         }
         let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return false };
@@ -1030,6 +1031,28 @@ impl Queue {
                 _ => session.refuse(&to, message, out, (FailureKind::Unreachable, 0), &"").is_some(),
             }
         })
+    }
+
+    /// Whether a request is answered, and not refused, by the same bytes whatever the extension is:
+    /// it asks whether the server is there.
+    fn is_answered_alike(&self, session: Session, message: &[u8]) -> bool {
+        static OTHER: Manifest = Manifest::new("other", "1.0.0").operations(&[Operation::new("other", Schema::OBJECT)]);
+        let answer = |manifest| {
+            let (mut session, to) = (session, self.shared.served(manifest, Some(session.protocol())).ok()?);
+            let mut exchange = Exchange::new(&to);
+            self.answered_at_once(|out| match session.receive(&to, message, out, &mut exchange) {
+                Next::Reply(length) => out.get(..length).map(<[u8]>::to_vec),
+                _ => None,
+            })
+        };
+        let is_refusal = |reply: &[u8]| {
+            Json::parse(reply).is_ok_and(|reply| {
+                reply.get("error").is_some()
+                    || reply.get("result").is_some_and(|result| result.get("isError").is_some())
+            })
+        };
+        let one = answer(&NO_MANIFEST).filter(|reply| !is_refusal(reply));
+        one.is_some_and(|one| answer(&OTHER).is_some_and(|other| one == other))
     }
 
     /// Waits until the safe state has run, if it has to run.

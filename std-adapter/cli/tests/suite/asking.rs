@@ -2,9 +2,11 @@
 
 use crate::executable;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -435,6 +437,46 @@ fn clients_of_every_protocol_get_what_theirs_has_from_one_server_of_another_targ
 
 /// The program is started when it is first needed, once, with the settings that its first client brings, and is told the phase, the folder and the
 /// environment of each call.
+#[test]
+fn a_client_that_asks_whether_the_server_is_there_does_not_wait_until_the_target_is() {
+    let waits = "import time\nwhile not os.path.exists(os.path.join(folder, 'go')):\n    time.sleep(0.02)\n";
+    let peer = Peer::new(&format!("{waits}{MCP}"));
+    let server = ServerProcess::start(&["serve", &peer.target(), "--tcp", "0", "--start-timeout", "120s"]);
+    let connect = || {
+        let stream = TcpStream::connect(server.address.strip_prefix("tcp:").unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let ask = |stream: &TcpStream, request: &str| {
+        let mut writer = stream;
+        writer.write_all(format!("{request}\n").as_bytes()).unwrap();
+    };
+    let reply = |stream: &TcpStream| {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    };
+    let caller = connect();
+    ask(&caller, r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"measure","arguments":{}}}"#);
+    let begun = Instant::now();
+    while peer.starts() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the program is not started");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (agent, module) = (connect(), connect());
+    ask(&agent, r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+    assert_eq!(reply(&agent)["result"], json!({}));
+    ask(&module, r#"{"op":"health"}"#);
+    assert_eq!(reply(&module)["status"], "ok");
+    // What there is to call is known when the target is.
+    ask(&agent, r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(peer.0.path().join("go"), "").unwrap();
+    assert_eq!(reply(&agent)["result"]["tools"][0]["name"], "measure");
+    assert_eq!(reply(&caller)["result"]["content"][0]["text"], "measured");
+    assert_eq!(peer.starts(), 1);
+}
+
 #[test]
 fn settings_and_context_of_a_gevals_host_reach_a_program_behind_a_bridge_and_a_server() {
     let begin = "    if method == \"initialize\":";
