@@ -632,6 +632,71 @@ fn http_in_a_session_leaves_no_session_behind() {
 
 /// A call behind another client's endless one is answered when its own time is up, and the answer says who has the rig; and so is a call
 /// behind an endless one of its own client.
+/// The reply to a request over HTTP: the JSON text of its body.
+fn post(address: &str, path: &str, body: &Value) -> Value {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let body = body.to_string();
+    let head = format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn what_needs_no_extension_never_waits_for_another_clients_call() {
+    let rig = format!("exec:{RIGLINE} rig");
+    let never = json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 120_000 });
+    let hello =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let call = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    for target in ["sim", &rig] {
+        let server = ServerProcess::start(&["serve", target, "--tcp", "0"], "serving");
+        let mut holder = server.connect();
+        holder.send(&execute("wait-for", never.clone()));
+        holder.line();
+        let start = Instant::now();
+        let mut agent = server.connect();
+        assert_eq!(agent.ask("initialize", hello.clone())["result"]["serverInfo"]["name"], "rig", "{target}");
+        assert!(agent.ask("tools/list", json!({}))["result"]["tools"].as_array().unwrap().len() > 9, "{target}");
+        assert_eq!(agent.ask("ping", json!({}))["result"], json!({}), "{target}");
+        assert_eq!(server.connect().ask("initialize", json!({ "protocolVersion": "0.0.1" }))["result"]["name"], "rig");
+        let mut module = server.connect();
+        for (op, member, value) in [("describe", "name", "rig"), ("health", "status", "ok")] {
+            module.send(&json!({ "op": op }).to_string());
+            assert_eq!(module.line()[member], value, "{target}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{target}: {:?}", start.elapsed());
+
+        let server = ServerProcess::start(&["serve", target, "--http", "0"], "on http");
+        let address = server.addresses()[0].clone();
+        let holder = {
+            let (address, call) =
+                (address.clone(), call("tools/call", json!({ "name": "wait_for", "arguments": never })));
+            let mut stream = TcpStream::connect(&address).unwrap();
+            let body = call.to_string();
+            let head = format!("POST /mcp HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            // The head of the response goes out while the call runs.
+            stream.read_exact(&mut [0; 12]).unwrap();
+            stream
+        };
+        let start = Instant::now();
+        let listed = post(&address, "/mcp", &call("tools/list", json!({})));
+        assert!(listed["result"]["tools"].as_array().unwrap().len() > 9, "{target}: {listed}");
+        assert_eq!(post(&address, "/mcp", &call("ping", json!({})))["result"], json!({}), "{target}");
+        assert_eq!(post(&address, "/mcp", &call("initialize", hello.clone()))["result"]["serverInfo"]["name"], "rig");
+        assert_eq!(post(&address, "/describe", &json!({}))["name"], "rig", "{target}");
+        assert_eq!(post(&address, "/health", &json!({}))["status"], "ok", "{target}");
+        let asked =
+            json!({ "protocol_version": 1, "tool_name": "measure", "runner": "service", "required_guarantees": {} });
+        assert_eq!(post(&address, "/capabilities/handshake", &asked)["ok"], true, "{target}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{target}: {:?}", start.elapsed());
+        drop(holder);
+    }
+}
+
 #[test]
 fn a_time_limit_counts_from_arrival_at_a_server_of_any_target() {
     let program = format!("exec:{RIGLINE} rig");

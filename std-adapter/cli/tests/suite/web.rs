@@ -517,8 +517,11 @@ fn two_pages_at_once() {
         assert!(second.volts() > 3.0);
         assert_eq!(first.reply()["id"], id);
     }
-    // What one of them breaks is its own.
+    // What one of them breaks is its own. While its call runs, the others learn what there is.
     second.begin_long_call();
+    let started = Instant::now();
+    assert_eq!(server.page().initialize()["result"], first.initialize()["result"]);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     second.vanish();
     assert_eq!(first.execute("identify", json!({}))["result"]["success"], true);
     // A page that wants other settings has to wait its turn.
