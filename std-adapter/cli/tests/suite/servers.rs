@@ -632,18 +632,6 @@ fn http_in_a_session_leaves_no_session_behind() {
 
 /// A call behind another client's endless one is answered when its own time is up, and the answer says who has the rig; and so is a call
 /// behind an endless one of its own client.
-/// The reply to a request over HTTP: the JSON text of its body.
-fn post(address: &str, path: &str, body: &Value) -> Value {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let body = body.to_string();
-    let head = format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
 #[test]
 fn what_needs_no_extension_never_waits_for_another_clients_call() {
     let rig = format!("exec:{RIGLINE} rig");
@@ -682,16 +670,17 @@ fn what_needs_no_extension_never_waits_for_another_clients_call() {
             stream.read_exact(&mut [0; 12]).unwrap();
             stream
         };
+        let posted = |path: &str, body: &Value| post(&address, path, &body.to_string()).1;
         let start = Instant::now();
-        let listed = post(&address, "/mcp", &call("tools/list", json!({})));
+        let listed = posted("/mcp", &call("tools/list", json!({})));
         assert!(listed["result"]["tools"].as_array().unwrap().len() > 9, "{target}: {listed}");
-        assert_eq!(post(&address, "/mcp", &call("ping", json!({})))["result"], json!({}), "{target}");
-        assert_eq!(post(&address, "/mcp", &call("initialize", hello.clone()))["result"]["serverInfo"]["name"], "rig");
-        assert_eq!(post(&address, "/describe", &json!({}))["name"], "rig", "{target}");
-        assert_eq!(post(&address, "/health", &json!({}))["status"], "ok", "{target}");
+        assert_eq!(posted("/mcp", &call("ping", json!({})))["result"], json!({}), "{target}");
+        assert_eq!(posted("/mcp", &call("initialize", hello.clone()))["result"]["serverInfo"]["name"], "rig");
+        assert_eq!(posted("/describe", &json!({}))["name"], "rig", "{target}");
+        assert_eq!(posted("/health", &json!({}))["status"], "ok", "{target}");
         let asked =
             json!({ "protocol_version": 1, "tool_name": "measure", "runner": "service", "required_guarantees": {} });
-        assert_eq!(post(&address, "/capabilities/handshake", &asked)["ok"], true, "{target}");
+        assert_eq!(posted("/capabilities/handshake", &asked)["ok"], true, "{target}");
         assert!(start.elapsed() < Duration::from_secs(30), "{target}: {:?}", start.elapsed());
         drop(holder);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rigline::FailureKind;
 use rigline::json::Json;
 use rigline::protocol::amplifier;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{CallError, EventLog, Host, HttpError, ModuleError, ModuleLocation};
 use crate::client::{
@@ -130,7 +130,7 @@ fn failure(error: ModuleError) -> CallOutcome {
     let said = error.kind.as_deref().and_then(kind_named);
     let kind = said.or_else(|| amplifier::failure_kind(&error.code)).unwrap_or(FailureKind::Failed);
     let custom_code = (!error.is_reserved()).then(|| error.code.clone());
-    let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
+    let outputs = error.details_text.unwrap_or_else(|| "{}".to_owned());
     let failure = CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message };
     CallOutcome { outputs, is_message_output: true, failure: Some(failure), ..CallOutcome::default() }
 }

@@ -32,6 +32,9 @@ pub struct ModuleError {
     /// Further details, by their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
+    /// The JSON text of the details, with all digits of their numbers. Only answers to calls have it.
+    #[serde(skip)]
+    pub details_text: Option<String>,
     /// The kind of failure, as rigline's own modules add it where the code does not tell.
     #[serde(default, rename = "rigline/kind", skip_serializing)]
     pub kind: Option<String>,

@@ -262,6 +262,7 @@ impl Host {
                 .into(),
                 message: error.to_string(),
                 details: None,
+                details_text: None,
                 kind: None,
             }),
         };
@@ -328,8 +329,10 @@ fn read(answer: &str) -> Result<InvocationResult, CallError> {
 
 /// The error of a module; one in another shape than §4's is a failure all the same, with the best text there is.
 fn failure(error: Json<'_>) -> ModuleError {
+    let details = error.get("details").filter(|details| details.kind() == JsonKind::Object);
+    let details_text = details.map(|details| details.as_str().to_owned());
     if let Ok(error) = ModuleError::parse(error.as_bytes()) {
-        return error;
+        return ModuleError { details_text, ..error };
     }
     let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
     let member = |name: &str| error.get(name).filter(|value| !value.is_null()).map(plain);
@@ -337,6 +340,7 @@ fn failure(error: Json<'_>) -> ModuleError {
         true => "it failed without a reason".to_owned(),
         false => member("message").unwrap_or_else(|| plain(error)),
     };
-    let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());
-    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details, kind: None }
+    let details = details_text.as_ref().and_then(|details| serde_json::from_str(details).ok());
+    let code = member("code").unwrap_or_else(|| "internal".to_owned());
+    ModuleError { code, message, details, details_text, kind: None }
 }

@@ -196,7 +196,8 @@ fn event_schema() -> Result<(), Failed> {
   }
 }"#;
     let validator = jsonschema::validator_for(&value(schema))?;
-    let error = ModuleError { code: "timeout".into(), message: "m".into(), details: None, kind: None };
+    let error =
+        ModuleError { code: "timeout".into(), message: "m".into(), details: None, details_text: None, kind: None };
     for record in [
         EventRecord::now("session:start", "k"),
         EventRecord {
