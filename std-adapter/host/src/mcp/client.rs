@@ -235,7 +235,7 @@ impl McpClient {
         Ok(())
     }
 
-    /// What a server of rigline's says of itself in `_meta`; none if it is another's, or says nothing of that.
+    /// A boolean member of `_meta` in which a server of rigline's describes itself; none if the server is another's, or has no such member.
     fn says(&self, name: &str) -> Option<bool> {
         let server = self.open.as_ref().and_then(|open| open.server.as_deref());
         server.and_then(|server| view(server).get("_meta")?.get(name)?.bool())
