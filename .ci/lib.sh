@@ -79,9 +79,14 @@ install_tools() {
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
 
+# The lists of packages are fetched once in a run.
 install() { # COMMAND DEBIAN-PACKAGE...
   command -v "$1" >/dev/null 2>&1 && return
-  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${@:2}"; } >/dev/null 2>&1
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] || return
+  if [ -z "${RIGLINE_APT_UPDATED:-}" ]; then
+    apt-get update -qq >/dev/null 2>&1 && export RIGLINE_APT_UPDATED=yes || return
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${@:2}" >/dev/null 2>&1
 }
 
 # What the tests of rigs on other hosts need: sshd, and a NATS server.
