@@ -35,6 +35,7 @@ pub struct Context<'a> {
     pub(crate) logs: &'a mut dyn LogSink,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
+    limits: (usize, usize),
     received: Option<Received<'a>>,
     /// The job that the call is part of.
     job: Option<(&'a dyn Service, Job)>,
@@ -56,6 +57,7 @@ impl<'a> Context<'a> {
             logs,
             clock,
             deadline,
+            limits: reply.limits,
             received: reply.received,
             job: None,
             progress: None,
@@ -93,6 +95,14 @@ impl<'a> Context<'a> {
     /// reaches the caller as blocks.
     pub fn has_content(&self) -> bool {
         self.reply.format().content.is_some()
+    }
+
+    /// The greatest lengths of a message and of a reply in JSON-RPC on the wire of this call, in
+    /// bytes: those of [`Engine::limits`](crate::engine::Engine::limits), or of
+    /// [`Served::limits`](crate::exchange::Served::limits). An extension that is served over
+    /// several wires can tell its callers what theirs carries.
+    pub fn limits(&self) -> (usize, usize) {
+        self.limits
     }
 
     /// Ends the call with success and this message. Call it after all outputs, and return its
@@ -374,6 +384,8 @@ impl core::fmt::Debug for Context<'_> {
 pub struct ReplyBuffer<'a> {
     pub(crate) memory: &'a mut [u8],
     pub(crate) reply: &'a mut Reply,
+    /// The limits of the wire: [`Context::limits`].
+    pub(crate) limits: (usize, usize),
     /// The request.
     pub(crate) received: Option<Received<'a>>,
 }

@@ -64,6 +64,24 @@ impl Schema {
         }
     }
 
+    /// Writes the schema without its descriptions. Members of that name in a default, in an example or
+    /// in a constant are data, and stay.
+    #[inline(never)]
+    pub(crate) fn write_without_descriptions(&self, out: &mut Writer<'_>) {
+        let whole;
+        let pieces: &[&[u8]] = match self.0 {
+            Text::Whole(text) => {
+                whole = [text.as_bytes()];
+                &whole
+            }
+            Text::Pieces(pieces) => pieces,
+        };
+        let mut filter = Filter { string: None, is_left_out: false, depth: 0, data: usize::MAX };
+        for byte in pieces.iter().copied().flatten() {
+            filter.byte(*byte, out);
+        }
+    }
+
     /// The length of the JSON text, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
     pub const fn len(&self) -> usize {
@@ -141,6 +159,61 @@ impl fmt::Display for Schema {
                 }
                 Ok(())
             }
+        }
+    }
+}
+
+/// Takes the text of a schema, and writes it without descriptions.
+struct Filter {
+    /// In a string: whether the next byte is escaped.
+    string: Option<bool>,
+    /// Whether the string is a description.
+    is_left_out: bool,
+    depth: usize,
+    /// The depth outside the value that is data, if there is one.
+    data: usize,
+}
+
+impl Filter {
+    fn byte(&mut self, byte: u8, out: &mut Writer<'_>) {
+        const DESCRIPTION: &[u8] = b"\"description\":";
+        const DATA: [&[u8]; 4] = [b"\"default\":", b"\"examples\":", b"\"enum\":", b"\"const\":"];
+        let is_left_out = self.is_left_out;
+        if let Some(is_escaped) = self.string {
+            self.string = (byte != b'"' || is_escaped).then_some(byte == b'\\' && !is_escaped);
+            self.is_left_out &= self.string.is_some();
+        } else {
+            let written = out.as_written();
+            match byte {
+                b'"' => {
+                    self.string = Some(false);
+                    if self.data == usize::MAX && written.ends_with(DESCRIPTION) {
+                        self.is_left_out = true;
+                        let start = written.len().saturating_sub(DESCRIPTION.len());
+                        // With the comma before it; the one behind the first member follows below.
+                        let has_comma = written.get(..start).is_some_and(|before| before.ends_with(b","));
+                        return out.truncate(start.saturating_sub(usize::from(has_comma)));
+                    }
+                }
+                b'{' | b'[' => {
+                    if self.data == usize::MAX && DATA.iter().any(|name| written.ends_with(name)) {
+                        self.data = self.depth;
+                    }
+                    self.depth = self.depth.wrapping_add(1);
+                }
+                b'}' | b']' => {
+                    self.depth = self.depth.wrapping_sub(1);
+                    if self.depth == self.data {
+                        self.data = usize::MAX;
+                    }
+                }
+                // Behind a first member that was left out.
+                b',' if written.ends_with(b"{") => return,
+                _ => {}
+            }
+        }
+        if !is_left_out {
+            out.byte(byte);
         }
     }
 }

@@ -11,5 +11,5 @@ use rigline_std::stdio::Stdio;
 fn main() -> ExitCode {
     let clock = TokioClock::new();
     let stdio = Stdio::new().clock(clock.clone());
-    stdio.serve(Rig::new(SimBoard::new(clock, 1), stdio.limits()))
+    stdio.serve(Rig::new(SimBoard::new(clock, 1)))
 }

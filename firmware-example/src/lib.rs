@@ -17,7 +17,7 @@
 //!     }
 //! }
 //!
-//! let rig = Rig::new(SimBoard::new(Stopped, 1), (8 << 20, 65_535));
+//! let rig = Rig::new(SimBoard::new(Stopped, 1));
 //! assert_eq!(rig.checks().count(), 6);
 //! ```
 //!

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     #[cfg(feature = "waza")]
     fn the_evals_tasks_are_the_checks() {
-        let rig = crate::rig::Rig::new(crate::sim::SimBoard::new(NoTime, 0), (0, 0));
+        let rig = crate::rig::Rig::new(crate::sim::SimBoard::new(NoTime, 0));
         let checks: std::vec::Vec<_> = rig.checks().map(|check| std::format!("{}", check.in_layout(&LAYOUT))).collect();
         let names: std::vec::Vec<_> = EVALS[0].tasks.iter().map(|task| task.name).collect();
         assert_eq!(checks, names);

@@ -40,8 +40,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug)]
 pub struct Rig<B> {
     pub(crate) board: B,
-    /// The longest request and the longest reply, in bytes.
-    pub(crate) limits: (usize, usize),
     settle: Duration,
     #[cfg(feature = "console")]
     pub(crate) console: uart::State,
@@ -51,13 +49,10 @@ pub struct Rig<B> {
 pub const DEFAULT_SETTLE_MS: u32 = 50;
 
 impl<B: Board> Rig<B> {
-    /// A rig on this board. `limits` are the longest request and the longest reply of its
-    /// transport, in bytes, as [`Engine::limits`](rigline::engine::Engine::limits) returns them.
-    /// The operation `identify` reports them.
-    pub fn new(board: B, limits: (usize, usize)) -> Self {
+    /// A rig on this board.
+    pub fn new(board: B) -> Self {
         Self {
             board,
-            limits,
             settle: ms(DEFAULT_SETTLE_MS),
             #[cfg(feature = "console")]
             console: uart::State::new(),
@@ -310,7 +305,8 @@ impl<B: Board> Rig<B> {
         }
         cx.output("board", identity.id)?;
         cx.output("uptime_ms", &cx.now().as_millis())?;
-        for (name, limit) in [("request_limit", self.limits.0), ("reply_limit", self.limits.1)] {
+        let (request, reply) = cx.limits();
+        for (name, limit) in [("request_limit", request), ("reply_limit", reply)] {
             cx.output(name, &u32::try_from(limit).unwrap_or(u32::MAX))?;
         }
         // One at a time: an array of them would be the largest part of the stack frame.

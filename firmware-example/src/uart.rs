@@ -16,6 +16,9 @@ const MOST: usize = 2048;
 const REST_OF_REPLY: usize = 1024;
 /// The most bytes of a log, which has them twice.
 const LINE: usize = 80;
+/// The most characters that they take there: a log of twice as many fits into half of
+/// [`UART_LOGS`](crate::wires::UART_LOGS).
+const LINE_SHOWN: usize = 180;
 /// The most logs of the console between two looks. What comes faster is not logged.
 const LINES: usize = 32;
 /// How often a wait looks, in milliseconds: at 3 Mbaud, 1500 bytes come meanwhile.
@@ -262,7 +265,7 @@ impl<B: Board> Rig<B> {
         if found {
             self.console.cursor = at;
         }
-        let budget = self.limits.1.saturating_sub(REST_OF_REPLY) / 2;
+        let budget = cx.limits().1.saturating_sub(REST_OF_REPLY) / 2;
         let seen = self.console.seen.get(..count).unwrap_or_default();
         let length = if found { pattern.length_at_end(seen) } else { 0 };
         let (before, matched) = seen.split_at_checked(count - length).unwrap_or_default();
@@ -305,7 +308,7 @@ impl<B: Board> Rig<B> {
             cx.sleep(ms(LOOK_MS.min(args.within_ms - waited).max(1))).await;
         }
 
-        let budget = self.limits.1.saturating_sub(REST_OF_REPLY);
+        let budget = cx.limits().1.saturating_sub(REST_OF_REPLY);
         let most = usize::try_from(args.max).unwrap_or(MOST).min(MOST);
         let counters = self.counters(cx)?;
         let Chunk { at, count } = match self.board.console() {
@@ -475,8 +478,8 @@ impl<B: Board> Rig<B> {
                 None if count == LINE || (all && count > 0) => count,
                 None => return Ok(()),
             };
-            self.console.told = chunk.at + length as u64;
-            let mut text = bytes.get(..length).unwrap_or_default();
+            let Shown(mut text, _) = Shown(bytes.get(..length).unwrap_or_default(), Encoding::Line).head(LINE_SHOWN);
+            self.console.told = chunk.at + text.len() as u64;
             while let [rest @ .., b'\r' | b'\n'] = text {
                 text = rest;
             }

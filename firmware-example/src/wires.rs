@@ -21,7 +21,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::pin::pin;
 
-use rigline::exchange::SessionPolicy;
+use rigline::exchange::{LEAST_REPLY, SessionPolicy};
 use rigline::service::JobRun;
 use rigline::{
     Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, own_frame,
@@ -30,6 +30,16 @@ use rigline::{
 /// The time of silence after which the other port can take the rig over from a session, in
 /// nanoseconds: 30 s.
 pub const SILENCE_NANOS: u64 = 30_000_000_000;
+
+/// The size of the UART's region for requests, in bytes. The longest request has 1023 bytes.
+pub const UART_REQUEST: usize = 1024;
+/// The size of the UART's region for a reply, in bytes. The longest reply has 5119 bytes. With the
+/// operations of all optional features, the manifest is longer. Then it is abridged: it has no
+/// descriptions, see [`gevals`](rigline::protocol::gevals) and [`amplifier`](rigline::protocol::amplifier).
+pub const UART_REPLY: usize = 5120;
+/// The size of the memory for log lines that wait for the UART, in bytes. It is used in two halves,
+/// each of which holds the longest error reply.
+pub const UART_LOGS: usize = 2 * LEAST_REPLY;
 
 /// One of the two ports over which a host reaches the rig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,7 +49,7 @@ async function measure() {
     ['flash: `spi-transfer` besides', size('rig-spi').flash - rig.flash, 'B'],
     ['static RAM: a USB echo over `usb_cdc`', echo.staticRam, 'B'],
     ['static RAM: the engine over that, its buffers included', engine.staticRam - echo.staticRam, 'B'],
-    ['static RAM: the whole rig, 29 KB of buffers included', rig.staticRam, 'B'],
+    ['static RAM: the whole rig, 21 KB of buffers included', rig.staticRam, 'B'],
     ['static RAM: the console besides, with its ring of 8 KB and larger replies', withConsole.staticRam - rig.staticRam, 'B'],
     ['peak stack: the echo', echoStack, 'B'],
     ['peak stack: the engine, `execute`', stacks.flat, 'B', '1,400 B'],

@@ -277,7 +277,7 @@ impl Exchange {
             _ => return nothing(),
         };
         let id = received.map_or(&b""[..], |received| received.of(id));
-        take(work, ReplyBuffer { memory, reply: &mut self.reply, received }, id)
+        take(work, ReplyBuffer { memory, reply: &mut self.reply, limits: to.limits, received }, id)
     }
 }
 

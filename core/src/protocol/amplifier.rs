@@ -5,6 +5,9 @@
 //! operations are. `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A member
 //! `id` is returned unchanged. Each line gets one reply line, in the order of the lines, also for
 //! faults and `health`.
+//!
+//! If what `describe` answers does not fit the reply region, it is sent without descriptions and
+//! without the schemas of outputs. It then has `"abridged":true`.
 
 use core::time::Duration;
 
@@ -16,7 +19,9 @@ use crate::json::write::{Message as _, Writer};
 use crate::json::{Json, JsonKind, Text};
 use crate::manifest::ModuleKind;
 use crate::message::{Code, Envelope, Received, Refusal};
-use crate::protocol::define::{self, Action, CallAction, Protocol, ServerState};
+use crate::protocol::define::{
+    self, ABRIDGED, Action, CallAction, Protocol, ServerState, whole_or_abridged, write_arguments,
+};
 use crate::protocol::format::{Failed, Logs, MessagePlace, OutputsPlace, ReplyFacts, ReplyFormat, write_fault};
 use crate::rpc::MAX_ID;
 
@@ -221,6 +226,10 @@ fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &ServerState<'
 
 /// Writes what `describe` answers, behind the head of its reply.
 fn write_description(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
+    whole_or_abridged(out, server, write_description_of);
+}
+
+fn write_description_of(out: &mut Writer<'_>, server: &ServerState<'_>, is_abridged: bool) {
     let manifest = server.manifest;
     out.raw(b"\"name\":");
     out.str(manifest.name);
@@ -241,18 +250,22 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerStat
             out.byte(b',');
         }
         out.name(operation.name);
-        operation.params.write(out);
+        write_arguments(out, operation, is_abridged);
     }
     out.raw(b"},\"outputs\":{");
     let known = manifest.operations.iter().filter_map(|operation| Some((operation.name, operation.outputs?)));
-    for (place, (name, outputs)) in known.enumerate() {
+    for (place, (name, outputs)) in known.filter(|_| !is_abridged).enumerate() {
         if place > 0 {
             out.byte(b',');
         }
         out.name(name);
         outputs.write(out);
     }
-    out.raw(b"}}");
+    out.byte(b'}');
+    if is_abridged {
+        out.raw(ABRIDGED);
+    }
+    out.byte(b'}');
 }
 
 /// The kind of failure for an error code that Amplifier reserves (§4). It is none for other codes,

@@ -237,6 +237,35 @@ pub struct ServerState<'f> {
     pub is_ahead: bool,
 }
 
+/// A function that writes a list of all operations; an abridged one if the last argument says so.
+pub(crate) type WriteListing = fn(&mut Writer<'_>, &ServerState<'_>, bool);
+
+/// Writes a list of all operations. If the whole list does not fit the memory for the reply, it is
+/// abridged: the names of the operations and the schemas of their arguments remain.
+pub(crate) fn whole_or_abridged(out: &mut Writer<'_>, server: &ServerState<'_>, write: WriteListing) {
+    let start = out.len();
+    // The error of a list that does not fit at all names the size of the whole list.
+    for is_abridged in [false, true, false] {
+        out.truncate(start);
+        write(out, server, is_abridged);
+        if out.fits() {
+            return;
+        }
+    }
+}
+
+/// The member of a reply that is abridged.
+pub(crate) const ABRIDGED: &[u8] = b",\"abridged\":true";
+
+/// Writes the schema of an operation's arguments.
+pub(crate) fn write_arguments(out: &mut Writer<'_>, operation: &Operation, is_abridged: bool) {
+    if is_abridged {
+        operation.params.write_without_descriptions(out);
+    } else {
+        operation.params.write(out);
+    }
+}
+
 /// The action that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {

@@ -23,7 +23,10 @@ fn told(client: &mut ClientSession, line: &[u8]) -> String {
     let mut told = match received.incoming {
         Incoming::Reply(reply) => match reply.body {
             ReplyBody::Result(result) => format!("{} result {result}", reply.id),
-            ReplyBody::Error(error) => format!("{} error {:?} {}", reply.id, error.code(), error.message()),
+            ReplyBody::Error(error) => {
+                assert_eq!(error.to_string(), error.message().to_string());
+                format!("{} error {:?} {}", reply.id, error.code(), error.message())
+            }
             ReplyBody::Invalid(why) => format!("{} invalid {why}", reply.id),
             _ => "?".into(),
         },

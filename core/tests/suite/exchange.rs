@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{MANIFEST, NoTime, Pipe, execute, request};
+use crate::common::{MANIFEST, NoTime, Pipe, execute, execute_in, request};
 use rigline::engine::{Engine, Memory};
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
@@ -75,6 +75,26 @@ fn what_needs_no_extension_is_answered_while_a_call_is_out() {
     assert_eq!(&other[span.range()], "\"5\"");
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say"}}"#;
     assert_eq!(session.look_ahead(&to, call.as_bytes(), &mut out, b"5"), Ahead::Wait);
+}
+
+#[test]
+fn the_time_limit_of_a_call_is_known_before_its_turn() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let limited = execute_in("1", "say", "{}", r#"{"timeout":"2s"}"#);
+    let notified = limited.replace(r#""id":1,"#, "");
+    for (message, limit) in [
+        (limited.as_str(), Some((2_000_000_000, true))),
+        (&notified, Some((2_000_000_000, true))),
+        (&execute("1", "say", "{}"), None),
+        (&limited.replace("say", "nope"), None),
+        (&request("1", "shutdown"), None),
+        // Amplifier's own limit counts from the call's turn.
+        (r#"{"op":"say","args":{}}"#, None),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None),
+        ("{oops", None),
+    ] {
+        assert_eq!(Session::new(&to).limit_ahead(&to, message.as_bytes()), limit, "{message}");
+    }
 }
 
 #[test]

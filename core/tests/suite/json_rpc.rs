@@ -276,6 +276,31 @@ fn a_batch_is_bounded_before_any_member_runs() {
     assert_eq!(id_and_code(&ask(line)), owned(("null", -32600)));
 }
 
+/// The room that a batch needs is that of an error for each of its requests, with the commas and the brackets. It is exact.
+#[test]
+fn a_batch_is_refused_where_its_replies_may_not_fit() {
+    let ids = ["1", "\"a longer one\"", "22", &"7".repeat(200), "null"];
+    let members: Vec<_> = ids.iter().map(|id| request(id, "nope")).collect();
+    let line = format!(r#"[{},{{"jsonrpc":"2.0","method":"nope"}}]"#, members.join(","));
+    // A number stands for what is no request, which has no id of its own.
+    for (line, room) in [
+        (line.clone(), ids.iter().map(|id| 161 + id.len()).sum::<usize>()),
+        (line.replacen('[', "[5,", 1), 161 + ids.iter().map(|id| 161 + id.len()).sum::<usize>()),
+    ] {
+        for limit in room..room + 6 {
+            let served = crate::common::Setup { reply: limit + 1, ..PLAIN }.serve(&line);
+            let [reply] = served.lines()[..] else { panic!("one line: {:?}", served.lines()) };
+            if room + 2 <= limit {
+                let codes: Vec<_> = self::members(reply).iter().map(|member| id_and_code(member).1).collect();
+                assert!(codes.ends_with(&[-32601; 5]), "{limit}: {reply}");
+            } else {
+                assert_eq!(id_and_code(reply), owned(("null", -32600)), "{limit}");
+                assert!(reply.contains("a batch whose replies may not fit the reply buffer"), "{reply}");
+            }
+        }
+    }
+}
+
 /// A member that does not fit costs its own reply, whichever member it is, and however little room
 /// there is.
 #[test]

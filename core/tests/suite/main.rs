@@ -5,6 +5,8 @@ use rigline_test_support as _;
 mod common;
 
 #[cfg(feature = "macros")]
+mod abridged;
+#[cfg(feature = "macros")]
 mod arguments;
 #[cfg(feature = "async")]
 mod async_driver;

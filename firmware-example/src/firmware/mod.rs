@@ -12,9 +12,10 @@
 //! The module [`wires`](crate::wires) decides which of the two wires holds the rig.
 //!
 //! # Memory
-//! All memory is static. Each wire has its own [`REQUEST`], [`REPLY`] and [`LOGS`] bytes. The UART
-//! also has [`FRAME`] bytes for the incoming frame, and [`KEPT_REPLY`] bytes for a reply that may
-//! be sent again.
+//! All memory is static. USB has [`REQUEST`], [`REPLY`] and [`LOGS`] bytes. The UART, which carries
+//! 11 KB in a second, has 9 KB in all: [`UART_REQUEST`], [`UART_REPLY`] and [`UART_LOGS`] bytes,
+//! [`FRAME`] bytes for the incoming frame, and [`KEPT_REPLY`] bytes for a reply that may be sent
+//! again. `identify` and the manifest tell each wire its own limits.
 //!
 //! # Faults and recovery
 //! - A panic or a hard fault resets the chip. Its message is kept, and `identify` reports it as
@@ -66,24 +67,23 @@ use self::hal::PicoBoard;
 use crate::board::Identity;
 use crate::console::ConsoleUart;
 use crate::pinmap;
-use crate::wires::{HostPort, PortView, SharedExtension};
+use crate::wires::{HostPort, PortView, SharedExtension, UART_LOGS, UART_REPLY, UART_REQUEST};
 
-/// The size of the region for requests, in bytes. The longest request has 4095 bytes without its
-/// newline.
+/// The size of the region for requests over USB, in bytes. The longest request has 4095 bytes
+/// without its newline.
 pub const REQUEST: usize = 4096;
-/// The size of the region for a reply, in bytes, which is one more than the longest reply. The
-/// manifest is the longest one of the rig: with the operations of optional features it is longer.
+/// The size of the region for a reply over USB, in bytes, which is one more than the longest reply.
+/// The manifest is the longest one of the rig: with the operations of optional features it is longer.
 pub const REPLY: usize =
     if cfg!(any(feature = "console", feature = "statistics", feature = "instruments")) { 16_384 } else { 6144 };
-/// The size of the memory for log lines that wait for the transport, in bytes. It is used in two
-/// halves.
+/// The size of the memory for log lines that wait for USB, in bytes. It is used in two halves.
 pub const LOGS: usize = 2048;
 /// The size of the memory for an incoming frame of the binary link, in bytes: that of a frame with
 /// the longest request.
-pub const FRAME: usize = link::encoded_size(REQUEST - 1);
+pub const FRAME: usize = link::encoded_size(UART_REQUEST - 1);
 /// The size of the memory for a reply that the link keeps while a call runs, in bytes. A reply that
-/// is written during a call fits into half of [`LOGS`].
-pub const KEPT_REPLY: usize = LOGS / 2;
+/// is written during a call fits into half of [`UART_LOGS`].
+pub const KEPT_REPLY: usize = UART_LOGS / 2;
 /// The time that a log line waits for a host that does not read. Then the line is dropped.
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// The time for which the executor may be blocked before the chip is reset. The watchdog's longest
@@ -151,13 +151,8 @@ pub trait BusInterrupts {}
 #[cfg(not(feature = "i2c"))]
 impl<I> BusInterrupts for I {}
 
-/// Runs an extension on the rig forever. `make` makes the extension from the board and from the
-/// longest request and reply, in bytes.
-pub async fn run<E: Extension>(
-    p: Peripherals,
-    interrupts: impl Interrupts,
-    make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
-) {
+/// Runs an extension on the rig forever. `make` makes the extension from the board.
+pub async fn run<E: Extension>(p: Peripherals, interrupts: impl Interrupts, make: impl FnOnce(PicoBoard) -> E) {
     let (mut watchdog, identity) = start(p.WATCHDOG, p.FLASH);
     let pins = hal::Pins {
         rails: (p.PIN_2, p.PIN_3),
@@ -228,12 +223,12 @@ fn start(
 #[inline(never)]
 fn extension<'e, E: Extension>(
     place: &'e mut Option<E>,
-    make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
+    make: impl FnOnce(PicoBoard) -> E,
     (pins, adc, console): (hal::Pins, adc::Adc<'static, adc::Async>, Option<&'static mut dyn ConsoleUart>),
     identity: Identity<'static>,
     interrupts: impl Interrupts,
 ) -> &'e mut E {
-    place.insert(make(hal::board(pins, adc, console, identity, interrupts), (REQUEST - 1, REPLY - 1)))
+    place.insert(make(hal::board(pins, adc, console, identity, interrupts)))
 }
 
 #[cfg(feature = "console")]
@@ -308,13 +303,13 @@ fn engine<'e, 'm>(
 }
 
 /// The memory of a wire's engine and driver.
-struct Regions {
+struct Regions<const REQUEST: usize, const REPLY: usize, const LOGS: usize> {
     request: [u8; REQUEST],
     reply: [u8; REPLY],
     logs: [u8; LOGS],
 }
 
-impl Regions {
+impl<const REQUEST: usize, const REPLY: usize, const LOGS: usize> Regions<REQUEST, REPLY, LOGS> {
     const fn new() -> Self {
         Self { request: [0; REQUEST], reply: [0; REPLY], logs: [0; LOGS] }
     }
@@ -323,7 +318,7 @@ impl Regions {
 /// One connection after the other. A session lasts from one to the next, unless it is lost with its
 /// connection.
 async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: PortView<'_, '_, E>) {
-    static REGIONS: StaticCell<Regions> = StaticCell::new();
+    static REGIONS: StaticCell<Regions<REQUEST, REPLY, LOGS>> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
     let mut place = None;
@@ -344,7 +339,7 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: PortView<'
 }
 
 async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUartRx), mut rig: PortView<'_, '_, E>) {
-    static REGIONS: StaticCell<Regions> = StaticCell::new();
+    static REGIONS: StaticCell<Regions<UART_REQUEST, UART_REPLY, UART_LOGS>> = StaticCell::new();
     static FRAMES: StaticCell<[u8; FRAME]> = StaticCell::new();
     static KEPT: StaticCell<[u8; KEPT_REPLY]> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);

@@ -1,6 +1,6 @@
 //! The console of the board under test, on the simulated board.
 
-use crate::common::{FakeClock, LIMITS, SimRig, call, call_within, serve_lines, sim};
+use crate::common::{FakeClock, LIMITS, SimRig, call, call_within, execute, serve_lines, serve_within, sim};
 use rigline_rig::board::Board as _;
 use rigline_rig::console::{Encoding, FRAMINGS, RING, Spelt};
 use rigline_rig::dut::{BANNER, Garbage, HELP, LOADER, READY, flood_byte};
@@ -429,9 +429,11 @@ fn lines_of_the_console_are_logs_with_their_time_and_place() {
 #[test]
 fn a_reply_holds_what_its_limit_allows_and_the_next_one_the_rest() {
     let (clock, limit) = (FakeClock::default(), 2000);
-    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), (LIMITS.0, limit));
+    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1));
     let mut ask = |operation: &str, args: &Value| {
-        let line = call(&mut rig, &clock, operation, &args.to_string()).pop().unwrap();
+        let line = execute(operation, &args.to_string(), "0s");
+        let (lines, _) = serve_within(&mut rig, &clock, (LIMITS.0, limit), 512, &[&line]);
+        let line: Value = serde_json::from_str(&lines[lines.len() - 1]).unwrap();
         assert_eq!(line["result"]["success"], true, "{line}");
         assert!(line.to_string().len() <= limit, "{} bytes", line.to_string().len());
         line["result"]["outputs"].clone()

@@ -6,6 +6,8 @@ mod alike;
 mod common;
 mod console;
 mod operations;
+#[cfg(feature = "values")]
+mod second_wire;
 mod session;
 #[cfg(feature = "values")]
 mod values;

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Waker};
 
-use crate::common::{FakeClock, LIMITS, SimRig, call, call_within, serve_lines, sim};
+use crate::common::{FakeClock, SimRig, call, call_within, serve_lines, sim};
 use embedded_hal::digital::{Error, ErrorKind, ErrorType, InputPin, OutputPin, StatefulOutputPin};
 use rigline::LogSink;
 use rigline::{Context, Extension};
@@ -276,7 +276,7 @@ fn changes_are_told_and_their_number_is_bounded() {
         }
     }
     let clock = FakeClock::default();
-    let mut rig = Rig::new(wired(Swinging(clock.clone())).0, LIMITS);
+    let mut rig = Rig::new(wired(Swinging(clock.clone())).0);
     let args = r#"{"channel":"AUX","min":2,"max":3,"within_ms":10000}"#;
     let logs = logs(&call(&mut rig, &clock, "wait-for", args));
     let told: Vec<_> = logs.iter().filter(|log| log.starts_with("info")).map(String::as_str).collect();
@@ -547,7 +547,7 @@ fn a_rig_of_embedded_hal_pins() {
     let (board, pins) = wired(NoAdc);
     let levels = || pins.each_ref().map(|pin| pin.0.get().0);
     let clock = FakeClock::default();
-    let mut rig = Rig::new(board, LIMITS);
+    let mut rig = Rig::new(board);
     let outputs = result(&call(&mut rig, &clock, "identify", "{}"))["outputs"].clone();
     assert_eq!(outputs["last_panic"], "at \"main.rs\":7");
     assert_eq!(outputs["reset"], "watchdog");
@@ -573,7 +573,7 @@ fn a_rig_of_embedded_hal_pins() {
 fn a_button_has_the_polarity_of_the_pin_map() {
     for (place, name, pressed) in [(2, "RESET", true), (3, "USER", true), (4, "BOOT", false)] {
         let (board, pins) = wired(NoAdc);
-        let mut rig = Rig::new(board, LIMITS);
+        let mut rig = Rig::new(board);
         rig.board_mut().set_button(place - 2, true).unwrap();
         assert_eq!(pins[place].0.get().0, pressed, "{name}");
         let clock = FakeClock::default();
@@ -586,7 +586,7 @@ fn a_button_has_the_polarity_of_the_pin_map() {
 #[test]
 fn a_board_without_a_console_says_so() {
     let (board, _) = wired(NoAdc);
-    let (mut rig, clock) = (Rig::new(board, LIMITS), FakeClock::default());
+    let (mut rig, clock) = (Rig::new(board), FakeClock::default());
     for (operation, args) in [
         ("uart-read", "{}"),
         ("uart-write", r#"{"data":"x"}"#),

@@ -1,6 +1,6 @@
 //! The operations that measure more, on the simulated board and on one whose readings are chosen.
 
-use crate::common::{FakeClock, LIMITS, SimRig, call, call_within, serve_lines, sim};
+use crate::common::{FakeClock, SimRig, call, call_within, serve_lines, sim};
 use rigline_rig::board::{Board, Fault, Identity, Layout};
 use rigline_rig::instruments::{Instruments, Wave};
 use rigline_rig::pinmap::LAYOUT;
@@ -85,7 +85,7 @@ fn statistics_of_a_channel_are_those_of_its_readings() {
         (&[i32::MAX], 10_000, ["2147483.647", "2147483.647", "2147483.647", "2147483.647"]),
     ] {
         let clock = FakeClock::default();
-        let mut rig = Rig::new(Readings(readings, 0), LIMITS);
+        let mut rig = Rig::new(Readings(readings, 0));
         let args = json!({"channel": "AUX", "samples": samples, "every_us": 0}).to_string();
         let (outputs, message) = ended(&call(&mut rig, &clock, "measure-over-time", &args)).unwrap();
         let told = ["volts", "min", "max", "rms"].map(|name| outputs[name].as_str().unwrap());
@@ -383,7 +383,7 @@ fn an_spi_device_is_read_in_the_modes_that_it_has() {
 #[test]
 fn a_board_without_instruments_says_that_it_has_none() {
     let clock = FakeClock::default();
-    let mut rig = Rig::new(Readings(&[0], 0), LIMITS);
+    let mut rig = Rig::new(Readings(&[0], 0));
     assert!(rig.board().instruments().i2c.is_empty() && Instruments::NONE.pwm.is_empty());
     for (operation, args, error) in [
         ("i2c-scan", r#"{"bus":"I2C0"}"#, "args.bus: unknown bus `I2C0`: expected one of none"),

@@ -2,7 +2,7 @@
 
 use std::task::{Context as Task, Poll, Waker};
 
-use crate::common::{FakeClock, LIMITS};
+use crate::common::FakeClock;
 use rigline::{Context, Extension, LogSink};
 use rigline::{
     engine::{Engine, Memory, Step},
@@ -82,7 +82,7 @@ fn at_once<F: Future>(future: F) -> F::Output {
 /// Says each line over its wire, after a wait, and looks for a word in the answer.
 fn play(steps: &[(u64, HostPort, &str, &str)]) {
     let clock = FakeClock::default();
-    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
+    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1));
     let manifest = rig.manifest();
     let shared = SharedExtension::new(&mut rig, &clock);
     let (usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));
@@ -193,7 +193,7 @@ fn a_session_that_was_taken_over_does_not_touch_the_rig_after_the_other_has_left
 #[test]
 fn a_wire_that_may_not_is_told_by_its_gate() {
     let clock = FakeClock::default();
-    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
+    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1));
     let shared = SharedExtension::new(&mut rig, &clock);
     assert!(shared.for_port(Usb).open().is_ok());
     assert!(shared.for_port(Uart).open().is_err());
@@ -227,7 +227,7 @@ fn an_eval_holds_the_rig_from_its_first_task_to_its_last() {
     use rigline::protocol::waza::Evals;
 
     let clock = FakeClock::default();
-    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
+    let mut rig = Rig::new(SimBoard::new(clock.clone(), 1));
     let manifest = rig.manifest();
     let shared = SharedExtension::new(&mut rig, &clock);
     let (mut usb, uart) = (shared.for_port(HostPort::Usb), shared.for_port(HostPort::Uart));

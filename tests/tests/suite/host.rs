@@ -26,9 +26,13 @@ fn passes(arguments: &[&str], wanted: &[&str]) {
     }
 }
 
+/// The limits of the ports of the rig.
+const OVER_USB: &[&str] = &["limits: 4095 bytes a request, 16383 bytes a reply", "measure: Measure a channel"];
+const OVER_UART: &[&str] = &["limits: 1023 bytes a request, 5119 bytes a reply", "without descriptions: ", "measure\n"];
+
 /// All that issue D wants of a target.
-fn everything_passes(target: &str) {
-    passes(&["describe", target], &["measure", "limits: 4095 bytes a request"]);
+fn everything_passes(target: &str, described: &[&str]) {
+    passes(&["describe", target], described);
     passes(&["call", target, "power", "rail=3V3", "on=true"], &["3V3 is on"]);
     passes(&["call", target, "measure", "channel=3V3", "samples=4"], &["volts"]);
     let calls = ["--call", "identify", "--call", "measure", r#"{"channel":"3V3"}"#, "--patience", "30s"];
@@ -39,7 +43,7 @@ fn everything_passes(target: &str) {
 fn a_board_on_a_serial_port() {
     let Some(emulator) = Emulator::start("rig") else { return };
     let pty = Pty::in_front_of(emulator.usb_port()).unwrap();
-    everything_passes(&format!("serial:{}", pty.path()));
+    everything_passes(&format!("serial:{}", pty.path()), OVER_USB);
     let bridge = format!("exec:{} bridge serial:{}", rigline().display(), pty.path());
     passes(&["check", &bridge, "--patience", "30s"], &[" 0 failed"]);
 }
@@ -47,7 +51,7 @@ fn a_board_on_a_serial_port() {
 #[test]
 fn a_board_behind_tcp() {
     let Some(emulator) = Emulator::start("rig") else { return };
-    everything_passes(&format!("tcp:127.0.0.1:{}", emulator.usb_port()));
+    everything_passes(&format!("tcp:127.0.0.1:{}", emulator.usb_port()), OVER_USB);
     let bridge = format!("exec:{} bridge tcp:127.0.0.1:{}", rigline().display(), emulator.usb_port());
     passes(&["check", &bridge, "--patience", "30s"], &[" 0 failed"]);
 }
@@ -55,7 +59,7 @@ fn a_board_behind_tcp() {
 #[test]
 fn a_board_on_the_binary_link() {
     let Some(emulator) = Emulator::start("rig") else { return };
-    everything_passes(&format!("tcp:127.0.0.1:{}?link=cobs", emulator.uart_port()));
+    everything_passes(&format!("tcp:127.0.0.1:{}?link=cobs", emulator.uart_port()), OVER_UART);
 }
 
 /// `cargo emulator`.

@@ -16,7 +16,7 @@ impl Clock for NoTime {
 
 /// The reply to `initialize`, byte for byte.
 fn reply() -> Vec<u8> {
-    let rig = Rig::new(SimBoard::new(NoTime, 0), (8191, 16_383));
+    let rig = Rig::new(SimBoard::new(NoTime, 0));
     let (mut request, mut reply) = ([0; 8192], [0; 16_384]);
     let mut engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";

@@ -7,15 +7,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline::link::FrameKind;
+use rigline_rig::wires::{UART_REPLY, UART_REQUEST};
 use rigline_tests::emulator::{Emulator, assert_silent, read_line};
 use rigline_tests::link::LinkHost;
-use rigline_tests::session::{SESSION, comparable, on_the_desktop};
+use rigline_tests::session::{SESSION, comparable, on_the_desktop, without};
 use serde_json::{Value, json};
 
 /// The firmware's longest request, in bytes without its newline.
 const LIMIT: usize = 4095;
 /// The longest reply, in bytes without its newline.
 const REPLY_LIMIT: usize = 16_383;
+/// The same over UART0.
+const UART_LIMITS: (usize, usize) = (UART_REQUEST - 1, UART_REPLY - 1);
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
 const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":99,"method":"shutdown"}"#;
@@ -99,7 +102,23 @@ fn wait_for_reset(emulator: &Emulator, count: u64) {
 
 #[track_caller]
 fn assert_are_the_desktops(lines: &[String]) {
-    let (ours, desktops) = (comparable(lines), comparable(&on_the_desktop(SESSION)));
+    assert_same(lines, &on_the_desktop(SESSION));
+}
+
+/// Over the link the same, but that the manifest, the first line, is abridged.
+#[track_caller]
+fn assert_are_the_desktops_over_the_link(lines: &[String]) {
+    let (mut ours, mut desktops) = (lines.to_vec(), on_the_desktop(SESSION));
+    assert!(ours[0].contains(r#""abridged":true"#), "{}", ours[0]);
+    assert_eq!(ours[0].matches(r#""description":"#).count(), 1, "the rig's own: {}", ours[0]);
+    ours[0] = without(&ours[0], &["abridged", "description"]);
+    desktops[0] = without(&desktops[0], &["description"]);
+    assert_same(&ours, &desktops);
+}
+
+#[track_caller]
+fn assert_same(ours: &[String], desktops: &[String]) {
+    let (ours, desktops) = (comparable(ours), comparable(desktops));
     for (ours, desktops) in ours.iter().zip(&desktops) {
         assert_eq!(ours, desktops);
     }
@@ -131,7 +150,7 @@ fn a_session_over_the_binary_link_is_the_desktops_line_for_line() {
     let Some(emulator) = Emulator::start("rig") else { return };
     let mut link = LinkHost::open(emulator.uart(), 77);
     let lines: Vec<String> = SESSION.iter().flat_map(|line| link.ask(line)).collect();
-    assert_are_the_desktops(&lines);
+    assert_are_the_desktops_over_the_link(&lines);
 }
 
 /// The core is not tied to embassy.
@@ -168,7 +187,7 @@ fn a_python_program_speaks_the_link() {
         .unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let lines: Vec<String> = String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect();
-    assert_are_the_desktops(&lines);
+    assert_are_the_desktops_over_the_link(&lines);
 }
 
 #[test]
@@ -636,6 +655,43 @@ fn the_first_session_holds_the_rig_and_the_other_wire_is_told() {
     drop(port);
     sleep(&emulator, 300);
     assert!(over_link(&mut link, INITIALIZE).get("result").is_some());
+}
+
+/// UART0 has 9 KB of memory: each operation works over it, and its limits are exact.
+#[test]
+fn uart0_carries_every_operation_and_names_its_limits() {
+    let Some(emulator) = Emulator::start("rig") else { return };
+    let mut link = LinkHost::open(emulator.uart(), 1);
+    let mut ask =
+        |line: &str| -> Vec<Value> { link.ask(line).iter().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let manifest = ask(INITIALIZE).pop().unwrap()["result"].take();
+    assert_eq!(manifest["limits"], json!({"request": UART_LIMITS.0, "reply": UART_LIMITS.1}));
+    assert!(manifest["operations"]["uart-expect"]["params"]["properties"]["within_ms"]["maximum"] == 60_000);
+
+    let spaced = vec!["5a"; 256].join(" ");
+    for (operation, args) in [
+        ("power", json!({"rail": "3V3", "on": true})),
+        ("uart-expect", json!({"text": "ready\r\n> "})),
+        ("i2c-transfer", json!({"bus": "I2C0", "address": 80, "write": spaced, "read": 256})),
+        ("spi-transfer", json!({"bus": "SPI0", "write": spaced})),
+        ("uart-write", json!({"data": "garbage 2048\r"})),
+        ("uart-expect", json!({"text": "> "})),
+    ] {
+        let answer = ask(&execute_within(2, operation, &args, "20s")).pop().unwrap();
+        assert_eq!(answer["result"]["success"], true, "{operation}: {answer}");
+    }
+
+    let line = |length: usize| {
+        let head = r#"{"jsonrpc":"2.0","id":5,"method":"shutdown","x":""#;
+        format!("{head}{}\"}}", "A".repeat(length - head.len() - 2))
+    };
+    assert_eq!(ask(&line(UART_LIMITS.0)), [json!({"jsonrpc": "2.0", "id": 5, "result": {}})]);
+    let answer = ask(&line(UART_LIMITS.0 + 1)).pop().unwrap();
+    assert!(answer["error"]["message"].as_str().unwrap().contains("1024 bytes, the limit is 1023"), "{answer}");
+    // What is longer than any frame of such a line is refused by the link.
+    link.sequence += 1;
+    link.send(FrameKind::Request, link.sequence, line(2 * UART_LIMITS.0).as_bytes());
+    assert_eq!(link.next(), (FrameKind::TooLong, u32::try_from(UART_LIMITS.0).unwrap(), String::new()));
 }
 
 #[test]

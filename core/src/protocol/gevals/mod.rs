@@ -13,6 +13,9 @@
 //! The member `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). If it
 //! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
 //! -32602.
+//!
+//! A manifest that does not fit the reply region is sent without descriptions, of operations and in
+//! their schemas. It then has `"abridged":true`.
 
 use crate::call::CallContext;
 use crate::duration::GoDuration;
@@ -24,7 +27,9 @@ use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
 use crate::manifest::Manifest;
 use crate::message::{Code, Received, Refusal};
 use crate::phase::Phase;
-use crate::protocol::define::{Action, CallAction, Protocol, ServerState};
+use crate::protocol::define::{
+    ABRIDGED, Action, CallAction, Protocol, ServerState, whole_or_abridged, write_arguments,
+};
 use crate::protocol::format::{Failed, Log, Logs, MessagePlace, OutputsPlace, ReplyFacts, ReplyFormat, write_fault};
 use crate::rpc;
 use crate::schema::escaped_len;
@@ -371,6 +376,11 @@ fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'
         out.raw(manifest.own_members.as_bytes());
         return write_limits(out, limits);
     }
+    whole_or_abridged(out, server, write_manifest_of);
+}
+
+fn write_manifest_of(out: &mut Writer<'_>, server: &ServerState<'_>, is_abridged: bool) {
+    let ServerState { manifest, limits, .. } = *server;
     out.raw(b",\"result\":{\"name\":");
     out.str(manifest.name);
     out.raw(b",\"version\":");
@@ -396,16 +406,22 @@ fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'
         }
         out.str(operation.name);
         out.raw(b":{");
-        if !operation.description.is_empty() {
+        if !(is_abridged || operation.description.is_empty()) {
             out.raw(b"\"description\":");
             out.str(operation.description);
             out.byte(b',');
         }
         out.raw(b"\"params\":");
-        operation.params.write(out);
+        write_arguments(out, operation, is_abridged);
         out.byte(b'}');
     }
-    out.raw(if manifest.has_safe_state { b"},\"safeState\":true" } else { b"}" });
+    out.byte(b'}');
+    if manifest.has_safe_state {
+        out.raw(b",\"safeState\":true");
+    }
+    if is_abridged {
+        out.raw(ABRIDGED);
+    }
     write_limits(out, limits);
 }
 

@@ -31,7 +31,7 @@ const LOG: usize = 512;
 /// Never: the region for a reply is large enough for the manifest.
 pub fn serve(uart: impl Uart, clock: &dyn Clock) -> ! {
     let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; LOG]);
-    let mut rig = Rig::new(SimBoard::new(clock, 1), (REQUEST - 1, REPLY - 1));
+    let mut rig = Rig::new(SimBoard::new(clock, 1));
     let engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply });
     let Ok(engine) = engine else { panic!("the reply region is large enough") };
     let mut engine = engine.with_line_ends(LineEnds::Serial);

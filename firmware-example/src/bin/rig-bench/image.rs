@@ -9,5 +9,5 @@ use crate::handlers::Interrupts;
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
     let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
-    firmware::run(peripherals, Interrupts, |board, limits| BenchRig::new(Rig::new(board, limits))).await;
+    firmware::run(peripherals, Interrupts, |board| BenchRig::new(Rig::new(board))).await;
 }

@@ -82,7 +82,7 @@ fn main() -> ! {
         adc: Channels { converter, rail_3v3, rail_5v0, aux, temperature },
         console: None,
     };
-    let mut rig = Rig::new(board, (REQUEST - 1, REPLY - 1));
+    let mut rig = Rig::new(board);
     let (mut request, mut reply, mut log) = ([0; REQUEST], [0; REPLY], [0; 512]);
     let engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply });
     let Ok(engine) = engine else { panic!("the reply region is large enough") };

@@ -56,7 +56,7 @@ pub(crate) type SimRig = Rig<SimBoard<FakeClock>>;
 /// A rig on a simulated board, and its clock.
 pub(crate) fn sim(seed: u32) -> (SimRig, FakeClock) {
     let clock = FakeClock::default();
-    (Rig::new(SimBoard::new(clock.clone(), seed), LIMITS), clock)
+    (Rig::new(SimBoard::new(clock.clone(), seed)), clock)
 }
 
 pub(crate) const LIMITS: (usize, usize) = (8191, 12_287);
@@ -89,14 +89,32 @@ impl Write for Pipe<'_> {
 
 /// The lines that a session of these lines gives, and how it ended.
 pub(crate) fn serve_lines<B: Board>(rig: &mut Rig<B>, clock: &FakeClock, lines: &[&str]) -> (Vec<String>, End) {
-    let (mut request, mut reply, mut log) = ([0; LIMITS.0 + 1], [0; LIMITS.1 + 1], [0; 512]);
+    serve_within(rig, clock, LIMITS, 512, lines)
+}
+
+/// The same over a wire with these limits, and with this much memory for logs.
+pub(crate) fn serve_within<B: Board>(
+    rig: &mut Rig<B>,
+    clock: &FakeClock,
+    limits: (usize, usize),
+    logs: usize,
+    lines: &[&str],
+) -> (Vec<String>, End) {
+    let (mut request, mut reply, mut log) = (vec![0; limits.0 + 1], vec![0; limits.1 + 1], vec![0; logs]);
     let mut engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    assert_eq!(engine.limits(), LIMITS);
+    assert_eq!(engine.limits(), limits);
     let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
     let end = Server::new(rig, &mut engine, clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     let output = String::from_utf8(pipe.output).unwrap();
     (output.lines().map(str::to_owned).collect(), end)
+}
+
+/// The line that asks for a call.
+pub(crate) fn execute(operation: &str, args: &str, timeout: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"{operation}","args":{args},"context":{{"timeout":"{timeout}"}}}}}}"#
+    )
 }
 
 /// The lines that a call gives, the last of which is the reply.
@@ -112,9 +130,6 @@ pub(crate) fn call_within<B: Board>(
     args: &str,
     timeout: &str,
 ) -> Vec<Value> {
-    let line = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"{operation}","args":{args},"context":{{"timeout":"{timeout}"}}}}}}"#
-    );
-    let (lines, _) = serve_lines(rig, clock, &[&line]);
+    let (lines, _) = serve_lines(rig, clock, &[&execute(operation, args, timeout)]);
     lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

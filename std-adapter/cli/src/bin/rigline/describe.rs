@@ -170,6 +170,9 @@ fn as_text(manifest: &Manifest) -> String {
     if let (Some(request), Some(reply)) = (manifest.request_limit, manifest.reply_limit) {
         let _ = writeln!(text, "limits: {request} bytes a request, {reply} bytes a reply");
     }
+    if manifest.raw["abridged"] == true {
+        text.push_str("without descriptions: with them, the manifest is longer than the longest reply\n");
+    }
     for fault in &manifest.faults {
         let _ = writeln!(text, "fault in the manifest: {fault}");
     }

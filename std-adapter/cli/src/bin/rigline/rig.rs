@@ -164,7 +164,7 @@ impl Arguments {
         if self.protocol.is_some_and(|protocol| protocol.is_single_document) {
             stdio = stdio.single_document();
         }
-        Ok(stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits())))
+        Ok(stdio.serve(Rig::new(SimBoard::new(clock, self.seed))))
     }
 }
 
@@ -178,12 +178,11 @@ pub(crate) fn serve_http(
 ) -> Result<ExitCode, Failure> {
     let server = http.bind(address, protocol, None)?;
     let rules = rules.clone();
-    let rig = move |clock, limits| rules.over(Rig::new(SimBoard::new(clock, seed), limits), true, true);
+    let rig = move |clock| rules.over(Rig::new(SimBoard::new(clock, seed)), true, true);
     // What cannot be chosen is said before the server is there.
-    rig(TokioClock::new(), (usize::MAX, usize::MAX))?;
+    rig(TokioClock::new())?;
     announce(&server, http, protocol)?;
-    let make =
-        move |info: &ServerInfo| rig(info.clock.clone(), info.limits).unwrap_or_else(|_| unreachable!("it was made"));
+    let make = move |info: &ServerInfo| rig(info.clock.clone()).unwrap_or_else(|_| unreachable!("it was made"));
     server.run(make).map_err(Failure::failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -123,7 +123,7 @@ impl Arguments {
             )),
             (Some(address), _, protocol) if is_here => {
                 let clock = TokioClock::new();
-                let rig = Rig::new(SimBoard::new(clock.clone(), 1), (8 << 20, 8 << 20));
+                let rig = Rig::new(SimBoard::new(clock.clone(), 1));
                 let rig = rules.over(rig, true, true)?;
                 self.serve_lines(&address, protocol, clock, rig, None)
             }

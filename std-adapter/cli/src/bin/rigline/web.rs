@@ -107,7 +107,7 @@ impl Arguments {
             None => self.listen.clone(),
         };
         // The built-in rig needs no other process.
-        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
+        let (sim, rigs) = in_process("sim", |clock, _| Rig::new(SimBoard::new(clock, 1)));
         let mut connection = Connection::to(self.target.clone().unwrap_or(Target::Sim));
         (connection.verbose, connection.quiet) = (self.verbose, !self.verbose);
         (connection.wait, connection.config) = (self.wait, self.config.clone());

@@ -201,21 +201,18 @@ impl Opened<'_> {
     /// Serves the built-in rig in this process.
     fn serve_rig(self, rules: &Rules) -> Result<ExitCode, Failure> {
         let rules = rules.clone();
-        let rig = move |clock: &TokioClock, limits| {
-            rules.over(Rig::new(SimBoard::new(clock.clone(), 1), limits), true, false)
-        };
+        let rig = move |clock: &TokioClock| rules.over(Rig::new(SimBoard::new(clock.clone(), 1)), true, false);
         match self {
             Self::Stdio(stdio) => {
                 let clock = TokioClock::new();
                 let stdio = stdio.clock(clock.clone());
-                Ok(stdio.serve(rig(&clock, stdio.limits())?))
+                Ok(stdio.serve(rig(&clock)?))
             }
             Self::Http(server, http, protocol) => {
                 // What is wrong with the rules is said before the server is there.
-                rig(&TokioClock::new(), (usize::MAX, usize::MAX))?;
+                rig(&TokioClock::new())?;
                 announce(&server, http, protocol)?;
-                let make =
-                    move |info: &ServerInfo| rig(&info.clock, info.limits).unwrap_or_else(|_| unreachable!("checked"));
+                let make = move |info: &ServerInfo| rig(&info.clock).unwrap_or_else(|_| unreachable!("checked"));
                 server.run(make).map_err(Failure::failed)?;
                 Ok(ExitCode::SUCCESS)
             }
