@@ -298,7 +298,7 @@ impl Stdio {
         let output = Arc::new(Output::new(output, self.limits().1));
         let stop = Arc::new(Stop::new());
         watch::on_panic(&stop, &output);
-        watch::on_signal(&stop, &output)?;
+        watch::on_signal(&stop, &output, idle.as_ref().map(Idle::silence))?;
         watch::on_unread(&stop, &output)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
 

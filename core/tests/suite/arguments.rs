@@ -186,7 +186,7 @@ fn an_unknown_argument_is_refused_in_every_protocol() {
 /// n8n-io/n8n#21500, neondatabase/mcp-server-neon#353.
 #[test]
 fn what_clients_add_to_arguments_over_mcp_is_left_out_and_logged() {
-    for name in ["_meta", "_x", "toolCallId", "sessionKey", "user_context", "tool_call_description"] {
+    for name in ["_", "_meta", "_x", "toolCallId", "sessionKey", "user_context", "tool_call_description"] {
         for args in [
             format!(r#"{{"{name}":{{"a":[1,"}},{{"]}},"button":"A"}}"#),
             format!(r#"{{ "button" : "A" , "{name}" : "x" }}"#),

@@ -1,7 +1,10 @@
 //! The input of a process with somebody [between](crate::between) the client and the extension.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use embedded_io_async::{ErrorType, Read};
 use tokio::sync::mpsc;
@@ -181,11 +184,16 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
     /// A read that is dropped has taken nothing: what was read is kept here.
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.between.is_none() {
-            let count = tokio::select! {
-                biased;
-                count = self.reader.read(buf) => count?,
-                () = silence(self.idle.as_ref()) => return Ok(0),
+            let count = {
+                let Self { reader, idle, .. } = &mut *self;
+                let mut read = pin!(reader.read(buf));
+                poll_fn(|task| match (read.as_mut().poll(task), &idle) {
+                    (Poll::Pending, Some(idle)) => idle.poll_wait(task).map(|()| None),
+                    (read, _) => read.map(Some),
+                })
+                .await
             };
+            let Some(count) = count.transpose()? else { return Ok(0) };
             self.has_read(buf.get(..count).and_then(<[u8]>::last).copied());
             return Ok(count);
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::runtime;
 
 use super::SAFE_STATE_AFTER_PANIC;
+use super::idle::Silence;
 use super::output::Output;
 use super::stop::{PANICKED, Stop};
 use crate::signals::Signals;
@@ -59,8 +60,8 @@ pub(super) fn on_unread(_: &Arc<Stop>, _: &Arc<Output>) -> io::Result<()> {
 }
 
 /// Listens for signals, on its own thread, since the handler's may be busy, and makes sure that the
-/// process ends.
-pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
+/// process ends. The same thread watches the client's silence.
+pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>, silence: Option<Arc<Silence>>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     // Here and not on the thread, so that no signal that comes from now on is missed.
@@ -69,6 +70,9 @@ pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()
         Signals::new()?
     };
     let watch = move || {
+        if let Some(silence) = silence {
+            runtime.spawn(silence.watch());
+        }
         let code = runtime.block_on(end_of_timeout(&stop, signals));
         output.close();
         process::exit(code.into());

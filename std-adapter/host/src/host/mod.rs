@@ -397,12 +397,13 @@ impl Host {
         if size > limit.saturating_add(1) {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
-        let sent = Instant::now();
+        let limit = context.timeout.filter(|limit| !limit.is_zero());
+        let sent = limit.map(|limit| (limit, Instant::now()));
         let answered = connection.request_of(&request, size, deadline(started, after)).await;
-        let took = sent.elapsed();
-        let in_time = |result: CallResult| match context.timeout.filter(|limit| !limit.is_zero() && took > *limit) {
+        let exceeded = sent.map(|(limit, sent)| (limit, sent.elapsed())).filter(|(limit, took)| took > limit);
+        let in_time = |result: CallResult| match exceeded {
             // The extension noticed in time that its time was over; its error was on its way.
-            Some(limit) if !result.is_timeout() => Err(HostError::Late {
+            Some((limit, took)) if !result.is_timeout() => Err(HostError::Late {
                 extension: connection.name(),
                 request: operation.to_owned(),
                 took,

@@ -129,6 +129,9 @@ impl RpcFailure {
 
 /// Of several outputs with one name, the last one counts, as most JSON readers have it; so a grader and a report see the same one.
 fn last_of_each(outputs: Vec<(String, String)>) -> Vec<(String, String)> {
+    if outputs.len() < 2 {
+        return outputs;
+    }
     let mut names: Vec<&str> = outputs.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     if names.windows(2).all(|two| two.first() != two.last()) {

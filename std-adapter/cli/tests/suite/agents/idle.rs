@@ -1,7 +1,7 @@
 //! A client that is silent for long leaves nothing on.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -30,6 +30,31 @@ fn an_idle_client_on_standard_input_leaves_nothing_on() {
         let wait = json!({"channel": "AUX", "min": 9, "max": 10, "within_ms": 2000});
         assert!(says(&agent.call("wait_for", wait), "not from 9.000 to 10.000 V"));
     }
+}
+
+/// Also while lines come more often than the time of silence is long.
+#[test]
+fn the_silence_of_a_client_counts_from_its_last_line_and_from_the_end_of_its_last_call() {
+    let silence = Duration::from_millis(1500);
+    let mut agent = ServerProcess::start(&["mcp", "sim", "--idle", "1500ms"]);
+    agent.initialize(json!({}));
+    agent.ask("logging/setLevel", json!({"level": "warning"}));
+    agent.call("power", json!({"rail": "3V3", "on": true}));
+    for _ in 0..8 {
+        thread::sleep(silence / 5);
+        agent.ask_seeing("ping", json!({}), |_, line| panic!("{line}"));
+    }
+    let wait = json!({"channel": "AUX", "min": 9, "max": 10, "within_ms": 2000});
+    let waited = agent.ask_seeing("tools/call", json!({"name": "wait_for", "arguments": wait}), |_, line| {
+        assert_ne!(line["params"]["level"], "warning", "{line}");
+    });
+    let ended = Instant::now();
+    assert!(says(&waited["result"], "not from 9.000 to 10.000 V"), "{waited}");
+    let told = agent.line();
+    assert_eq!(told["params"]["level"], "warning", "{told}");
+    let lasted = ended.elapsed();
+    assert!(lasted > silence - Duration::from_millis(300) && lasted < silence * 2, "{lasted:?}");
+    assert_eq!(agent.call("state", json!({}))["structuredContent"]["rails_on"], json!([]));
 }
 
 #[test]
