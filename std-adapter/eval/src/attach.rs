@@ -203,6 +203,7 @@ fn too_large(text: &str) -> io::Error {
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {
+    #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     {

@@ -440,11 +440,11 @@ fn many(sims: usize, board: Option<&Emulator>, clients: usize, leases: usize, ki
                 thread::sleep(Duration::from_millis(50));
             }
         });
-        let mut killed = Instant::now();
+        let mut next_kill = started + kill_every / 2;
         while left.load(Ordering::Relaxed) > 0 {
             thread::sleep(Duration::from_millis(100));
-            if killed.elapsed() >= kill_every {
-                killed = Instant::now();
+            if Instant::now() >= next_kill {
+                next_kill = Instant::now() + kill_every;
                 if let Some(pid) = lab.status()["agent"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
                     && let Some(pid) = rustix::process::Pid::from_raw(pid)
                 {
@@ -455,6 +455,7 @@ fn many(sims: usize, board: Option<&Emulator>, clients: usize, leases: usize, ki
         }
     });
     assert_eq!(*faults.lock().unwrap(), []);
+    assert!(kills > 0, "no agent was killed while {leases} leases were taken, which took {:?}", started.elapsed());
     if let Some(board) = board {
         board_log.lock().unwrap().push_str(&heard(board));
     }
@@ -489,7 +490,7 @@ fn many(sims: usize, board: Option<&Emulator>, clients: usize, leases: usize, ki
 
 #[test]
 fn no_rig_has_two_holders_by_its_own_log_and_no_result_is_lost_while_the_agent_is_killed() {
-    many(2, None, 4, 8, Duration::from_secs(4));
+    many(2, None, 4, 8, Duration::from_secs(2));
 }
 
 #[test]

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex};
@@ -168,6 +168,8 @@ fn take(name: &str, is_alone: bool) -> io::Result<bool> {
 fn is_parents(file: &mut File) -> bool {
     #[cfg(unix)]
     {
+        use std::io::Read as _;
+
         let mut holder = String::new();
         let has_read = file.take(64).read_to_string(&mut holder).is_ok();
         let holder = holder.split_whitespace().next().and_then(|pid| pid.parse().ok());

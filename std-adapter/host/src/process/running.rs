@@ -29,6 +29,7 @@ const STEP: Duration = Duration::from_millis(20);
 pub struct Running {
     group: Option<u32>,
     /// Ends it when this process is killed.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "it is kept until it is dropped"))]
     lifeline: Option<Lifeline>,
     child: Child,
     /// The program has ended, or was made to.

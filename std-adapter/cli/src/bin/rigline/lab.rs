@@ -9,6 +9,10 @@ use crate::connect;
 #[cfg(not(target_os = "linux"))]
 use crate::connect::Failure;
 
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "the lab is on Linux; elsewhere its commands only say so")
+)]
 mod results;
 
 /// See who has which rig, and look after the rigs
@@ -209,6 +213,7 @@ pub(crate) fn use_hosts(option: Option<String>) {
 }
 
 /// The option `--lab`, if it is there.
+#[cfg(target_os = "linux")]
 pub(crate) fn option() -> Option<String> {
     HOSTS.get().cloned()
 }

@@ -11,9 +11,9 @@ use rigline_host::{Host, Options};
 
 use crate::machine::{EXTENSION, RIGLINE, member, rigline, run, script};
 
-/// Runs `arguments` of the command below a limit of the shell's.
+/// Runs `arguments` of the command below a limit of the shell's. Files that whoever runs the tests has left open do not count.
 fn below(limit: &str, arguments: &str, folder: &Path) -> (Option<i32>, String, String) {
-    let line = format!("ulimit {limit}; exec {RIGLINE} {arguments}");
+    let line = format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit {limit}; exec {RIGLINE} {arguments}");
     run(Command::new("bash").args(["-c", &line]).current_dir(folder))
 }
 
