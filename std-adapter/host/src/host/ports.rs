@@ -3,13 +3,14 @@
 //! On Linux they are read from sysfs. On other systems only their names are known.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::error::HostError;
 use super::port_info::Holder;
 pub use super::port_info::{PortInfo, UsbInfo};
 use crate::target::Port;
-use crate::terminal;
+use crate::{files, terminal};
 
 /// The folders in which serial ports are searched. [`Roots::of_environment`] is the usual value.
 /// Tests use other folders.
@@ -84,7 +85,7 @@ impl Roots {
         // Virtual terminals have no device. Serial ports on the board have one even where no chip answers; a UART says by its
         // type that it is not there.
         let device = fs::canonicalize(class.join("device")).ok()?;
-        let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let read = |path: &Path| attribute(path).map(|text| text.trim().to_owned());
         if read(&class.join("type")).is_some_and(|kind| kind == "0") {
             return None;
         }
@@ -176,7 +177,7 @@ impl Roots {
         let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
         let mut sides = files.filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.ends_with("ptmx")));
         sides.any(|file| {
-            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name())).unwrap_or_default();
+            let info = attribute(&process.join("fdinfo").join(file.file_name())).unwrap_or_default();
             info.lines().any(|line| line.strip_prefix("tty-index:").is_some_and(|index| index.trim() == number))
         })
     }
@@ -194,9 +195,9 @@ impl Roots {
                 {
                     return None;
                 }
-                let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
-                let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
-                let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
+                let command = attribute(&process.path().join("cmdline")).unwrap_or_default();
+                let command = command.trim_end_matches('\0').replace('\0', " ");
+                let name = || attribute(&process.path().join("comm")).unwrap_or_default().trim().to_owned();
                 let command = if command.is_empty() { name() } else { command };
                 // Anybody may call a process anything.
                 Some(Holder { pid, command: terminal::one_line(&terminal::cut(&command, SHOWN)).into() })
@@ -205,6 +206,17 @@ impl Roots {
         holders.sort_by_key(|holder| holder.pid);
         holders
     }
+}
+
+/// The most that is read of a file that describes a device or a process, in bytes.
+const LONGEST: u64 = 4096;
+
+/// The beginning of a file of sysfs or procfs. The folder in their place may have anything: only a
+/// regular file is read, so that a FIFO or a device keeps nobody waiting.
+fn attribute(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    files::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// How many characters of a process's command line are shown.

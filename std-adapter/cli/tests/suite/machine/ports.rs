@@ -6,10 +6,11 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::termios::{ioctl_tiocexcl, ioctl_tiocnxcl};
 
-use crate::machine::{Device, copy_command, member, rigline, run, wait_until, write_line};
+use crate::machine::{Device, RIGLINE, copy_command, member, rigline, run, wait_until, write_line};
 
 const MANIFEST: &str =
     r#"{"name":"board","version":"1.0.0","protocolVersion":"0.0.1","operations":{"go":{"params":{}}}}"#;
@@ -208,4 +209,63 @@ fn every_command_finds_the_rig_below_its_root() {
     ports.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     ports.wait().unwrap();
     assert_eq!(member(&text, "/0/usb/serial_number"), "E66", "{text}");
+}
+
+/// The folder that RIGLINE_ROOT names may have anything in the places of the files that describe devices and processes.
+#[test]
+fn a_hostile_root_keeps_no_command_waiting_and_costs_little_memory() {
+    let about = "sys/devices/1-2";
+    let files = ["idVendor", "idProduct", "manufacturer", "product", "serial"].map(|file| format!("{about}/{file}"));
+    let more = ["sys/class/tty/ttyACM0/type", "proc/7/cmdline", "proc/7/comm"].map(str::to_owned);
+    let put_fifo = |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR).unwrap();
+    let put_text = |path: &Path| fs::write(path, "\u{1b}[2J\u{7}\n".repeat(100_000)).unwrap();
+    type Kind<'a> = (&'a str, &'a dyn Fn(&Path));
+    let kinds: [Kind<'_>; 6] = [
+        ("a FIFO", &put_fifo),
+        ("a device without an end", &|path| symlink("/dev/zero", path).unwrap()),
+        ("a link to itself", &|path| symlink(path, path).unwrap()),
+        ("a folder", &|path| fs::create_dir(path).unwrap()),
+        ("8 GiB", &|path| fs::File::create(path).unwrap().set_len(8 << 30).unwrap()),
+        ("escape sequences", &put_text),
+    ];
+    for hostile in files.iter().chain(&more) {
+        for (kind, put) in kinds {
+            let root = tempfile::tempdir().unwrap();
+            let at = |path: &str| root.path().join(path);
+            for folder in [&format!("{about}/1-2:1.0"), "sys/class/tty/ttyACM0", "dev", "proc/7/fd"] {
+                fs::create_dir_all(at(folder)).unwrap();
+            }
+            for file in files.iter().chain(&more).filter(|file| *file != hostile) {
+                fs::write(at(file), "1209").unwrap();
+            }
+            put(&at(hostile));
+            symlink(at(about).join("1-2:1.0"), at("sys/class/tty/ttyACM0/device")).unwrap();
+            fs::write(at("dev/ttyACM0"), "").unwrap();
+            // A process that has the port open.
+            symlink(at("dev/ttyACM0").canonicalize().unwrap(), at("proc/7/fd/3")).unwrap();
+            for words in ["ports", "call serial:auto go"] {
+                let mut command = Command::new("sh");
+                command.args(["-c", &format!("ulimit -v 4000000; exec \"$0\" {words}"), RIGLINE]);
+                command.env("RIGLINE_ROOT", root.path()).stdin(Stdio::null());
+                let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                let begun = Instant::now();
+                while child.try_wait().unwrap().is_none() {
+                    if begun.elapsed() > Duration::from_secs(20) {
+                        child.kill().unwrap();
+                        panic!("{words}: {hostile} is {kind}: it has not ended");
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                let output = child.wait_with_output().unwrap();
+                let (out, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+                let code = output.status.code();
+                assert!(
+                    code == Some(if words.starts_with("ports") { 0 } else { 3 }),
+                    "{words}: {hostile} is {kind}: {code:?} {errors}"
+                );
+                assert!(out.len() < 100_000 && errors.len() < 100_000, "{words}: {hostile} is {kind}");
+                assert!(!out.contains(&0x1b) && !errors.contains('\u{1b}'), "{words}: {hostile} is {kind}");
+            }
+        }
+    }
 }
