@@ -5,7 +5,7 @@
 //!   beside it, and rename that. A link is replaced, and its target stays as it is. The system's
 //!   own links to streams and devices, such as `/dev/stderr`, are refused. If the write fails, the
 //!   old file stays.
-//! - `write_private` does the same for a file that may hold a secret: only this user can read it.
+//! - [`write_private`] does the same for a file that may hold a secret: only this user can read it.
 //!   `write_like` makes a copy that is as private as the original.
 //! - [`first_line`] tells what a file is, before it is replaced or appended to.
 //! - [`ensure_writable`] checks in advance whether [`write()`] can begin.
@@ -35,15 +35,27 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file cannot be opened, or is not a regular file.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    open_kind(options, path, true)
+}
+
+/// As [`open_with`], but a link is refused, also one that takes the file's place just now.
+pub(crate) fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    open_kind(options, path, false)
+}
+
+fn open_kind(options: &mut OpenOptions, path: &Path, follows_links: bool) -> io::Result<File> {
     // Before it is opened: to open a device may do something already.
     regular(&fs::metadata(path)?)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
         // It may have become a FIFO in the meantime; and some regular files of /proc wait for what they will say.
-        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        let mut flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        flags.set(rustix::fs::OFlags::NOFOLLOW, !follows_links);
         options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
     }
+    #[cfg(not(unix))]
+    let _ = follows_links;
     let file = options.open(path)?;
     regular(&file.metadata()?)?;
     Ok(file)
@@ -95,7 +107,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`write()`].
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(PRIVATE), None)
 }
 
@@ -105,6 +117,31 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// As [`write()`], or the other file cannot be asked about.
 pub(crate) fn write_like(path: &Path, bytes: &[u8], original: &Path) -> io::Result<()> {
     write_as(path, bytes, None, Some(&fs::symlink_metadata(original)?))
+}
+
+/// Writes a new file that only this user can read. It has another name until it is whole, and a
+/// file that is there already stays.
+///
+/// # Errors
+/// As [`write()`], or there is something at `path` already.
+pub fn write_new_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let mut file = beside(path, permissions(PRIVATE))?;
+    let _ = file.as_file().try_lock();
+    file.as_file_mut().write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
+}
+
+/// As [`write()`], a file that only this user can read. It has the owner of the old one.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let old = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
+    write_as(path, bytes, permissions(PRIVATE), old.as_ref())
 }
 
 /// Changes `options` so that a file that they create can be read only by this user.
@@ -157,7 +194,7 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
         Some(_) => {}
         None => write_private(path, b"").map_err(with_path)?,
     }
-    open_with(OpenOptions::new().append(true), path).map_err(with_path)
+    open_own(OpenOptions::new().append(true), path).map_err(with_path)
 }
 
 /// Returns the first line of a file, or `None` if there is no file or no line. A link is refused,
@@ -176,7 +213,7 @@ pub fn first_line(path: &Path) -> io::Result<Option<String>> {
         Ok(_) => {}
     }
     let mut line = Vec::new();
-    let file = open(path).map_err(with_path)?;
+    let file = open_own(OpenOptions::new().read(true), path).map_err(with_path)?;
     BufReader::new(file).take(16 << 20).read_until(b'\n', &mut line).map_err(with_path)?;
     let line = String::from_utf8_lossy(&line);
     Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
@@ -190,9 +227,10 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
     beside(path, None).map(drop)
 }
 
-/// Writes a file with the permissions `new`, to which the umask applies, or exactly those of `old`, and its owner.
+/// Writes a file with the permissions `new`, to which the umask applies, or else exactly those of `old`; and with the owner of `old`.
 fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<&fs::Metadata>) -> io::Result<()> {
-    let mut file = beside(path, old.map(fs::Metadata::permissions).or(new))?;
+    let is_as_old = new.is_none();
+    let mut file = beside(path, new.or_else(|| old.map(fs::Metadata::permissions)))?;
     // For whoever looks for what was left over.
     let _ = file.as_file().try_lock();
     file.as_file_mut().write_all(bytes)?;
@@ -204,7 +242,9 @@ fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option
             let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
         }
         // As it was, whatever the umask is now; after the owner, which takes some bits away.
-        let _ = file.as_file().set_permissions(old.permissions());
+        if is_as_old {
+            let _ = file.as_file().set_permissions(old.permissions());
+        }
     }
     file.persist(path).map(drop).map_err(|error| error.error)
 }
@@ -383,6 +423,49 @@ mod tests {
             write(&at("old"), b"changed").unwrap();
             assert_eq!(mode("old"), as_original, "in place");
         }
+    }
+
+    #[test]
+    fn a_new_private_file_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write_new_private(&at("new"), b"secret").unwrap();
+        assert_eq!(fs::metadata(at("new")).unwrap().permissions().mode() & 0o777, 0o600);
+        symlink("nowhere", at("link")).unwrap();
+        for name in ["new", "link"] {
+            let error = write_new_private(&at(name), b"other").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("new")).unwrap(), "secret");
+        assert!(fs::symlink_metadata(at("nowhere")).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    /// Another user of the folder puts a link in the file's place between the look at it and its opening.
+    #[test]
+    fn a_link_that_takes_a_files_place_just_now_is_not_followed() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("theirs"), "{}\n").unwrap();
+        symlink("theirs", at("link")).unwrap();
+        assert!(open_own(OpenOptions::new().append(true), &at("link")).is_err());
+        let (is_over, log, link, file) = (AtomicBool::new(false), at("log"), at("link2"), at("file"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = symlink("theirs", &link).and_then(|()| fs::rename(&link, &log));
+                    let _ = fs::write(&file, "{}\n").and_then(|()| fs::rename(&file, &log));
+                }
+            });
+            for _ in 0..5000 {
+                if let Ok(mut file) = append_json_lines(&log) {
+                    let _ = file.write_all(b"{\"ours\":1}\n");
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "{}\n");
     }
 
     #[test]

@@ -10,12 +10,12 @@
 //! A host over SSH has the name of its destination, without the user, or the one in front. Hosts over NATS tell their names themselves.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rigline_host::files;
 use rigline_std::mutex::lock;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ use crate::handshake::PROTOCOL;
 use crate::link::Link;
 pub use crate::link::settle;
 use crate::nats::{self, NatsServer};
+use crate::rigs;
 use crate::rigs::is_name;
 use crate::{ssh, users};
 
@@ -109,7 +110,7 @@ struct List {
 /// Reads the list. There is none at first, which is an empty one.
 fn read(path: &Path) -> Result<List, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {}", path.display(), error.to_string().trim_end());
-    let text = match fs::read_to_string(path) {
+    let text = match files::read_text(path, rigs::LONGEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(List::default()),
         read => read.map_err(|error| named(&error))?,
     };
@@ -581,6 +582,8 @@ pub fn split(selector: &str) -> (Option<&str>, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn hosts(list: &[&str]) -> Result<Hosts, String> {

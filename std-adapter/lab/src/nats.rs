@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Message, ServerError, StatusCode, Subscriber};
 use futures_core::Stream as _;
+use rigline_host::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -34,6 +35,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const TWIN: Duration = Duration::from_millis(250);
 /// How often it is asked whether the server is there.
 const PING: Duration = Duration::from_secs(5);
+/// The most bytes of a file of credentials.
+const CREDENTIALS: u64 = 1 << 20;
 
 /// A NATS server, and who connects to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,7 +154,7 @@ impl NatsServer {
         let mut options = ConnectOptions::new();
         if let Some(file) = &self.creds {
             let wrong = |why: String| Fault::Denied(format!("{}: {why}", file.display()));
-            let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+            let text = files::read_text(file, CREDENTIALS).map_err(|error| wrong(error.to_string()))?;
             // A file of credentials, or the seed of an NKey alone.
             let seed = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
             options = match seed {
@@ -336,13 +339,10 @@ pub(crate) async fn hosts(server: &NatsServer, found: mpsc::UnboundedSender<Stri
 /// # Errors
 /// The file is there already, or cannot be written.
 pub fn new_key(path: &Path) -> io::Result<String> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let key = nkeys::KeyPair::new_user();
     let seed = key.seed().map_err(io::Error::other)?;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(named)?;
-    writeln!(file, "{seed}").and_then(|()| file.sync_all()).map_err(named)?;
+    files::write_new_private(path, format!("{seed}\n").as_bytes()).map_err(named)?;
     Ok(key.public_key())
 }
 

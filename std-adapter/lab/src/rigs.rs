@@ -17,18 +17,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rigline_host::files;
 use rigline_host::ports::Roots;
 use rigline_host::target::Target;
 use serde::Deserialize;
 
 /// The most rigs of one list.
 const MOST: usize = 1000;
+/// The most bytes of a list.
+pub(crate) const LONGEST: u64 = 4 << 20;
 
 /// A rig in the list `rigs.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -111,7 +113,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Spec>> {
         rig: Vec<Spec>,
     }
     let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {text}", path.display()));
-    let text = match fs::read_to_string(path) {
+    let text = match files::read_text(path, LONGEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
     };
@@ -271,6 +273,8 @@ impl Selector {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,10 +1,10 @@
 //! The search for boards that are plugged in, to make them rigs of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
+use rigline_host::files;
 use rigline_host::ports::{PortInfo, Roots, UsbInfo};
 use rigline_host::target::{Port, Serial, Target};
 use serde::Serialize;
@@ -120,7 +120,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn append(list: &Path, text: &str) -> io::Result<()> {
-    let before = match fs::read_to_string(list) {
+    let before = match files::read_text(list, rigs::LONGEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read?,
     };
@@ -132,16 +132,16 @@ fn append(list: &Path, text: &str) -> io::Result<()> {
         let why = format!("{}: no entries can be added at its end: {error}", list.display());
         io::Error::new(io::ErrorKind::InvalidData, why)
     })?;
-    if let Some(folder) = list.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut file = OpenOptions::new().append(true).create(true).open(list)?;
-    file.write_all(added.as_bytes())?;
-    file.sync_all()
+    // The agent never reads half of an entry. A link to the list stays one.
+    let list = list.canonicalize().unwrap_or_else(|_| list.to_owned());
+    files::write(&list, format!("{before}{added}").as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
     use super::*;
 
     /// A fake sysfs.
@@ -215,6 +215,27 @@ mod tests {
         let found = machine.scan();
         assert_eq!((found.added.len(), machine.list().as_str()), (0, ""));
         assert_eq!(found.ambiguous[0].places, ["1-1", "1-2"]);
+    }
+
+    #[test]
+    fn a_list_is_whole_at_every_moment_and_keeps_its_mode_and_its_link() {
+        let machine = Machine::new();
+        let (list, real) = (machine.0.path().join("rigs.toml"), machine.0.path().join("real.toml"));
+        fs::write(&real, "[[rig]]\nname = 'a'\ntarget = 'sim'\n").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&real, &list).unwrap();
+        let before = fs::metadata(&real).unwrap().ino();
+        machine.plug("ttyACM0", "1-1", "rigline rig", "E66");
+        assert_eq!(scan(&list, &machine.roots()).unwrap().added.len(), 1);
+        let about = fs::metadata(&real).unwrap();
+        // Another file has taken its name: who reads it sees the old list or the new one.
+        assert_ne!(about.ino(), before);
+        assert_eq!(about.mode() & 0o777, 0o600);
+        assert!(fs::symlink_metadata(&list).unwrap().is_symlink() && machine.list().contains("E66"));
+        // What is no file is refused, and nobody waits for it.
+        fs::remove_file(&list).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &list, rustix::fs::Mode::RWXU).unwrap();
+        assert!(scan(&list, &machine.roots()).unwrap_err().to_string().contains("not a regular file"));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! redb keeps them in one file, with checksums; each write is one transaction.
 
+use std::fs::{OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
@@ -68,7 +70,17 @@ fn unharmed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     })
 }
 
+/// Makes the file if it is missing. Only this user may read who has used which rig, and for what.
+fn make_private(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
 fn open(path: &Path) -> io::Result<Database> {
+    make_private(path)?;
     let mut builder = Database::builder();
     let database = builder.set_cache_size(CACHE).create(path).map_err(|error| failed(error.into()))?;
     let write = || -> Result<(), redb::Error> {
@@ -189,9 +201,13 @@ mod tests {
         assert!(kept.is_none());
         file.write(&[Change::Lease(a_lease("one")), Change::Lease(a_lease("two"))]).unwrap();
         file.write(&[Change::End("one".into())]).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
         // As a kill -9 leaves the file.
         std::fs::copy(&path, &copy).unwrap();
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o644)).unwrap();
         let (_, kept) = File::open(&copy).unwrap();
+        assert_eq!(mode(&copy), 0o600, "one of an earlier version");
         let kept: Vec<String> = kept.unwrap().leases.into_iter().map(|lease| lease.id).collect();
         assert_eq!(kept, ["two"]);
     }

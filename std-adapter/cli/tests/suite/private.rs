@@ -187,3 +187,34 @@ fn a_kept_token_is_whole_and_its_users_only() {
         assert!(token.is_empty() || (token.len() == 33 && token.ends_with('\n')), "{token:?}");
     });
 }
+
+/// The words of a target may be secrets, and so may the arguments of an agent's calls.
+#[test]
+fn what_is_remembered_of_a_target_and_of_an_agents_calls_is_its_users_only() {
+    let writer = Writer::new("mcp sim --record recorded");
+    writer.is_killed(true, |folder| {
+        for below in ["state/rigline/boards", "recorded"] {
+            let files = fs::read_dir(folder.join(below)).into_iter().flatten().flatten();
+            for file in files {
+                assert_mode(&file.path(), 0o600);
+            }
+        }
+    });
+    let boards = names(&writer.at("state/rigline/boards"));
+    let text = fs::read_to_string(writer.at("state/rigline/boards").join(&boards[0])).unwrap();
+    assert!(text.contains("\"target\":\"sim\""), "there is something to protect: {text}");
+}
+
+#[test]
+fn a_key_is_whole_or_not_there_and_its_users_only() {
+    let writer = Writer::new("lab key ann.nk");
+    writer.is_killed(false, |folder| {
+        if let Ok(key) = fs::read_to_string(folder.join("ann.nk")) {
+            assert!(key.starts_with("SU") && key.ends_with('\n') && key.len() == 59, "{key:?}");
+            fs::remove_file(folder.join("ann.nk")).unwrap();
+        }
+        for name in names(folder).iter().filter(|name| name.starts_with(".rigline-")) {
+            assert_mode(&folder.join(name), 0o600);
+        }
+    });
+}

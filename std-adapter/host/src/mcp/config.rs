@@ -354,7 +354,7 @@ impl McpProgram {
         let is_secret =
             matches!(server, ServerEntry::Url { headers, .. } if headers.iter().any(|header| !header.has_variable()));
         let written = match edit {
-            Edit::Created if is_secret => files::write_private(path, new.as_bytes()),
+            Edit::Created | Edit::Changed { .. } if is_secret => files::write_secret(path, new.as_bytes()),
             _ => files::write(path, new.as_bytes()),
         };
         written.map_err(failed)?;
@@ -693,6 +693,17 @@ mod tests {
                 assert_eq!(mode & 0o777, 0o600, "{}", path.display());
             }
             std::fs::remove_file(path.with_extension("json.bak2")).unwrap();
+            // A header that is written out may be a secret: whoever could read the file cannot any more.
+            let shared = folder.path().join("shared.json");
+            std::fs::write(&shared, theirs).unwrap();
+            std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o644)).unwrap();
+            for (header, mode) in [("X-Token: ${TOKEN}", 0o644), ("X-Token: s3cret", 0o600)] {
+                let server =
+                    ServerEntry::Url { url: "http://127.0.0.1:9/mcp".into(), headers: vec![header.parse().unwrap()] };
+                McpProgram::Cursor.write(&shared, Name::Given("web"), &server).unwrap();
+                let found = std::fs::metadata(&shared).unwrap().permissions().mode();
+                assert_eq!(found & 0o777, mode, "{header}");
+            }
         }
         // A second backup does not replace the first.
         McpProgram::Cursor.write(&path, Name::Given("second"), &program()).unwrap();

@@ -141,7 +141,7 @@ impl Folder {
     /// Begins a file that lines are added to. It is locked as long as it is open.
     pub(super) fn begin(&self, name: &str, first: &str) -> io::Result<File> {
         self.write(name, first.as_bytes())?;
-        let file = files::open_with(OpenOptions::new().append(true), &self.path.join(name))?;
+        let file = files::open_own(OpenOptions::new().append(true), &self.path.join(name))?;
         let _ = file.try_lock();
         Ok(file)
     }

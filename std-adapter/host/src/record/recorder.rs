@@ -116,7 +116,7 @@ impl Recorder {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         files::write_private(path, transcript::header(target, started_ms).as_bytes())?;
-        let file = files::open_with(OpenOptions::new().append(true), path)?;
+        let file = files::open_own(OpenOptions::new().append(true), path)?;
         Ok(Self::new(file, started_ms))
     }
 

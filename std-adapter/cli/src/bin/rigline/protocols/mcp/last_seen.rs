@@ -42,5 +42,6 @@ pub(crate) fn keep(target: &Target, described: &Described) {
     if files::read_text(&path, LONGEST).is_ok_and(|known| known == text) {
         return;
     }
-    let _ = files::write(&path, text.as_bytes());
+    // The words of the target may be secrets.
+    let _ = files::write_private(&path, text.as_bytes());
 }
