@@ -44,7 +44,7 @@ use crate::records::{Holder, Lease};
 use crate::rigs::{self, Selector, Spec};
 use crate::store;
 use crate::users;
-use crate::wire::{self, Wire};
+use crate::wire::{self, ToClient, Unread, Wire};
 
 /// The longest line of a client.
 const REQUEST_LIMIT: usize = 64 << 10;
@@ -53,6 +53,8 @@ const SHORT: usize = 8 << 10;
 
 /// How many lines may wait for a client to read them. One that reads none of them is disconnected.
 const UNREAD: usize = 256;
+/// How many bytes of them may wait.
+const UNREAD_BYTES: usize = 8 << 20;
 /// How many of them may be news of its place, of which the last one counts.
 const PLACES: usize = 64;
 /// How many connections one user may have.
@@ -125,7 +127,7 @@ struct Agent {
 
 struct AgentClient {
     uid: u32,
-    lines: mpsc::Sender<Vec<u8>>,
+    lines: ToClient,
 }
 
 /// A thread of its own, the worker, has the lab, and does one thing after the other. It waits for the disk, and for the names of users and
@@ -352,21 +354,15 @@ impl Agent {
             let _ = stream.try_write(&line);
             return;
         }
-        let (lines, unread) = mpsc::channel(UNREAD);
+        let (lines, unread) = ToClient::new(UNREAD, UNREAD_BYTES);
         clients.insert(peer.conn, AgentClient { uid: peer.uid, lines: lines.clone() });
         tokio::spawn(Arc::clone(self).serve(peer, stream, lines, unread));
     }
 
-    async fn serve(
-        self: Arc<Self>,
-        mut peer: Peer,
-        stream: UnixStream,
-        send: mpsc::Sender<Vec<u8>>,
-        mut lines: mpsc::Receiver<Vec<u8>>,
-    ) {
+    async fn serve(self: Arc<Self>, mut peer: Peer, stream: UnixStream, send: ToClient, mut lines: Unread) {
         let (mut reader, mut writer) = stream.into_split();
         let writing = tokio::spawn(async move {
-            while let Some(line) = lines.recv().await {
+            while let Some((line, _room)) = lines.recv().await {
                 if writer.write_all(&line).await.is_err() {
                     break;
                 }
@@ -476,7 +472,7 @@ impl Agent {
     fn pass(&self, reply: Option<Reply>) {
         let Some(Reply { conn, line, done }) = reply else { return };
         let rest = line.and_then(|line| match lock(&self.clients).get(&conn) {
-            Some(client) => client.lines.try_send(line).err().map(mpsc::error::TrySendError::into_inner),
+            Some(client) => client.lines.try_send(line).err(),
             None => Some(line),
         });
         let _ = done.send(rest);
@@ -682,7 +678,7 @@ impl Agent {
     }
 
     /// Gives a connection to the port of a rig, until its holder or the port closes it. From here on it has frames and no lines.
-    async fn pass_on(&self, peer: &Peer, params: Value, reader: OwnedReadHalf, out: &mpsc::Sender<Vec<u8>>) {
+    async fn pass_on(&self, peer: &Peer, params: Value, reader: OwnedReadHalf, out: &ToClient) {
         let opened = match parse(params) {
             Ok(open) => self.open(peer, open, out).await,
             Err(refusal) => Err(refusal),
@@ -710,7 +706,7 @@ impl Agent {
     }
 
     /// Opens the port of a rig for a connection.
-    async fn open(&self, peer: &Peer, open: Open, out: &mpsc::Sender<Vec<u8>>) -> Result<(), Refusal> {
+    async fn open(&self, peer: &Peer, open: Open, out: &ToClient) -> Result<(), Refusal> {
         let (Open { lease, rig }, uid) = (open, peer.uid);
         let id = lease.clone();
         let found = self.ask_worker(move |lab| {

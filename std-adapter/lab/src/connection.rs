@@ -30,6 +30,8 @@ use crate::processes::LEASE;
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long the agent has to start, on a busy machine too. One that cannot start is told at once.
 const START: Duration = Duration::from_millis(SILENCE);
+/// The most messages of the agent that wait while it is asked.
+const EVENTS: usize = 1000;
 /// How often it is looked for while it starts: at first, and at last.
 const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
@@ -273,6 +275,9 @@ impl Connection {
                     return Ok(message);
                 }
                 if let Some(Value::String(method)) = message.get("method").cloned() {
+                    if self.events.len() >= EVENTS {
+                        return Err(io::Error::other(format!("the agent has sent {EVENTS} messages and no answer")));
+                    }
                     self.events.push_back((method, message["params"].take()));
                 }
             }

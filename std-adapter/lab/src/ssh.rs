@@ -21,6 +21,8 @@ pub const PROGRAM: &str = "RIGLINE_SSH";
 const PROXY: &str = "rigline lab proxy";
 /// The options of `ssh`. It must ask no questions, since nobody could answer them.
 const OPTIONS: [&str; 7] = ["-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+/// The most bytes of a line of its standard error that are kept.
+const WORDS: u64 = 4096;
 
 fn too_long(length: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes, and it may have {LONGEST}"))
@@ -84,11 +86,14 @@ pub(crate) fn start(destination: &str) -> io::Result<Carrier> {
     let last = Arc::new(Mutex::new(String::new()));
     let said = Arc::clone(&last);
     let complaining = tokio::spawn(async move {
-        let mut lines = BufReader::new(stderr).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if !line.trim().is_empty() {
-                *lock(&said) = line.chars().filter(|char| !char.is_control()).take(300).collect();
+        let (mut reader, mut line) = (BufReader::new(stderr), Vec::new());
+        // A line without an end comes in parts.
+        while let Ok(1..) = (&mut reader).take(WORDS).read_until(b'\n', &mut line).await {
+            let text = String::from_utf8_lossy(&line);
+            if !text.trim().is_empty() {
+                *lock(&said) = text.chars().filter(|char| !char.is_control()).take(300).collect();
             }
+            line.clear();
         }
     });
     let writing = tokio::spawn(async move {

@@ -17,7 +17,7 @@ use rigline_host::wire::{self, Control, RawConnection, Reader, Writer};
 use rigline_host::{HostError, Options};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::book::Refusal;
 use crate::check;
@@ -26,6 +26,8 @@ use crate::frames::{Back, PIECE, Piece, PieceKind, back};
 
 /// How many bytes of one holder may wait for the rig to take them.
 const WAITING: usize = 32 << 20;
+/// How many pieces of one holder may.
+const PIECES: usize = 64 << 10;
 /// How long a port that is busy is waited for.
 const CLOSING: Duration = Duration::from_secs(1);
 /// How long a program that is the rig has to end.
@@ -36,9 +38,80 @@ pub(crate) struct Wire {
     /// The lease.
     pub(crate) lease: String,
     next: u64,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     pieces: mpsc::UnboundedSender<Piece>,
     stop: Option<oneshot::Sender<String>>,
+}
+
+/// The pieces and bytes that wait for a rig to take them.
+#[derive(Default)]
+struct Waiting {
+    pieces: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Waiting {
+    /// Counts a piece.
+    fn add(&self, length: usize) -> Result<(), Refusal> {
+        let too_much = if self.bytes.fetch_add(length, Ordering::Relaxed) + length > WAITING {
+            format!("{WAITING} bytes")
+        } else if self.pieces.fetch_add(1, Ordering::Relaxed) >= PIECES {
+            format!("{PIECES} pieces")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::refused(format!("more than {too_much} wait for the rig to take them")))
+    }
+
+    /// The rig has taken a piece, or needs it no more.
+    fn remove(&self, length: usize) {
+        self.bytes.fetch_sub(length, Ordering::Relaxed);
+        self.pieces.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The lines and frames for one client of the agent, which wait while it does not read. They are
+/// bounded in number and in bytes.
+#[derive(Clone)]
+pub(crate) struct ToClient {
+    lines: mpsc::Sender<(Vec<u8>, OwnedSemaphorePermit)>,
+    room: Arc<Semaphore>,
+    bytes: usize,
+}
+
+/// Where they are taken from. A line has its room until the permit is dropped.
+pub(crate) type Unread = mpsc::Receiver<(Vec<u8>, OwnedSemaphorePermit)>;
+
+impl ToClient {
+    /// For at most so many lines and bytes; a single line may be longer.
+    pub(crate) fn new(lines: usize, bytes: usize) -> (Self, Unread) {
+        let (lines, unread) = mpsc::channel(lines);
+        (Self { lines, room: Arc::new(Semaphore::new(bytes)), bytes }, unread)
+    }
+
+    /// How much room a line takes.
+    fn measure(&self, line: &[u8]) -> u32 {
+        u32::try_from(line.len().min(self.bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// Sends a line when there is room for it. The line is lost if the client is gone.
+    pub(crate) async fn send(&self, line: Vec<u8>) -> Result<(), ()> {
+        let room = Arc::clone(&self.room).acquire_many_owned(self.measure(&line)).await.map_err(drop)?;
+        self.lines.send((line, room)).await.map_err(drop)
+    }
+
+    /// Sends a line if there is room for it. Returns it if not.
+    pub(crate) fn try_send(&self, line: Vec<u8>) -> Result<(), Vec<u8>> {
+        match Arc::clone(&self.room).try_acquire_many_owned(self.measure(&line)) {
+            Ok(room) => self.lines.try_send((line, room)).map_err(|error| error.into_inner().0),
+            Err(_) => Err(line),
+        }
+    }
+
+    /// For how many further lines there is room.
+    pub(crate) fn capacity(&self) -> usize {
+        self.lines.capacity()
+    }
 }
 
 impl Wire {
@@ -53,10 +126,7 @@ impl Wire {
         if piece.until < now {
             return Err(Refusal::refused(format!("piece {} came {} ms too late", piece.seq, now - piece.until)));
         }
-        let length = piece.bytes.len();
-        if self.waiting.fetch_add(length, Ordering::Relaxed) + length > WAITING {
-            return Err(Refusal::refused(format!("more than {WAITING} bytes wait for the rig to take them")));
-        }
+        self.waiting.add(piece.bytes.len())?;
         self.next += 1;
         // One that has ended has told so itself.
         let _ = self.pieces.send(piece);
@@ -73,7 +143,7 @@ impl Wire {
 
 /// The other half, which has the port.
 pub(crate) struct Port {
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     pieces: mpsc::UnboundedReceiver<Piece>,
     stop: oneshot::Receiver<String>,
 }
@@ -82,7 +152,7 @@ pub(crate) struct Port {
 pub(crate) fn pair(lease: &str) -> (Wire, Port) {
     let (send, pieces) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let waiting = Arc::<Waiting>::default();
     let wire = Wire { lease: lease.to_owned(), next: 1, waiting: Arc::clone(&waiting), pieces: send, stop: Some(stop) };
     (wire, Port { waiting, pieces, stop: stopped })
 }
@@ -97,7 +167,7 @@ pub(crate) fn closed(code: u8, why: &str) -> Vec<u8> {
 /// Opens the target and passes bytes on, until either end closes or the wire is stopped. What happens is told to the holder, at last
 /// that it is closed, with the reason.
 /// `board` is the one that it must be, if that is known.
-pub(crate) async fn run(target: &str, board: Option<&str>, roots: &Roots, mut port: Port, out: mpsc::Sender<Vec<u8>>) {
+pub(crate) async fn run(target: &str, board: Option<&str>, roots: &Roots, mut port: Port, out: ToClient) {
     let opened = tokio::select! {
         opened = open(target, board, roots) => opened,
         why = &mut port.stop => Err(why.unwrap_or_default()),
@@ -138,7 +208,7 @@ async fn open(target: &str, board: Option<&str>, roots: &Roots) -> Result<RawCon
 struct Sending {
     writer: Option<Writer>,
     control: Option<Arc<dyn Control>>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     pieces: VecDeque<Piece>,
     /// How much of the first piece is written.
     written: usize,
@@ -155,8 +225,9 @@ impl Sending {
             (PieceKind::Dtr, Some(control)) => drop(control.set_dtr(piece.bytes.first().is_some_and(|on| *on > 0))),
             (PieceKind::Discard, Some(control)) => drop(control.discard()),
             (PieceKind::Dtr | PieceKind::Discard, None) => {}
-            (PieceKind::Bytes | PieceKind::End, _) => self.pieces.push_back(piece),
+            (PieceKind::Bytes | PieceKind::End, _) => return self.pieces.push_back(piece),
         }
+        self.waiting.remove(piece.bytes.len());
     }
 
     /// Writes some of what there is. What was written is not written again if this is dropped.
@@ -182,14 +253,14 @@ impl Sending {
                 writer.flush().await.map_err(failed)?;
             }
         }
-        self.waiting.fetch_sub(piece.bytes.len(), Ordering::Relaxed);
+        self.waiting.remove(piece.bytes.len());
         self.written = 0;
         self.pieces.pop_front();
         Ok(())
     }
 }
 
-async fn pass_on(connection: RawConnection, mut port: Port, out: &mpsc::Sender<Vec<u8>>) -> String {
+async fn pass_on(connection: RawConnection, mut port: Port, out: &ToClient) -> String {
     let RawConnection { mut reader, writer, mut stderr, child, control, .. } = connection;
     let waiting = Arc::clone(&port.waiting);
     let mut sending = Sending { writer: Some(writer), control, waiting, pieces: VecDeque::new(), written: 0 };
@@ -256,6 +327,51 @@ mod tests {
         wire.send(piece(1, now, WAITING), now).unwrap();
         assert!(wire.send(piece(2, now, 1), now).unwrap_err().why.contains("33554432 bytes wait"));
         drop(port);
+        // Pieces without any bytes take memory, too.
+        let (mut wire, port) = pair("lease");
+        let sent = (1..=2 * PIECES as u64).take_while(|seq| wire.send(piece(*seq, now, 0), now).is_ok()).count();
+        assert_eq!(sent, PIECES);
+        drop(port);
+    }
+
+    #[tokio::test]
+    async fn lines_for_a_client_that_does_not_read_are_bounded_in_number_and_bytes() {
+        let (out, mut unread) = ToClient::new(3, 1000);
+        assert!(out.try_send(vec![0; 5000]).is_ok(), "a single line may be longer");
+        assert_eq!(out.try_send(vec![1]), Err(vec![1]));
+        let slow = out.clone();
+        let sending = tokio::spawn(async move { slow.send(vec![2; 600]).await });
+        tokio::task::yield_now().await;
+        assert!(!sending.is_finished());
+        assert_eq!(unread.recv().await.unwrap().0.len(), 5000);
+        sending.await.unwrap().unwrap();
+        for byte in [3, 4] {
+            out.try_send(vec![byte]).unwrap();
+        }
+        assert_eq!(out.try_send(vec![5]), Err(vec![5]), "three wait");
+        drop(unread);
+        assert!(out.send(vec![6]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn changed_lines_of_a_port_leave_no_count_behind() {
+        let (board, other) = tokio::io::duplex(64);
+        let (reader, writer) = tokio::io::split(other);
+        let connection = RawConnection::new(reader, writer, rigline_host::wire::TransportTraits::SERIAL);
+        let (mut wire, port) = pair("lease");
+        let waiting = Arc::clone(&wire.waiting);
+        let (out, _unread) = ToClient::new(4, 1000);
+        let passing = tokio::spawn(async move { pass_on(connection, port, &out).await });
+        let until = clock::now() + 10_000;
+        for (seq, kind, length) in [(1, PieceKind::Dtr, 1), (2, PieceKind::Discard, 0), (3, PieceKind::Bytes, 5)] {
+            wire.send(Piece { kind, seq, until, bytes: vec![0; length] }, clock::now()).unwrap();
+        }
+        while waiting.pieces.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(waiting.bytes.load(Ordering::Relaxed), 0);
+        drop(board);
+        passing.await.unwrap();
     }
 
     #[tokio::test]
@@ -276,7 +392,7 @@ mod tests {
         let mut connection = RawConnection::new(reader, writer, rigline_host::wire::TransportTraits::SERIAL);
         connection.control = Some(Arc::clone(&dtr) as Arc<dyn Control>);
         let (mut wire, port) = pair("lease");
-        let (out, mut lines) = mpsc::channel(4);
+        let (out, mut lines) = ToClient::new(4, 1 << 20);
         let passing = tokio::spawn(async move { pass_on(connection, port, &out).await });
         let now = clock::now();
         // The board takes 8 bytes, and then nothing for a while.
