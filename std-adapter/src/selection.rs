@@ -1,5 +1,6 @@
 //! An extension of which only some operations are offered.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Operation, Outcome};
@@ -12,8 +13,8 @@ use crate::mutex::lock;
 pub struct Selected<E> {
     inner: E,
     selection: OperationSelection,
-    /// The inner manifest, which may become another one, and what is left of it.
-    manifests: Mutex<(&'static Manifest, &'static Manifest)>,
+    /// The selected part of each inner manifest that there was, by the address of the latter.
+    manifests: Mutex<BTreeMap<usize, &'static Manifest>>,
 }
 
 /// A selection of operations.
@@ -53,16 +54,20 @@ impl<E: Extension> Selected<E> {
                 }
             });
         }
-        Ok(Self { inner, selection: selection.clone(), manifests: Mutex::new((all, left)) })
+        Ok(Self { inner, selection: selection.clone(), manifests: Mutex::new(BTreeMap::from([(address(all), left)])) })
     }
 
     /// Selects operations as [`new`](Self::new) does, of an extension that may have other
     /// operations later. Names that it does not have are no error.
     pub fn of_what_comes(inner: E, selection: &OperationSelection) -> Self {
         let all = inner.manifest();
-        let manifests = Mutex::new((all, left(all, selection)));
+        let manifests = Mutex::new(BTreeMap::from([(address(all), left(all, selection))]));
         Self { inner, selection: selection.clone(), manifests }
     }
+}
+
+fn address(manifest: &'static Manifest) -> usize {
+    std::ptr::from_ref(manifest).addr()
 }
 
 /// Whether a name means an operation. As the tools' names have `_` for `-`, either spelling will do, the exact one first.
@@ -90,11 +95,9 @@ fn left(all: &'static Manifest, selection: &OperationSelection) -> &'static Mani
 impl<E: Extension> Extension for Selected<E> {
     fn manifest(&self) -> &'static Manifest {
         let all = self.inner.manifest();
+        // Those that were there before last, too: a board may come and go.
         let mut manifests = lock(&self.manifests);
-        if !std::ptr::eq(manifests.0, all) {
-            *manifests = (all, left(all, &self.selection));
-        }
-        manifests.1
+        manifests.entry(address(all)).or_insert_with(|| left(all, &self.selection))
     }
 
     async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

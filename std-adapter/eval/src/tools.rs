@@ -12,6 +12,7 @@
 //! current operation is then stopped, and the cleanup steps run. Until they have ended, no other
 //! call begins and the process does not end. That takes at most [`CLEANUP`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,8 +83,8 @@ pub struct Settings {
 /// [module](self) describes it.
 pub struct Evals {
     relay: Relay,
-    /// The relay's manifest, which may become another one, and what was made of it.
-    manifests: Mutex<(&'static Manifest, &'static Manifest)>,
+    /// The manifest that was made of each one that the relay had, by the address of the latter: a board may come and go.
+    manifests: Mutex<BTreeMap<usize, &'static Manifest>>,
     schemas: Schemas,
     runs: Runs,
     root: Root,
@@ -133,7 +134,7 @@ impl Evals {
         let tools = tools();
         let schemas: Vec<(&str, String)> = tools.iter().map(|tool| (tool.name, tool.params.to_string())).collect();
         let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema.as_str())));
-        let manifests = Mutex::new((inner, with_tools(inner)));
+        let manifests = Mutex::new(BTreeMap::from([(std::ptr::from_ref(inner).addr(), with_tools(inner))]));
         let runs = Runs::with_connect(store, Some(target), Arc::new(Configured { hosts, config }));
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("rigline-evals").enable_all().build()?;
@@ -499,10 +500,7 @@ impl Extension for Evals {
     fn manifest(&self) -> &'static Manifest {
         let inner = self.relay.manifest();
         let mut manifests = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::ptr::eq(manifests.0, inner) {
-            *manifests = (inner, with_tools(inner));
-        }
-        manifests.1
+        manifests.entry(std::ptr::from_ref(inner).addr()).or_insert_with(|| with_tools(inner))
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

@@ -42,7 +42,7 @@
 
 mod losses;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -293,7 +293,9 @@ impl Remote {
         self.release().await;
         let mut known = lock(&self.known);
         let is_for_agents = known.is_for_agents;
-        *known = Known::present(described, is_for_agents);
+        if let Some(present) = Known::present(described, is_for_agents) {
+            *known = present;
+        }
         known.is_open = false;
     }
 
@@ -468,7 +470,7 @@ impl Relay {
         // It is asked by agents' protocol, since it is served in that.
         let is_for_agents = takes_logs && !is_lazy;
         let known = match &last {
-            Some(last) if is_rig => Known::present(last, is_for_agents),
+            Some(last) if is_rig => Known::last(Some(last), is_for_agents),
             last => Known::absent(last.as_ref(), String::new(), is_for_agents),
         };
         let known = Arc::new(Mutex::new(known));
@@ -684,9 +686,10 @@ impl Known {
         found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
     }
 
-    fn present(described: &Described, is_for_agents: bool) -> Self {
-        let (manifest, renamed) = lasting(described, is_for_agents);
-        Self {
+    /// None if there were too many manifests already.
+    fn present(described: &Described, is_for_agents: bool) -> Option<Self> {
+        let (manifest, renamed) = lasting(described, is_for_agents)?;
+        Some(Self {
             manifest,
             is_for_agents,
             renamed,
@@ -695,23 +698,25 @@ impl Known {
             absence: None,
             is_open: true,
             asked_by: None,
-        }
+        })
+    }
+
+    /// The description that was known last, or nothing.
+    fn last(last: Option<&Described>, is_for_agents: bool) -> Self {
+        last.and_then(|last| Self::present(last, is_for_agents)).unwrap_or_else(|| Self {
+            manifest: &NOTHING_KNOWN,
+            is_for_agents,
+            renamed: Vec::new(),
+            schemas: Arc::new(Schemas::of(&[])),
+            text: String::new(),
+            absence: None,
+            is_open: false,
+            asked_by: None,
+        })
     }
 
     fn absent(last: Option<&Described>, why: String, is_for_agents: bool) -> Self {
-        let mut known = match last {
-            Some(last) => Self::present(last, is_for_agents),
-            None => Self {
-                manifest: &NOTHING_KNOWN,
-                is_for_agents,
-                renamed: Vec::new(),
-                schemas: Arc::new(Schemas::of(&[])),
-                text: String::new(),
-                absence: None,
-                is_open: false,
-                asked_by: None,
-            },
-        };
+        let mut known = Self::last(last, is_for_agents);
         known.go(&why);
         known
     }
@@ -731,13 +736,26 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        *self = Self { asked_by: self.asked_by.take(), ..Self::present(described, self.is_for_agents) };
+        match Self::present(described, self.is_for_agents) {
+            Some(present) => *self = Self { asked_by: self.asked_by.take(), ..present },
+            None => {
+                (self.is_open, self.absence, self.text) = (true, None, described.manifest.text.clone());
+                complain(format_args!(
+                    "rigline: the operations of the target have changed too often; the list stays as it is until this command is started again"
+                ));
+            }
+        }
         true
     }
 }
 
 /// A manifest whose operations say that the other end is not there.
 fn marked(manifest: &'static Manifest) -> &'static Manifest {
+    static MARKED: Mutex<BTreeMap<usize, &'static Manifest>> = Mutex::new(BTreeMap::new());
+    lock(&MARKED).entry(std::ptr::from_ref(manifest).addr()).or_insert_with(|| mark(manifest))
+}
+
+fn mark(manifest: &'static Manifest) -> &'static Manifest {
     const MARK: &str = "Absent: the board is not plugged in, and a call says what is missing.";
     let operations = manifest.operations.iter().map(|operation| {
         let mut marked = *operation;
@@ -1278,8 +1296,44 @@ fn distinct(operations: &[crate::host::Operation]) -> Vec<String> {
     names.collect()
 }
 
-/// The description as a manifest, which lasts as long as the process: a relay has one. Also the operations that have another name in it.
-fn lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Vec<(&'static str, String)>) {
+/// How many bytes of descriptions may have become manifests, as these last as long as the process. One alone may have more.
+const LASTING: usize = 32 << 20;
+
+/// The operations that have another name in a manifest than at the other end.
+type Renamed = Vec<(&'static str, String)>;
+
+/// The manifests there were: what comes back takes no further memory.
+#[derive(Default)]
+struct Manifests {
+    known: BTreeMap<(String, String), (&'static Manifest, Renamed)>,
+    bytes: usize,
+}
+
+/// The description as a manifest, and the operations that have another name in it. None if there were too many already.
+fn lasting(described: &Described, is_for_agents: bool) -> Option<(&'static Manifest, Renamed)> {
+    static MANIFESTS: Mutex<Manifests> = Mutex::new(Manifests { known: BTreeMap::new(), bytes: 0 });
+    lock(&MANIFESTS).lasting(described, is_for_agents)
+}
+
+impl Manifests {
+    fn lasting(&mut self, described: &Described, is_for_agents: bool) -> Option<(&'static Manifest, Renamed)> {
+        let Described { manifest, kind, has_typed_outputs, .. } = described;
+        let key = (manifest.text.clone(), format!("{kind:?} {has_typed_outputs} {is_for_agents}"));
+        if let Some(known) = self.known.get(&key) {
+            return Some(known.clone());
+        }
+        // Some memory goes to each, however short it is.
+        let bytes = self.bytes + manifest.text.len() + 4096;
+        if bytes > LASTING && !self.known.is_empty() {
+            return None;
+        }
+        self.bytes = bytes;
+        Some(self.known.entry(key).or_insert(made_lasting(described, is_for_agents)).clone())
+    }
+}
+
+/// Makes a manifest that lasts as long as the process.
+fn made_lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Renamed) {
     let Described { manifest, kind, has_typed_outputs, .. } = described;
     let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
     let effects_of = |operation: &crate::host::Operation| {
@@ -1334,4 +1388,56 @@ fn lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Ve
 
 fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(operation: &str, description: &str) -> Described {
+        let text = format!(
+            r#"{{"name":"x","version":"1.0.0","protocolVersion":"0.0.1","operations":{{"{operation}":{{"description":"{description}","params":{{}}}}}}}}"#
+        );
+        let manifest = crate::host::Manifest::read(&text).unwrap();
+        Described { text, manifest, kind: None, has_typed_outputs: false }
+    }
+
+    /// Manifests last as long as the process.
+    #[test]
+    fn a_target_whose_operations_change_without_end_costs_bounded_memory() {
+        let mut manifests = Manifests::default();
+        let [one, other] = ["one", "other"].map(|name| described(name, ""));
+        let first = manifests.lasting(&one, false).unwrap().0;
+        let second = manifests.lasting(&other, false).unwrap().0;
+        let bytes = manifests.bytes;
+        for _ in 0..1000 {
+            assert!(std::ptr::eq(manifests.lasting(&one, false).unwrap().0, first));
+            assert!(std::ptr::eq(manifests.lasting(&other, false).unwrap().0, second));
+        }
+        assert_eq!(manifests.bytes, bytes, "what comes back takes no further memory");
+        let mut long = described("long", "");
+        let take = |number: &usize| {
+            // What is read of it matters less than how long it is.
+            long.manifest.text = format!("{number} {}", "x".repeat(1 << 20));
+            manifests.lasting(&long, false).is_some()
+        };
+        let made = (0..1000).take_while(take);
+        assert_eq!(made.count(), (LASTING >> 20) - 1);
+        assert!(manifests.lasting(&one, false).is_some() && manifests.bytes <= LASTING);
+    }
+
+    #[test]
+    fn a_board_that_comes_and_goes_has_two_manifests() {
+        let described = described("op", "comes and goes");
+        let mut known = Known::present(&described, true).unwrap();
+        let there = known.manifest;
+        known.go("unplugged");
+        let gone = known.manifest;
+        assert!(!std::ptr::eq(there, gone));
+        for _ in 0..3 {
+            assert!(known.come(&described) && std::ptr::eq(known.manifest, there));
+            known.go("unplugged");
+            assert!(std::ptr::eq(known.manifest, gone));
+        }
+    }
 }
