@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use rigline::json::{Json, JsonKind};
@@ -59,6 +59,8 @@ struct Gate {
     between: Arc<dyn Between>,
     peer: Peer,
     own: mpsc::UnboundedReceiver<Own>,
+    /// How many bytes of it wait.
+    waiting: Arc<AtomicUsize>,
     /// Whether a request is cancelled with its response.
     cancels: bool,
 }
@@ -70,19 +72,29 @@ enum Own {
     End,
 }
 
-struct Response(mpsc::UnboundedSender<Own>);
+struct Response {
+    own: mpsc::UnboundedSender<Own>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// How many bytes of messages that need no answer may wait for a client. Further ones are dropped.
+const WAITING: usize = 1 << 20;
 
 impl Wire for Response {
     fn to_client(&self, message: &[u8]) {
-        let _ = self.0.send(Own::ToClient(message.to_vec()));
+        if self.waiting.fetch_add(message.len(), Ordering::Relaxed) > WAITING && !has_id(message) {
+            self.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+            return;
+        }
+        let _ = self.own.send(Own::ToClient(message.to_vec()));
     }
 
     fn to_extension(&self, message: Vec<u8>) {
-        let _ = self.0.send(Own::ToExtension(message));
+        let _ = self.own.send(Own::ToExtension(message));
     }
 
     fn end(&self) {
-        let _ = self.0.send(Own::End);
+        let _ = self.own.send(Own::End);
     }
 }
 
@@ -141,7 +153,7 @@ impl Course {
     /// Takes the answer that is there already.
     fn kept(&mut self) -> Begun {
         let Some(gate) = &mut self.gate else { return Begun::Silent };
-        match gate.own.try_recv() {
+        match gate.own.try_recv().inspect(|own| gate.has_taken(own)) {
             Ok(Own::ToClient(message)) if is_reply(&message) => Begun::Reply(message),
             // It is sent again, to come in its order.
             Ok(Own::ToClient(message)) => {
@@ -211,6 +223,7 @@ impl Course {
             if let Some(gate) = &mut self.gate
                 && let Poll::Ready(Some(own)) = gate.own.poll_recv(task)
             {
+                gate.has_taken(&own);
                 let begun = match own {
                     Own::ToClient(message) if is_reply(&message) => return Poll::Ready(Some(Line::Reply(message))),
                     Own::ToClient(message) => return Poll::Ready(Some(Line::Notification(message))),
@@ -249,13 +262,48 @@ impl Gate {
         let between = service.between()?.clone();
         let (response, own) = mpsc::unbounded_channel();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let peer = Peer::new(number, session, hears_requests, Arc::new(Response(response)));
-        Some(Self { between, peer, own, cancels })
+        let waiting = Arc::<AtomicUsize>::default();
+        let response = Response { own: response, waiting: Arc::clone(&waiting) };
+        let peer = Peer::new(number, session, hears_requests, Arc::new(response));
+        Some(Self { between, peer, own, waiting, cancels })
     }
+
+    fn has_taken(&self, own: &Own) {
+        if let Own::ToClient(message) = own {
+            self.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a message is a reply or wants one.
+fn has_id(message: &[u8]) -> bool {
+    Json::parse(message).is_ok_and(|message| message.kind() == JsonKind::Object && message.get("id").is_some())
 }
 
 /// Whether nothing follows a message.
 fn is_reply(message: &[u8]) -> bool {
     let message = Json::parse(message).unwrap_or(Json::NULL);
     message.kind() == JsonKind::Object && message.get("id").is_some() && message.get("method").is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_no_answer_is_bounded_for_a_client_that_does_not_read_and_a_question_is_kept() {
+        let (own, mut taken) = mpsc::unbounded_channel();
+        let response = Response { own, waiting: Arc::default() };
+        let text = "x".repeat(1000);
+        for _ in 0..5000 {
+            response.to_client(format!("{{\"method\":\"notifications/message\",\"params\":\"{text}\"}}").as_bytes());
+        }
+        response.to_client(b"{\"id\":1,\"method\":\"elicitation/create\"}");
+        let mut lengths = Vec::new();
+        while let Ok(Own::ToClient(message)) = taken.try_recv() {
+            lengths.push(message.len());
+        }
+        assert!(lengths.iter().sum::<usize>() < WAITING + 2000, "{}", lengths.len());
+        assert!(lengths.len() > 900 && lengths.last() < Some(&100), "the question is the last one");
+    }
 }

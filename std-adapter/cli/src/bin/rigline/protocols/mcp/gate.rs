@@ -27,6 +27,8 @@ const OWN: &str = "rigline-";
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// The most questions that are open at a time.
 const QUESTIONS: usize = 64;
+/// The most calls of our own tools that run at a time.
+const RUNNING: usize = 64;
 /// The most clients that are remembered. One more, and the one that was silent for longest is forgotten.
 const CLIENTS: usize = 1000;
 
@@ -193,6 +195,11 @@ impl Gate {
         is_modern: bool,
     ) {
         let id = message["id"].clone();
+        if state.running.len() >= RUNNING {
+            let why = format!("{RUNNING} calls of this server's own tools run already, which is the limit");
+            self.fail(state, peer, &id, call, "refused", &why, is_modern);
+            return;
+        }
         let token = message["params"]["_meta"]["progressToken"].clone();
         let (this, tool, arguments) = (self.this.clone(), call.tool.clone(), call.arguments.clone());
         let (told, hears) = (std::sync::atomic::AtomicU64::new(0), peer.clone());
@@ -864,5 +871,61 @@ impl Gate {
             }
             _ => Passing::On,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rigline_std::between::Wire;
+
+    use super::*;
+
+    /// A tool that does not end.
+    #[derive(Debug)]
+    struct Slow;
+
+    impl OwnTools for Slow {
+        fn tools(&self) -> Vec<Value> {
+            vec![json!({ "name": "slow", "inputSchema": { "type": "object" } })]
+        }
+
+        fn run(self: Arc<Self>, _: &str, _: &Value, _: Tell, _: ToolDone) -> CallOff {
+            Box::new(|| ())
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<Value>>);
+
+    impl Wire for Heard {
+        fn to_client(&self, message: &[u8]) {
+            lock(&self.0).push(serde_json::from_slice(message).unwrap());
+        }
+
+        fn to_extension(&self, _: Vec<u8>) {}
+    }
+
+    #[test]
+    fn calls_of_own_tools_are_bounded_and_one_that_is_called_off_makes_room() {
+        let gate = Gate::new(Parts { own: Some(Arc::new(Slow)), ..Parts::default() });
+        let heard = Arc::new(Heard::default());
+        let peer = Peer::new(1, None, true, Arc::clone(&heard) as Arc<dyn Wire>);
+        let call = |id: usize| {
+            let params = json!({ "name": "slow", "arguments": {} });
+            let line = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
+            assert_eq!(gate.received(&peer, line.as_bytes()), Passing::Kept);
+        };
+        for id in 0..RUNNING {
+            call(id);
+        }
+        assert!(lock(&heard.0).is_empty());
+        call(1000);
+        let answer = lock(&heard.0).pop().unwrap();
+        assert!(answer["id"] == 1000 && answer["result"]["isError"] == true, "{answer}");
+        assert!(answer.to_string().contains("64 calls of this server's own tools run already"), "{answer}");
+        let off = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
+        gate.received(&peer, off.as_bytes());
+        call(1001);
+        assert!(lock(&heard.0).is_empty());
     }
 }
