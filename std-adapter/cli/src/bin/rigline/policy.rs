@@ -2,6 +2,7 @@
 //! that the agent cannot change.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -132,8 +133,8 @@ impl PolicyArguments {
         };
         if let Some(path) = &self.policy {
             let fault = |text: String| Failure::usage(format!("--policy {}: {text}", path.display()));
-            ensure_out_of_reach(path).map_err(fault)?;
-            let text = files::read(path).map_err(|error| fault(error.to_string()))?;
+            let file = out_of_reach(path).map_err(fault)?;
+            let text = files::read(&file).map_err(|error| fault(error.to_string()))?;
             let file: File = toml::from_str(&text).map_err(|error| fault(error.message().to_owned()))?;
             choice.read_only |= file.read_only;
             if let Some(allow) = file.allow {
@@ -247,22 +248,74 @@ impl Rules {
     }
 }
 
-/// Whether the agent, which works in the current folder, and other users have no way to change a file.
-fn ensure_out_of_reach(path: &Path) -> Result<(), String> {
-    let file = path.canonicalize().map_err(|error| error.to_string())?;
-    if let Ok(here) = std::env::current_dir().and_then(|here| here.canonicalize())
-        && here.parent().is_some()
-        && file.starts_with(&here)
-    {
-        return Err(format!("it is in the folder {}, in which the agent works: keep it elsewhere", here.display()));
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        if std::fs::metadata(&file).is_ok_and(|about| about.mode() & 0o022 != 0) {
-            return Err("other users can write it (chmod go-w)".to_owned());
+/// The file that a path leads to, if the agent, which works in the current folder, and other users have no way to change it or to put
+/// another one in its place: neither the file, nor a folder or a link on the way to it.
+fn out_of_reach(path: &Path) -> Result<PathBuf, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
+    let here = here.filter(|here| here.parent().is_some());
+    let ensure_elsewhere = |at: &Path, what: &str| match &here {
+        Some(here) if at.starts_with(here) => {
+            Err(format!("{what} in the folder {}, in which the agent works: keep it elsewhere", here.display()))
+        }
+        _ => Ok(()),
+    };
+    let mut at = PathBuf::new();
+    let mut parts: Vec<OsString> = Vec::new();
+    let push = |parts: &mut Vec<OsString>, path: &Path| {
+        parts.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
+    };
+    push(&mut parts, &std::path::absolute(path).map_err(said)?);
+    let mut links = 0;
+    while let Some(part) = parts.pop() {
+        match part.to_str() {
+            Some("..") => {
+                at.pop();
+                continue;
+            }
+            Some(".") => continue,
+            _ => {}
+        }
+        let next = at.join(&part);
+        let about = std::fs::symlink_metadata(&next).map_err(said)?;
+        if about.is_symlink() {
+            ensure_elsewhere(&next, "a link on the way to it is")?;
+            links += 1;
+            if links > MOST_LINKS {
+                return Err("too many links lead to it".to_owned());
+            }
+            let target = std::fs::read_link(&next).map_err(said)?;
+            push(&mut parts, &target);
+        } else {
+            ensure_own(&next, &about)?;
+            at = next;
         }
     }
+    ensure_elsewhere(&at, "it is")?;
+    Ok(at)
+}
+
+/// How many links may lead to a file, as on Linux.
+const MOST_LINKS: usize = 40;
+
+/// Whether other users cannot write a file, or put other files into a folder in the place of those that are there.
+#[cfg(unix)]
+fn ensure_own(path: &Path, about: &std::fs::Metadata) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    const STICKY: u32 = 0o1000;
+    let is_open = about.mode() & 0o022 != 0;
+    match about.is_dir() {
+        true if is_open && about.mode() & STICKY == 0 => Err(format!(
+            "other users can put another one in its place, since they can write {} (chmod go-w)",
+            path.display()
+        )),
+        false if is_open => Err("other users can write it (chmod go-w)".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn ensure_own(_: &Path, _: &std::fs::Metadata) -> Result<(), String> {
     Ok(())
 }
 

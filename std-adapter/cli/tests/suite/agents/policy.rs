@@ -153,6 +153,45 @@ fn a_policy_file_is_kept_out_of_the_agents_reach() {
         let (code, said) = start(&path, text, mode);
         assert!(code == Some(2) && said.contains(why), "{text}: {said}");
     }
+    // What leads to the file can be replaced as well as the file: links in the agent's folder, however many, and in folders that others can write.
+    let shared = folder.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let links = [
+        (project.join("link.toml"), file.clone()),
+        (folder.path().join("through.toml"), "project/link.toml".into()),
+        (folder.path().join("fine.toml"), "./project/../rig.toml".into()),
+        (shared.join("open.toml"), "../rig.toml".into()),
+        (folder.path().join("round.toml"), "round.toml".into()),
+    ];
+    for (link, to) in &links {
+        std::os::unix::fs::symlink(to, link).unwrap();
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&file, text).unwrap();
+    let start_as = |path: &str, mode: u32| {
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = std::process::Command::new(RIGLINE);
+        command.args(["mcp", "sim", "--policy", path]).current_dir(&project).stdin(std::process::Stdio::null());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (path, mode, why) in [
+        ("../fine.toml", 0o755, None),
+        ("../rig.toml", 0o755, None),
+        ("../shared/open.toml", 0o755, None),
+        // Only who owns a file in such a folder can replace it.
+        ("../shared/open.toml", 0o1777, None),
+        ("link.toml", 0o755, Some("a link on the way to it is in the folder")),
+        ("../through.toml", 0o755, Some("a link on the way to it is in the folder")),
+        ("../shared/open.toml", 0o777, Some("other users can put another one in its place")),
+        ("../round.toml", 0o755, Some("links")),
+    ] {
+        let (code, said) = start_as(path, mode);
+        match why {
+            None => assert_eq!((code, said.as_str()), (Some(0), ""), "{path}"),
+            Some(why) => assert!(code == Some(2) && said.contains(why), "{path}: {code:?} {said}"),
+        }
+    }
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut agent = ServerProcess::start(&["mcp", "sim", "--policy", file.to_str().unwrap(), "--limit", "power=5/h"]);
