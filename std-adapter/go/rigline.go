@@ -42,6 +42,10 @@ const (
 	grace      = 2 * time.Second
 	patience   = 5 * time.Second
 	candidates = 8
+
+	// How many logs of a call are kept, and how many bytes of them.
+	mostLogs    = 4096
+	mostLogText = 4 << 20
 )
 
 // Kind says what went wrong.
@@ -313,6 +317,29 @@ type call struct {
 	isExecute bool
 	answer    chan answer
 	logs      []Log
+	// size has the bytes of the logs, and dropped how many were too many.
+	size    int
+	dropped int
+}
+
+// log keeps a log, if there is room for it.
+func (c *call) log(log Log) {
+	size := len(log.Message) + len(log.Data)
+	if len(c.logs) >= mostLogs || c.size+size > mostLogText {
+		c.dropped++
+		return
+	}
+	c.logs = append(c.logs, log)
+	c.size += size
+}
+
+// allLogs gives the logs that were kept. If some were dropped, the last one says how many.
+func (c *call) allLogs() []Log {
+	if c.dropped == 0 {
+		return c.logs
+	}
+	text := fmt.Sprintf("%d further log lines were dropped, since there were too many", c.dropped)
+	return append(c.logs, Log{Level: "warn", Message: text})
 }
 
 type answer struct {
@@ -860,7 +887,7 @@ func (r *Rig) fromPeer(envelope members, method []byte, versioned bool) {
 	}
 	r.mu.Lock()
 	for _, waiting := range r.pending {
-		waiting.logs = append(waiting.logs, log)
+		waiting.log(log)
 	}
 	r.mu.Unlock()
 	if r.onLog != nil {
@@ -880,7 +907,7 @@ func (r *Rig) finish(id uint32, got answer) bool {
 	if got.kind == "" && waiting.isExecute {
 		got = ofResult(got.result)
 	}
-	got.Logs = waiting.logs
+	got.Logs = waiting.allLogs()
 	waiting.answer <- got
 	return true
 }

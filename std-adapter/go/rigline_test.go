@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -648,5 +649,49 @@ func TestAnAnswerAfterTheTimeLimitDoesNotCountAndTheSessionGoesOn(t *testing.T) 
 	}
 	if result, err := rig.Call(context.Background(), "op", nil, nil); err != nil || result.Message != "done" {
 		t.Fatalf("the next call gave %v, %v", result, err)
+	}
+}
+
+// A program of these lines of sh, which is asked for its operations and then called.
+func shell(t *testing.T, script string) *Rig {
+	t.Helper()
+	ask := `read -r line; id=${line#*"\"id\":"}; id=${id%%[!0-9]*}; `
+	head := ask + `echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"name\":\"x\",\"operations\":{\"op\":{}}}}"; ` + ask
+	rig, err := Connect(context.Background(), "exec:sh -c '"+strings.ReplaceAll(head+script, "'", `'"'"'`)+"'", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rig
+}
+
+func TestLogsWithoutAnEndTakeBoundedMemoryAndTheDroppedOnesAreCounted(t *testing.T) {
+	rig := shell(t, `yes '{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"xxxx"}}' | head -n 50000; echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"success\":true}}"; cat >/dev/null`)
+	defer rig.Close()
+	got, err := rig.Call(context.Background(), "op", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := got.Logs[len(got.Logs)-1]
+	if len(got.Logs) != 4097 || last.Level != "warn" || last.Message != "45904 further log lines were dropped, since there were too many" {
+		t.Fatalf("%d logs; the last: %+v", len(got.Logs), last)
+	}
+}
+
+// The answers to the peer's own requests are written by who reads: a peer that does not read is read no further.
+func TestAPeerThatAsksWithoutReadingCostsBoundedMemoryAndItsCallEndsInTime(t *testing.T) {
+	rig := shell(t, `yes '{"jsonrpc":"2.0","id":"a","method":"ping"}'`)
+	defer rig.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err := rig.Call(ctx, "op", nil, nil)
+	var failure *Error
+	if !errors.As(err, &failure) || failure.Kind != Timeout || time.Since(began) > 20*time.Second {
+		t.Fatalf("%v after %v", err, time.Since(began))
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if memory.HeapAlloc > 64<<20 {
+		t.Fatalf("%d bytes", memory.HeapAlloc)
 	}
 }

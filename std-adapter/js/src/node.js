@@ -136,6 +136,7 @@ export function overProgram([program, ...args]) {
       onData: () => {},
       onEnd: () => {},
       send: (text) => child.stdin.write(text),
+      waiting: () => child.stdin.writableLength,
       close: () => {
         closing ??= (async () => {
           child.stdin.end();
@@ -174,6 +175,7 @@ export function overTcp(host, port, patience = 10000) {
       onData: () => {},
       onEnd: () => {},
       send: (text) => socket.write(text),
+      waiting: () => socket.writableLength,
       close: () => {
         socket.end();
         // The server may go on writing.

@@ -5,6 +5,11 @@ const VERSION = '0.0.1';
 export const LINE_LIMIT = 16 * 1024 * 1024;
 /** How long the extension's own timeout error may take beyond the call's timeout, in milliseconds. No other answer counts then. */
 const GRACE = 2000;
+/** How many bytes of answers to the peer's own requests may wait for the peer to read them. */
+const ANSWERS = 1 << 20;
+/** How many logs of a call are kept, and how many characters of them. */
+const LOGS = 4096;
+const LOG_TEXT = 4 << 20;
 /** The longest time that setTimeout takes, in milliseconds: a longer one would be over at once. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 
@@ -55,6 +60,7 @@ export class Rig {
   #size = 0;
   #lost = null;
   #turn = Promise.resolve();
+  #unanswered = 0;
   #options;
 
   /** The manifest, as it came. */
@@ -109,7 +115,7 @@ export class Rig {
       if (signal?.aborted) throw new RiglineError('cancelled', 'the call was cancelled', { operation });
       operation = spelled(operation, this.manifest?.operations);
       const params = `{"operation":${JSON.stringify(operation)},"args":${written},"context":${JSON.stringify(context)}}`;
-      const logs = [];
+      const logs = new Logs();
       const began = performance.now();
       const answer = await this.#ask('execute', params, timeout * 1000 + GRACE, { operation, logs, signal });
       const took = performance.now() - began;
@@ -118,7 +124,7 @@ export class Rig {
         const text = `the answer came after ${(took / 1000).toFixed(3)} s, beyond the time limit of ${timeout} s${said && `; it said: ${said}`}`;
         throw new RiglineError('timeout', text, { operation });
       }
-      const result = { message: answer.message ?? '', outputs: answer.outputs ?? new Map(), logs };
+      const result = { message: answer.message ?? '', outputs: answer.outputs ?? new Map(), logs: logs.all() };
       if (answer.kind === 'success') return result;
       if (answer.kind === 'failed') throw new RiglineError('failed', answer.error, { operation, result, data: answer.data ?? null });
       if (answer.kind === 'refused') throw refusal(answer, operation);
@@ -143,7 +149,7 @@ export class Rig {
         this.#end(new RiglineError(kind, text, { operation }));
         this.#transport.close();
       };
-      const stopTimer = after(patience, () => cut('timeout', `no answer within ${patience / 1000} s`));
+      const stopTimer = after(patience, () => cut('timeout', `no answer within ${patience / 1000} s${this.#deafness()}`));
       const abort = () => cut('cancelled', 'the call was cancelled');
       signal?.addEventListener('abort', abort, { once: true });
       const settle = (act) => (value) => {
@@ -191,12 +197,22 @@ export class Rig {
     this.#size = 0;
     for (const { reply, send, noise, log } of this.#session.receive(bytes)) {
       if (reply) this.#waiting.get(reply.id)?.resolve(reply.answer);
-      else if (send) this.#transport.send(send);
+      else if (send) this.#answer(send);
       else if (log) {
-        for (const waiting of this.#waiting.values()) waiting.logs?.push(log);
+        for (const waiting of this.#waiting.values()) waiting.logs?.add(log);
         this.#options.onLog(log);
       } else this.#options.onNoise(noise);
     }
+  }
+
+  /** Answers a request of the peer's, unless too many answers wait for it already. */
+  #answer(line) {
+    if ((this.#transport.waiting?.() ?? 0) > ANSWERS) this.#unanswered++;
+    else this.#transport.send(line);
+  }
+
+  #deafness() {
+    return this.#unanswered ? `; it sends requests without reading the answers: ${this.#unanswered} were not answered` : '';
   }
 
   #end(error) {
@@ -205,6 +221,30 @@ export class Rig {
     if (error.kind === 'lost' && this.#size > 0) this.#line();
     this.#lost = error;
     for (const { reject } of [...this.#waiting.values()]) reject(error);
+  }
+}
+
+/** The first logs of a call, and how many were dropped, since there were too many. */
+class Logs {
+  #kept = [];
+  #size = 0;
+  #dropped = 0;
+
+  add(log) {
+    const size = log.message.length + (log.data === null || log.data === undefined ? 0 : plain(log.data).length);
+    if (this.#kept.length >= LOGS || this.#size + size > LOG_TEXT) {
+      this.#dropped++;
+      return;
+    }
+    this.#kept.push(log);
+    this.#size += size;
+  }
+
+  /** All that were kept. If some were dropped, the last one says how many. */
+  all() {
+    if (!this.#dropped) return this.#kept;
+    const message = `${this.#dropped} further log lines were dropped, since there were too many`;
+    return [...this.#kept, { level: 'warn', message, data: null }];
   }
 }
 

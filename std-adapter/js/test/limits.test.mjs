@@ -123,3 +123,27 @@ test('an answer after the time limit does not count, and the session goes on', a
   assert.equal((await rig.call('op', {}, { timeout: 30 })).message, 'done');
   await rig.close();
 });
+
+test('logs without an end take bounded memory, and the dropped ones are counted', async () => {
+  const transport = answering((reply) => {
+    const line = Buffer.from(`${JSON.stringify({ jsonrpc: '2.0', method: 'log', params: { level: 'info', message: 'x'.repeat(500) } })}\n`.repeat(100));
+    for (let count = 0; count < 200; count++) transport.onData(line);
+    reply();
+  });
+  const rig = await Rig.open(transport);
+  const { logs } = await rig.call('op');
+  assert.equal(logs.length, 4097);
+  assert.deepEqual([logs[0].level, logs[0].message.length], ['info', 500]);
+  assert.deepEqual([logs[4096].level, logs[4096].message], ['warn', '15904 further log lines were dropped, since there were too many']);
+  await rig.close();
+});
+
+test('requests of a peer that does not read are not answered beyond a limit, and the error says so', { skip: isWindows }, async () => {
+  // It answers `initialize`, and then asks without end.
+  const script = `read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"name":"x","operations":{}}}'; read -r line; yes '{"jsonrpc":"2.0","id":"a","method":"${'m'.repeat(60)}"}' | head -n 40000; sleep 60`;
+  const rig = await connect(['sh', '-c', script]);
+  const called = rig.call('op', {}, { timeout: 2 });
+  await assert.rejects(called, /without reading the answers: [0-9]+ were not answered/);
+  assert.ok(process.memoryUsage().arrayBuffers < 64 << 20);
+  await rig.close();
+});

@@ -653,3 +653,57 @@ def test_g_an_awaited_call_that_is_cancelled_before_it_is_sent_does_not_run(
             assert called.exists()
 
     asyncio.run(main())
+
+
+def test_logs_without_an_end_take_bounded_memory_and_the_dropped_ones_are_counted(script: Script) -> None:
+    body = """
+line = json.dumps({"jsonrpc": "2.0", "method": "log", "params": {"level": "info", "message": "x" * 500}}) + "\\n"
+for _ in range(400):
+    sys.stdout.write(line * 100)
+sys.stdout.flush()
+reply(request)
+"""
+    with rigline.connect(script.target(body)) as rig:
+        tracemalloc.start()
+        try:
+            logs = rig.call("op", timeout=60).logs
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert len(logs) == 4097
+        assert logs[0].message == "x" * 500
+        assert (logs[-1].level, logs[-1].message) == ("warn", "35904 further log lines were dropped, since there were too many")
+        assert peak < 20 << 20, peak
+
+
+def test_logs_between_calls_are_kept_by_nobody(script: Script) -> None:
+    body = """
+reply(request)
+log = {"jsonrpc": "2.0", "method": "log", "params": {"level": "info", "message": "y" * 2000}}
+for _ in range(20000):
+    say(log)
+"""
+    with rigline.connect(script.target(body)) as rig:
+        tracemalloc.start()
+        try:
+            rig.call("op")
+            rig.call("op", timeout=60)
+            assert tracemalloc.get_traced_memory()[1] < 20 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_requests_of_a_peer_that_does_not_read_cost_bounded_memory(script: Script) -> None:
+    body = """
+for number in range(100000):
+    sys.stdout.write('{"jsonrpc":"2.0","id":"%d","method":"%s"}\\n' % (number, "m" * 60))
+sys.stdout.flush()
+time.sleep(60)
+"""
+    with rigline.connect(script.target(body)) as rig:
+        connection = rig._box[0]
+        assert connection is not None
+        with pytest.raises(rigline.CallTimeout, match="without reading the answers: [0-9]+ were not answered"):
+            rig.call("op", timeout=4)
+        assert connection._unwritten < 2 << 20
+        assert connection._outgoing.qsize() < 20000

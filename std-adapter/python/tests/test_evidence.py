@@ -7,6 +7,7 @@ import csv
 import html
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -591,3 +592,25 @@ def test_a_test_may_connect_to_the_rig_that_its_run_has(pytester: pytest.Pyteste
     run(pytester, served, "--rigline-wait=0").assert_outcomes(passed=1)
     # The recorded session goes through `rigline bridge`, which uses the rig for its holder.
     run(pytester, served, "--rigline-wait=0", "--rigline-record=evidence").assert_outcomes(passed=1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_what_is_kept_of_a_test_is_this_users_only_also_where_it_was_there_before(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import rigline
+
+        def test_it(rig, measure):
+            rig.call("identify", context=rigline.Context(env={"TOKEN": "s3cret"}))
+            measure.attach("note.txt", "s3cret")
+        """
+    )
+    for _ in range(2):
+        run(pytester, "sim", "--rigline-logs=logs")
+        files = [path for path in (pytester.path / "logs").rglob("*") if path.is_file()]
+        assert len(files) == 2
+        assert any("s3cret" in path.read_text() for path in files), "there is something to protect"
+        for path in files:
+            assert path.stat().st_mode & 0o777 == 0o600, path
+            # As one of an earlier version.
+            path.chmod(0o644)

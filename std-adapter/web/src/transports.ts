@@ -26,6 +26,7 @@ export function webSocket(url: string | URL): Promise<Transport> {
         must('text', text, 'string');
         if (socket.readyState === WebSocket.OPEN) socket.send(text.replace(/\n$/, ''));
       },
+      waiting: () => socket.bufferedAmount,
       close: () => {
         socket.close();
         return gone;
@@ -79,6 +80,7 @@ export async function webSerial(port: Port, { baudRate = 115200 }: WebSerialOpti
   const reader = readable.getReader();
   const writer = writable.getWriter();
   let why = 'the port was closed';
+  let waiting = 0;
   const unplugged = () => (why = 'the device was unplugged');
   port.addEventListener('disconnect', unplugged);
 
@@ -87,11 +89,17 @@ export async function webSerial(port: Port, { baudRate = 115200 }: WebSerialOpti
     onEnd: () => {},
     send: (line) => {
       must('text', line, 'string');
-      writer.write(encoder.encode(line)).catch((error: unknown) => {
-        why = `nothing can be sent: ${text(error)}`;
-        void reader.cancel().catch(() => {});
-      });
+      const bytes = encoder.encode(line);
+      waiting += bytes.length;
+      writer.write(bytes).then(
+        () => (waiting -= bytes.length),
+        (error: unknown) => {
+          why = `nothing can be sent: ${text(error)}`;
+          void reader.cancel().catch(() => {});
+        },
+      );
     },
+    waiting: () => waiting,
     close: async () => {
       await reader.cancel().catch(() => {});
       await gone;

@@ -32,6 +32,8 @@ PATIENCE = 5.0
 _TRAFFIC_LINES = 400
 _TRAFFIC_TEXT = 2000
 _STDERR_LINES = 20
+#: How many bytes of answers to the other side's own requests may wait for it to read them.
+_ANSWERS = 1 << 20
 
 #: Waiting on a lock cannot be interrupted on Windows.
 _SLICE = 0.1 if sys.platform == "win32" else 3600.0
@@ -217,6 +219,10 @@ class Connection:
         self._waiting: Dict[int, Future[Answer]] = {}
         self._lost: Optional[RigError] = None
         self._outgoing: queue.SimpleQueue[Optional[bytes]] = queue.SimpleQueue()
+        #: How many bytes of it have not been written.
+        self._unwritten = 0
+        #: How many requests of the other side were not answered, since it does not read.
+        self._unanswered = 0
         # A server may outlive this process, and a late reply to an earlier one must match no call of this one.
         base = 0 if isinstance(endpoint, _target.Program) else int.from_bytes(os.urandom(4), "big")
         self.session = _protocol.Session(base)
@@ -249,8 +255,13 @@ class Connection:
             future.set_running_or_notify_cancel()
             self._waiting[number] = future
         self._note(">", line)
-        self._outgoing.put(line)
+        self._send(line)
         return future
+
+    def _send(self, line: bytes) -> None:
+        with self._lock:
+            self._unwritten += len(line)
+        self._outgoing.put(line)
 
     @staticmethod
     def wait(future: Future[Answer], timeout: float) -> Answer:
@@ -267,6 +278,8 @@ class Connection:
     def details(self) -> str:
         """What else was seen, for an error's text."""
         text = ""
+        if self._unanswered:
+            text = f"\nit sends requests without reading the answers: {self._unanswered} were not answered"
         for title, lines in (("its standard error ends with", self._stderr), ("lines that were skipped", self._skipped)):
             shown = [line for line in list(lines) if line.strip()][-8:]
             if shown:
@@ -335,6 +348,8 @@ class Connection:
             except (OSError, ValueError):
                 # The reader sees the end too, and knows why.
                 return
+            with self._lock:
+                self._unwritten -= len(line)
 
     def _read(self) -> None:
         parts: List[bytes] = []
@@ -391,8 +406,11 @@ class Connection:
             elif isinstance(event, Log):
                 self._on_log(event)
             elif isinstance(event, _protocol.Send):
+                if self._unwritten > _ANSWERS:
+                    self._unanswered += 1
+                    continue
                 self._note(">", event.line)
-                self._outgoing.put(event.line)
+                self._send(event.line)
             elif event.text.strip():
                 self._skipped.append(_json.shorten(_json.printable(event.text), 200))
                 logger.debug("%s: skipped a line: %s: %s", self.name, event.why, self._skipped[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -9,7 +10,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from typing import IO, Any, Deque, List, Optional, Tuple, Union
+from typing import IO, Any, Deque, Dict, List, Optional, Tuple, Union
 
 import pytest
 
@@ -18,8 +19,9 @@ from ._connection import Traffic
 from ._measure import Collector, Measurement
 from .result import Log
 
-#: How many lines of traffic of a test are kept in memory.
+#: How many lines of traffic, and how many logs, of a test are kept in memory, and how many characters of each log.
 _LINES = 5000
+_TEXT = 2000
 _UNFIT = re.compile(r"[^\w.,=+@\[\]-]+")
 
 
@@ -41,7 +43,9 @@ class Evidence:
     def _clear(self) -> None:
         self.measurements: List[Measurement] = []
         self.attachments: List[Tuple[str, str]] = []
-        self.logs: List[Tuple[float, str, Log]] = []
+        self.logs: Deque[Tuple[float, str, Log]] = deque(maxlen=_LINES)
+        #: How many logs there were, by rig.
+        self.logged: Dict[str, int] = {}
         self.traffic: Deque[Tuple[str, Traffic]] = deque(maxlen=_LINES)
         self.lines = 0
         self.collector: Optional[Collector] = None
@@ -58,7 +62,8 @@ class Evidence:
             path = os.path.join(self._folder, self._place + ".log")
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with self._guard:
-                self._file = open(path, "w" if self.attempt == 1 else "a", encoding="utf-8", errors="backslashreplace")
+                mode = "w" if self.attempt == 1 else "a"
+                self._file = open(path, mode, encoding="utf-8", errors="backslashreplace", opener=_own)
         self.write(time.time(), f"test {self.nodeid}, attempt {self.attempt}, {time.strftime('%Y-%m-%dT%H:%M:%S%z')}")
 
     def end(self) -> None:
@@ -90,7 +95,9 @@ class Evidence:
         self.write(time.time(), f"measurement {measurement}")
 
     def add_log(self, at: float, rig: str, log: Log) -> None:
-        self.logs.append((at, rig, log))
+        kept = dataclasses.replace(log, message=_json.shorten(log.message, _TEXT), data=None)
+        self.logs.append((at, rig, kept))
+        self.logged[rig] = self.logged.get(rig, 0) + 1
         self.write(at, f"{rig} {log.level:5} {log.message}")
 
     def add_traffic(self, rig: str, line: Traffic) -> None:
@@ -110,9 +117,10 @@ class Evidence:
         path = os.path.join(self._attachments(item), file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if isinstance(data, os.PathLike):
-            shutil.copyfile(data, path)
+            with open(data, "rb") as source, open(path, "wb", opener=_own) as copy:
+                shutil.copyfileobj(source, copy)
         else:
-            with open(path, "wb") as copy:
+            with open(path, "wb", opener=_own) as copy:
                 copy.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         self.attachments.append((_json.one_line(name), path))
         self.add_property(item, f"attachment.{_json.one_line(name)}", path)
@@ -135,6 +143,8 @@ class Evidence:
         names = list(dict.fromkeys([*(rig for _, rig, _ in self.logs), *(rig for rig, _ in self.traffic)]))
         for name in names:
             logs = [f"{clock(at)} {log.level:5} {_json.printable(log.message)}" for at, rig, log in self.logs if rig == name]
+            if self.logged.get(name, 0) > len(logs):
+                logs = [f"… {self.logged[name] - len(logs)} logs before", *logs]
             traffic = [str(line) for rig, line in self.traffic if rig == name]
             if len(traffic) > shown:
                 traffic = [f"… {len(traffic) - shown} lines before", *traffic[-shown:]]
@@ -204,3 +214,15 @@ def _place(nodeid: str) -> str:
     parts = [_fit(part) for part in re.split(r"[/\\]", file) if part not in ("", ".", "..")]
     name = rest.replace("::", ".")
     return os.path.join(*parts, _fit(name)) if name else os.path.join(*parts)
+
+
+def _own(path: str, flags: int) -> int:
+    """Opens a file that only this user can read, also if it was there before: what a test says and gets may be a secret."""
+    descriptor = os.open(path, flags, 0o600)
+    if hasattr(os, "fchmod"):
+        try:
+            os.fchmod(descriptor, 0o600)
+        except OSError:
+            # It is another user's, or the file system has no modes.
+            pass
+    return descriptor

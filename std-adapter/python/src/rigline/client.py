@@ -32,7 +32,7 @@ from .errors import (
     UnknownOperation,
     of_code,
 )
-from .result import Log, Manifest, Result
+from .result import Log, Logs, Manifest, Result
 
 __all__ = ["Context", "Rig", "connect"]
 
@@ -140,7 +140,7 @@ class Rig:
         #: How often a call was cancelled.
         self._cuts = 0
         self._traffic: Deque[Traffic] = deque(maxlen=400)
-        self._logs: List[Log] = []
+        self._logs = Logs()
         self._listeners: List[Callable[[Log], None]] = []
         self._taps: List[Callable[[Traffic], None]] = []
         self._record = None if record is None else os.fspath(record)
@@ -286,8 +286,7 @@ class Rig:
             text = self._arguments(name, arguments, named)
             surroundings = (context or Context()).text(shown)
             self._check_size(name, text, surroundings)
-            logs: List[Log] = []
-            self._logs = logs
+            logs = self._logs = Logs()
             began = time.monotonic()
             # Whoever cancels from here on finds the connection.
             if is_cut() or self._cuts != cuts:
@@ -314,7 +313,7 @@ class Rig:
                 operation=name,
                 message=_json.printable(answer.message),
                 outputs=answer.outputs,
-                logs=tuple(logs),
+                logs=logs.all(),
                 duration=(answer.came or time.monotonic()) - began,
                 faults=answer.faults,
             )
@@ -520,7 +519,7 @@ def _log_sink(rig: "weakref.ref[Rig]") -> Callable[[Log], None]:
         there = rig()
         if there is None:
             return
-        there._logs.append(log)
+        there._logs.add(log)
         name = there._manifest.name if there._manifest else "start"
         text = _json.printable(log.message)
         if log.data is not None:

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from . import _json
 
@@ -23,6 +23,35 @@ class Log:
     message: str
     #: Structured data, if there is any.
     data: Any = None
+
+
+#: How many logs of a call are kept, and how many characters of them.
+LOGS = 4096
+LOG_TEXT = 4 << 20
+
+
+class Logs:
+    """The first logs of a call, and the number of those that were dropped because there were too many."""
+
+    def __init__(self) -> None:
+        self._kept: List[Log] = []
+        self._size = 0
+        self.dropped = 0
+
+    def add(self, log: Log) -> None:
+        """Keeps a log, if there is room for it."""
+        size = len(log.message) + (0 if log.data is None else len(str(log.data)))
+        if len(self._kept) >= LOGS or self._size + size > LOG_TEXT:
+            self.dropped += 1
+        else:
+            self._kept.append(log)
+            self._size += size
+
+    def all(self) -> Tuple[Log, ...]:
+        """All that were kept. If some were dropped, the last one says how many."""
+        if not self.dropped:
+            return tuple(self._kept)
+        return (*self._kept, Log("warn", f"{self.dropped} further log lines were dropped, since there were too many"))
 
 
 class Reading(float):
