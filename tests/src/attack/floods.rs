@@ -1,5 +1,6 @@
 //! Peers that write without end, and clients that do not read.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -129,6 +130,56 @@ fn on_command(attack: &Attack, args: &[&str]) -> Outcome {
     } else {
         Ok(format!("{} {peak} KiB in all", args[0]))
     }
+}
+
+/// An eval whose only step calls the peer, in a folder of its own, which is removed behind `use_it`.
+fn with_eval(attack: &Attack, use_it: impl FnOnce(&str, &str) -> Outcome) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("rigline-eval-{}", std::process::id()));
+    let made = fs::create_dir_all(&folder).and_then(|()| {
+        let target = json!(attack.target("during"));
+        let text =
+            format!("name: e\nconfig: {{ target: {target} }}\ntasks: [ {{id: t, steps: [ {{operation: op-0}} ]}} ]\n");
+        fs::write(folder.join("e.yaml"), text)
+    });
+    let outcome = made.map_err(|error| error.to_string()).and_then(|()| {
+        let (folder, runs) = (folder.to_string_lossy(), folder.join("runs"));
+        use_it(&folder, &runs.to_string_lossy())
+    });
+    let _ = fs::remove_dir_all(&folder);
+    outcome
+}
+
+pub(super) fn eval(attack: &Attack) -> Outcome {
+    with_eval(attack, |folder, runs| {
+        let file = format!("{folder}/e.yaml");
+        let mut all = vec![on_command(attack, &["eval", "run", &file, "--runs", runs, "-v"])?];
+        // An agent's tool, whose client does not read what comes before the result.
+        let mut program = attack.start(&["mcp", &attack.target("during"), "--evals", folder, "--runs", runs])?;
+        program.ask(1, MCP)?;
+        let before = program.peak()?;
+        let call = r#""method":"tools/call","params":{"name":"run_eval","arguments":{"id":"e.yaml"},"_meta":{"progressToken":"p"}}"#;
+        let reply = program.ask(2, call)?;
+        if reply["result"]["structuredContent"]["verdict"] != "pass" {
+            return Err(format!("run_eval: {reply}"));
+        }
+        all.push(program.took("mcp --evals", before, LIMIT)?);
+        let mut program = attack.start(&["jsonrpc", "--root", folder, "--runs", runs])?;
+        let before = program.peak()?;
+        program.ask(1, r#""method":"eval.run","params":{"path":"e.yaml"}"#)?;
+        // Its notifications wait while nobody reads them.
+        thread::sleep(2 * FLOOD);
+        all.push(program.took("jsonrpc", before, LIMIT)?);
+        Ok(all.join(", "))
+    })
+}
+
+pub(super) fn recorder(attack: &Attack) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("rigline-recorded-{}", std::process::id()));
+    let target = attack.target("during");
+    let outcome =
+        on_command(attack, &["call", &target, "op-0", "--protocol", "gevals", "--record", &folder.to_string_lossy()]);
+    let _ = fs::remove_dir_all(&folder);
+    outcome
 }
 
 pub(super) fn event_stream(attack: &Attack) -> Outcome {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Stdio;
 
+use super::program::{post, status_of};
 use super::{Attack, Outcome};
 
 /// The larger size is so many times the smaller.
@@ -16,16 +17,19 @@ pub(super) fn operations(attack: &Attack) -> Outcome {
     let mut all = Vec::new();
     let large = attack.operations.max(FACTOR);
     type Words = fn(&str) -> Vec<String>;
-    let paths: [(&str, &str, Words); 5] = [
+    let paths: [(&str, &str, Words); 6] = [
         ("describe", "many", |target| words(&["describe", target, "--protocol", "gevals"])),
         ("describe --json", "many", |target| words(&["describe", target, "--protocol", "gevals", "--json"])),
         ("call", "many", |target| words(&["call", target, "op-0", "--protocol", "gevals"])),
+        ("check", "many", |target| words(&["check", target, "--protocol", "gevals"])),
         ("mcp", "many", |target| words(&["mcp", target])),
         ("describe an operation of as many arguments", "wide", |target| {
             words(&["describe", target, "op-0", "--protocol", "gevals"])
         }),
     ];
-    for (name, peer, args) in paths {
+    // Of a few operations, the check's waits and its own cases are most of its time.
+    let is_long = |name: &str| name == "check" && large < 20_000;
+    for (name, peer, args) in paths.into_iter().filter(|(name, ..)| !is_long(name)) {
         let time = |count: usize| {
             let args = args(&attack.target(&format!("{peer} {count}")));
             processor_time(attack, &args.iter().map(String::as_str).collect::<Vec<_>>())
@@ -33,20 +37,38 @@ pub(super) fn operations(attack: &Attack) -> Outcome {
         let (small, large) = (time(large / FACTOR)?, time(large)?);
         all.push(compare(name, small, large)?);
     }
+    let (small, server) = (of_page(attack, large / FACTOR)?, of_page(attack, large)?);
+    all.push(compare("web", small, server)?);
     Ok(all.join(", "))
+}
+
+/// The seconds of processor time of the page's server until it has answered a call of one of so many operations.
+fn of_page(attack: &Attack, count: usize) -> Result<f64, String> {
+    let target = attack.target(&format!("many {count}"));
+    let (program, address, line) = attack.serve(&["web", &target, "--port", "0"])?;
+    let token = line.split_once("token=").map(|(_, token)| token.trim()).ok_or("no token")?;
+    let body = r#"{"operation":"op-0","args":{},"context":{}}"#;
+    let status = status_of(address, &post("/api/call", &format!("Authorization: Bearer {token}\r\n"), body))?;
+    if status != 200 {
+        return Err(format!("web: status {status}"));
+    }
+    let stat = fs::read_to_string(format!("/proc/{}/stat", program.id())).map_err(|error| error.to_string())?;
+    Ok(seconds(&stat))
 }
 
 pub(super) fn transcript(attack: &Attack) -> Outcome {
     let folder = std::env::temp_dir().join(format!("rigline-attack-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let large = if attack.operations < 20_000 { 5 * attack.operations } else { 50 * attack.operations };
     let time = |lines: usize| {
         let path = folder.join(format!("{lines}.jsonl"));
         fs::write(&path, recording(lines)).map_err(|error| error.to_string())?;
         processor_time(attack, &["replay", &path.to_string_lossy()])
     };
-    let outcome = time(5 * attack.operations / FACTOR)
-        .and_then(|small| Ok((small, time(5 * attack.operations)?)))
-        .and_then(|(small, large)| compare("replay", small, large));
+    let outcome = time(large / FACTOR)
+        .and_then(|small| Ok((small, time(large)?)))
+        .and_then(|(small, large)| compare("replay", small, large))
+        .map(|text| format!("{large} lines: {text}"));
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -90,12 +112,19 @@ fn processor_time(attack: &Attack, args: &[&str]) -> Result<f64, String> {
         std::thread::sleep(std::time::Duration::from_millis(10));
     };
     let ended = { child }.wait().map_err(|error| error.to_string())?;
-    if !ended.success() {
+    // A hostile extension does not pass each case of a check.
+    let is_judged = args[0] == "check" && ended.code() == Some(1);
+    if !ended.success() && !is_judged {
         return Err(format!("{}: {ended}", args.join(" ")));
     }
+    Ok(seconds(&stat))
+}
+
+/// The processor time of a process so far.
+fn seconds(stat: &str) -> f64 {
     let fields: Vec<&str> =
         stat.rsplit_once(") ").map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
     // proc(5): utime and stime are the fields 14 and 15, in hundredths of a second.
     let ticks: f64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    Ok(ticks / 100.0)
+    ticks / 100.0
 }

@@ -33,12 +33,15 @@ pub(super) fn large(attack: &Attack) -> Outcome {
         let header = format!("X: {}\r\n", "h".repeat(1 << 20));
         let headers = "X: y\r\n".repeat(10_000);
         let deep = "[".repeat(4 << 20);
+        let member = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"identify","arguments":{}}}"#;
+        let batch = format!("[{}]", vec![member; (8 << 20) / (member.len() + 1) - 1].join(","));
         let id = format!(r#"{{"jsonrpc":"2.0","id":"{}","op":"health","method":"ping"}}"#, "i".repeat(1 << 20));
         for (what, request, allowed) in [
             ("a header of 1 MB", post(path, &header, "{}"), &[0, 400, 431][..]),
             ("10,000 headers", post(path, &headers, "{}"), &[0, 400, 431]),
             ("deep JSON", post(path, "", &deep), &[400, 401, 403]),
             ("an id of 1 MB", post(path, "", &id), &[200, 400, 401, 403, 404]),
+            ("a batch of 8 MB", post(path, "", &batch), &[200, 400, 401, 403]),
             (
                 "a length that is not sent",
                 post(path, "Content-Length: 99999999999\r\n", "{}"),

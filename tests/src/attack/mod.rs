@@ -6,6 +6,7 @@
 mod floods;
 mod growth;
 mod http;
+mod lab;
 mod peer;
 mod processes;
 mod program;
@@ -72,6 +73,21 @@ pub const CHECKS: &[Check] = &[
         run: floods::pipelined,
     },
     Check {
+        name: "flood/eval",
+        holds: "an extension that logs without end during an eval costs bounded memory, for a person, an agent and a client of eval.run",
+        run: floods::eval,
+    },
+    Check {
+        name: "flood/recorder",
+        holds: "what a recording writes of an extension that logs without end costs bounded memory",
+        run: floods::recorder,
+    },
+    Check {
+        name: "flood/lab",
+        holds: "clients of a lab's agent that send and do not read cost it bounded memory, and others are answered",
+        run: lab::unread,
+    },
+    Check {
         name: "lines/large",
         holds: "deep JSON, ids of 1 MB, batches of 100,000 and lines over the limit cost one error each and bounded memory",
         run: floods::large,
@@ -115,7 +131,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "growth/transcript",
-        holds: "replay takes time that grows with the transcript, and memory that hardly does",
+        holds: "replay takes time and memory that grow with the transcript, of a million lines by default",
         run: growth::transcript,
     },
 ];

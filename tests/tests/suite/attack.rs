@@ -18,6 +18,7 @@ fn memory_stays_bounded_when_a_peer_writes_without_end() {
     holds("flood/logs-between-calls");
     holds("flood/event-stream");
     holds("flood/unread");
+    holds("flood/lab");
 }
 
 #[test]
@@ -78,4 +79,34 @@ fn time_grows_with_the_number_of_operations() {
 #[test]
 fn time_grows_with_the_length_of_a_transcript() {
     holds("growth/transcript");
+}
+
+/// ARCHITECTURE.md lists whatever waits for another, with the name of what floods it.
+#[test]
+fn each_queue_of_the_list_is_flooded_by_something_that_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let (_, queues) = text.split_once("\n## Queues\n").unwrap();
+    let (queues, _) = queues.split_once("\n## ").unwrap();
+    let rows: Vec<Vec<&str>> = queues
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| queue"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 20, "{}", rows.len());
+    for row in rows {
+        let [queue, _, entries, bytes, _, checks] = row[..] else { panic!("{row:?}") };
+        assert!(entries != "–" || bytes != "–", "{queue} has no bound");
+        for name in checks.split(", ").map(|name| name.trim_matches('`')) {
+            if name.contains('/') {
+                assert!(CHECKS.iter().any(|check| check.name == name), "{queue}: there is no attack {name}");
+                continue;
+            }
+            let words = format!("(fn|def) {name}\\(");
+            let mut git = std::process::Command::new("git");
+            git.current_dir(root).args(["grep", "-q", "--untracked", "-E", &words]);
+            let is_file = root.join("std-adapter/web/tests").join(name).is_file();
+            assert!(is_file || git.status().unwrap().success(), "{queue}: there is no test {name}");
+        }
+    }
 }
