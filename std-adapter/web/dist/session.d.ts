@@ -68,6 +68,8 @@ export interface Manifest {
 /** A pair of byte streams. */
 export interface Transport {
   send(text: string): void;
+  /** How many bytes were sent that have not left yet, if that is known. Answers to the other side's own requests are dropped beyond 1 MiB of it. */
+  waiting?(): number;
   /** Ends the connection; the other side takes that for a loss. */
   close(): void | Promise<unknown>;
   onData: (data: Uint8Array) => void;
