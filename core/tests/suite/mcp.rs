@@ -41,7 +41,8 @@ impl Extension for Bench {
                 for done in [0, 50, 50, 100] {
                     cx.progress(done, Some(100), format_args!("step \"{done}\""));
                 }
-                cx.done("all passed")
+                let is_reported = cx.wants_progress();
+                cx.done(if is_reported { "all passed, as reported" } else { "all passed" })
             }
             "measure" => {
                 if kind.as_deref() != Some("nothing") {
@@ -409,7 +410,8 @@ fn progress_goes_to_those_who_ask() {
             assert!(
                 progress.get(1).is_none_or(|params| params["progress"] == 50 && params["message"] == "step \"50\"")
             );
-            assert_eq!(found.last().unwrap()["result"]["content"][0]["text"], "all passed");
+            let said = if is_asked { "all passed, as reported" } else { "all passed" };
+            assert_eq!(found.last().unwrap()["result"]["content"][0]["text"], said);
         }
     }
 }

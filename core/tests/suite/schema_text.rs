@@ -132,3 +132,36 @@ fn two_halves_read_and_write_what_each_of_them_does() {
     halves.flush().unwrap();
     assert_eq!((halves.writer.0, halves.writer.1), (b"abcdefg".to_vec(), 1));
 }
+
+#[derive(Params)]
+#[allow(dead_code, reason = "only its schema is looked at")]
+struct Scaled {
+    /// A count.
+    #[param(maximum = 1.5e12)]
+    count: u64,
+    /// A depth.
+    #[param(minimum = -12e+10, maximum = 2500e-2)]
+    depth: i64,
+}
+
+#[test]
+fn bounds_with_an_exponent_are_the_numbers_that_they_say() {
+    let schema: serde_json::Value = serde_json::from_str(&Schema::of::<Scaled>().to_string()).unwrap();
+    let properties = &schema["properties"];
+    let decode = |text: &str| {
+        let mut text = text.as_bytes().to_vec();
+        rigline::json::de::from_checked::<Scaled>(&mut text).map(|scaled| (scaled.count, scaled.depth)).ok()
+    };
+    assert_eq!(properties["count"]["maximum"].as_f64(), Some(1.5e12), "{schema}");
+    assert_eq!(properties["depth"]["minimum"].as_f64(), Some(-1.2e11), "{schema}");
+    assert_eq!(properties["depth"]["maximum"].as_f64(), Some(25.0), "{schema}");
+    for (text, expected) in [
+        (r#"{"count":1500000000000,"depth":25}"#, Some((1_500_000_000_000, 25))),
+        (r#"{"count":1500000000001,"depth":25}"#, None),
+        (r#"{"count":0,"depth":26}"#, None),
+        (r#"{"count":0,"depth":-120000000000}"#, Some((0, -120_000_000_000))),
+        (r#"{"count":0,"depth":-120000000001}"#, None),
+    ] {
+        assert_eq!(decode(text), expected, "{text}");
+    }
+}
