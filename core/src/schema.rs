@@ -64,20 +64,23 @@ impl Schema {
         }
     }
 
+    /// The pieces of the JSON text; one in `whole`, if it is in one piece.
+    fn pieces<'a>(&self, whole: &'a mut [&'static [u8]; 1]) -> &'a [&'static [u8]] {
+        match self.0 {
+            Text::Whole(text) => {
+                *whole = [text.as_bytes()];
+                whole
+            }
+            Text::Pieces(pieces) => pieces,
+        }
+    }
+
     /// Writes the schema without its descriptions. Members of that name in a default, in an example or
     /// in a constant are data, and stay.
     #[inline(never)]
     pub(crate) fn write_without_descriptions(&self, out: &mut Writer<'_>) {
-        let whole;
-        let pieces: &[&[u8]] = match self.0 {
-            Text::Whole(text) => {
-                whole = [text.as_bytes()];
-                &whole
-            }
-            Text::Pieces(pieces) => pieces,
-        };
         let mut filter = Filter { string: None, is_left_out: false, depth: 0, data: usize::MAX };
-        for byte in pieces.iter().copied().flatten() {
+        for byte in self.pieces(&mut [&[]]).iter().copied().flatten() {
             filter.byte(*byte, out);
         }
     }
@@ -102,17 +105,9 @@ impl Schema {
     /// Whether a member of this name stands anywhere in the schema. The name is what stands between
     /// its quotes in JSON.
     pub(crate) fn has_name(&self, name: &[u8]) -> bool {
-        let whole;
-        let pieces: &[&[u8]] = match self.0 {
-            Text::Whole(text) => {
-                whole = [text.as_bytes()];
-                &whole
-            }
-            Text::Pieces(pieces) => pieces,
-        };
         // How much of the name, its quotes and the colon was found.
         let mut found = 0usize;
-        for piece in pieces {
+        for piece in self.pieces(&mut [&[]]) {
             for byte in *piece {
                 let wanted = match name.get(found.wrapping_sub(1)) {
                     Some(byte) => *byte,
