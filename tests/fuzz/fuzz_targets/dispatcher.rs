@@ -168,8 +168,12 @@ impl Setup {
         }
     }
 
-    /// The lines of the input as whole messages; none where a line does not fit.
+    /// The lines of the input as whole messages; none where a line does not fit, or where the engine refuses the reply
+    /// region as too small.
     fn whole(&self, input: &[u8]) -> Option<Vec<u8>> {
+        if self.reply < LEAST_REPLY {
+            return None;
+        }
         let to = Served::new(&MANIFEST, PROTOCOLS, (self.request - 1, self.reply - 1))?;
         let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
         let (mut extension, clock, mut all) = (Anything::default(), Ticks::default(), Vec::new());
