@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Mutants of the core: cargo-mutants changes it in one place at a time, and its own tests must notice. All mutants are cut into 120 shards.
+# Mutants of the core: it is changed in one place at a time, and its own tests must notice.
+#   .ci/mutants.sh all [FILE...]   those of the core, or of these files, that cargo-gamma makes: all are in one build, so each takes a second
+# The others build each mutant, which takes half a minute. cargo-mutants makes them; they are cut into 120 shards.
 #   .ci/mutants.sh SHARD...        these shards, such as: 3 60 117
 #   .ci/mutants.sh in FILE [REGEX] those of a file, and whose names match
 #   .ci/mutants.sh for MINUTES     shards from the day's on, the next day others, until the time is up
@@ -11,7 +13,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=.ci/lib.sh
 source .ci/lib.sh
 [ -n "${RUSTUP_TOOLCHAIN:-}" ] || use_pinned
-usage() { sed -n '2,6s/^# //p' "$0" >&2 && exit 2; }
+usage() { sed -n '2,8s/^# //p' "$0" >&2 && exit 2; }
 [ $# -gt 0 ] || usage
 # Its own build without optimisation takes a third of the time, and it waits for cargo anyway.
 if ! cargo mutants --version >/dev/null 2>&1 && ! cargo install --quiet --locked --debug cargo-mutants; then
@@ -26,7 +28,7 @@ tree=$out/tree
 mkdir "$tree"
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
   if [ -e "$file" ] || [ -L "$file" ]; then printf '%s\0' "$file"; fi
-done | tar --null --files-from=- --create | tar --extract --touch --directory "$tree"
+done | tar --null --files-from=- --dereference --create | tar --extract --touch --directory "$tree"
 export CARGO_TARGET_DIR=$out/build
 # Most of a mutant's time is its build.
 export CARGO_INCREMENTAL=1
@@ -58,7 +60,36 @@ shard() { # SECONDS SHARD
   mutants "$1" --shard "$2" --sharding round-robin
 }
 
+# Those that cargo-gamma makes, by the names of cargo-mutants.
+gamma() { # FILE...
+  if ! cargo gamma --version >/dev/null 2>&1; then
+    # Its names may change until 1.0. Without optimisation it takes ten minutes to read the core.
+    CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR= cargo install --quiet --locked --debug --version ^0.4 cargo-gamma ||
+      { echo "there is no cargo-gamma, and cargo cannot install it: cargo install cargo-gamma --locked"; exit 77; }
+  fi
+  local files=() file
+  for file in "$@"; do files+=(--file "$file"); done
+  # It copies what git does not ignore, and the tree stands in a folder that git ignores.
+  git init --quiet "$tree"
+  # The tests run thousands of times, so that optimising them pays.
+  (
+    unset CARGO_TARGET_DIR
+    export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_TEST_OPT_LEVEL=1 NO_COLOR=1
+    cd "$tree" && cargo gamma run --no-config --no-relaunch --package rigline --all-features --mutators "$MUTATORS" \
+      --minimum-test-timeout 10 --progress never --cache-dir "$tree/target/gamma" --artifact-dir "$out/gamma" "${files[@]}" 2>&1
+  ) | grep -vE "^ *(killed|unviable|SURVIVED|TIMEOUT|Wrote)" || [ "${PIPESTATUS[0]}" -lt 2 ]
+  cargo mutants --dir "$tree" -p rigline --all-features --list --json "${files[@]}" >"$out/mutants.json"
+  python3 .ci/mutants.py "$out/gamma/gamma-report.json" "$out"
+}
+# What cargo-mutants does, too.
+MUTATORS='fn_value,!fn_value.two,relational,arith,bitwise,shift,assign,logical.and_to_or,logical.or_to_and'
+MUTATORS+=',match_guard.always_true,match_guard.always_false,match_arm,struct_field,unary'
+
 case $1 in
+all)
+  shift
+  gamma "$@"
+  ;;
 today)
   [ $# = 2 ] || usage
   # The gate has seen that the tests pass without a change.
