@@ -804,6 +804,18 @@ fn an_acknowledged_event_survives_a_read() {
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
 }
 
+/// An id in Amplifier has the greatest length of one in JSON-RPC, with its quotes.
+#[test]
+fn an_amplifier_id_is_echoed_up_to_400_bytes() {
+    for (length, answer) in [
+        (400, format!(r#"{{"id":"{}","status":"ok"}}"#, "x".repeat(398))),
+        (401, r#"{"ok":false,"error":{"code":"bad_request","message":"id: longer than 400 bytes"}}"#.to_owned()),
+    ] {
+        let line = format!(r#"{{"op":"health","id":"{}"}}"#, "x".repeat(length - 2));
+        assert_eq!(answers(None, &[&line]), [answer]);
+    }
+}
+
 /// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a
 /// serial line.
 #[test]
