@@ -442,8 +442,9 @@ fn a_request_of_the_peers_is_refused_with_its_id() {
         let mut memory = [0; 600];
         let mut out = Writer::new(&mut memory);
         write_refusal(&request, &mut out);
-        let expected =
-            format!(r#"{{"jsonrpc":"2.0","id":{echoed},"error":{{"code":-32601,"message":"Unknown method: sampling"}}}}"#);
+        let expected = format!(
+            r#"{{"jsonrpc":"2.0","id":{echoed},"error":{{"code":-32601,"message":"Unknown method: sampling"}}}}"#
+        );
         assert_eq!(std::str::from_utf8(out.as_written()).unwrap(), format!("{expected}\n"));
     }
 }

@@ -335,8 +335,8 @@ fn pages_of_tools() {
 #[test]
 fn a_cursor_has_as_many_digits_as_it_needs() {
     static NAMES: [&str; 26] = [
-        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v", "w",
-        "x", "y", "z",
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v",
+        "w", "x", "y", "z",
     ];
     static OPERATIONS: [Operation; 26] = {
         let mut operations = [Operation::new("", Schema::OBJECT); 26];

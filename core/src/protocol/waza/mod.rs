@@ -864,10 +864,7 @@ mod tests {
             assert_eq!(read(method, r#"{"path":null}"#).unwrap_err(), refusal, "{method}");
         }
         assert!(matches!(read("eval.list", r#"{"directory":null}"#), Ok(Request::List { directory: None })));
-        let run = read(
-            "eval.run",
-            r#"{"path":"p","executor":null,"model":null,"verbose":null,"context_dir":null}"#,
-        );
+        let run = read("eval.run", r#"{"path":"p","executor":null,"model":null,"verbose":null,"context_dir":null}"#);
         let Ok(Request::Run(run)) = run else { panic!("{run:?}") };
         assert_eq!(
             (run.executor.is_none(), run.model.is_none(), run.verbose, run.context_dir.is_none()),
