@@ -245,6 +245,12 @@ fn lines_with_two_calls_out() {
             br#"{"jsonrpc":"2.0","result":"a\",\"id\":8","id":7,"t":NaN}"#,
             "broken Some(7) not JSON: invalid number at byte 52 (NaN)",
         ),
+        // The outermost message is the damaged one, and without jsonrpc text before it makes it noise.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"result":{"jsonrpc":"2.0","id":8,"t":NaN}}"#,
+            "broken Some(7) not JSON: invalid number at byte 61 (NaN)",
+        ),
+        (b"boot{\"id\":7,\"t\":NaN}", "noise"),
         // The first one counts: behind the fault, where an object ends is a guess.
         (
             br#"{"jsonrpc":"2.0","id":7,"result":{"t":[NaN]],"id":8}}"#,

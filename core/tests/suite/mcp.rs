@@ -262,7 +262,7 @@ fn a_request_belongs_to_the_protocol_that_its_method_or_its_params_tell() {
         (json!({"protocolVersion": "2025006018"}), false),
         (json!({"protocolVersion": "2025-0-018"}), false),
         (json!({"protocolVersion": "0.0.1"}), false),
-        (json!({"protocolVersion": 20250618}), false),
+        (json!({"protocolVersion": 2025}), false),
         (json!({"_meta": {"io.modelcontextprotocol/clientInfo": {}}}), true),
         (json!({"_meta": {}}), false),
         (json!({}), false),
@@ -275,6 +275,28 @@ fn a_request_belongs_to_the_protocol_that_its_method_or_its_params_tell() {
     // Without params it is of gevals, which needs them.
     let bare = one(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize"}));
     assert_eq!(bare["error"]["message"], "params: required, but missing");
+}
+
+#[test]
+fn a_method_of_mcp_is_ping_or_has_the_name_of_a_family_before_its_slash() {
+    for (method, is_mine) in [
+        ("ping", true),
+        ("tools/call", true),
+        ("tasks/", true),
+        ("server/discover", true),
+        ("Ping", false),
+        ("pin", false),
+        ("", false),
+        ("/tools", false),
+        ("tools", false),
+        ("toolsX/call", false),
+        ("initialize", false),
+        ("eval.run", false),
+    ] {
+        let text = format!("\"{method}\"");
+        let text = rigline::json::Json::parse(text.as_bytes()).unwrap().text().unwrap();
+        assert_eq!(rigline::protocol::mcp::is_method(text), is_mine, "{method}");
+    }
 }
 
 /// Base Protocol, Requests: ids are strings and integers, and never null.
