@@ -10,7 +10,7 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
 use rigline::json::Decimal;
 use rigline::protocol::gevals::TaskContext;
-use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, mcp, namel3ss};
+use rigline::protocol::{self, AMPLIFIER, GEVALS, MCP, NAMEL3SS, Protocol, amplifier, mcp, namel3ss};
 use rigline::serve::blocking::Server;
 use rigline::{
     Call, Clock, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
@@ -95,9 +95,19 @@ fn answers(protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
 }
 
 fn answers_of(module: &mut impl Extension, protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
+    answers_of_list(module, protocol::ALL, protocol, lines)
+}
+
+fn answers_of_list(
+    module: &mut impl Extension,
+    protocols: &[&'static Protocol],
+    pinned: Option<&'static Protocol>,
+    lines: &[&str],
+) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
-    let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    if let Some(protocol) = protocol {
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::with_protocols(module.manifest(), memory, protocols).unwrap();
+    if let Some(protocol) = pinned {
         engine = engine.with_protocol(protocol);
     }
     let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
@@ -263,6 +273,23 @@ fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(NAMEL3SS), &[r#"{"op":"health"}"#, "[]"]);
     assert!(lines[0].contains("protocol_version: required, but missing"), "{}", lines[0]);
     assert!(lines[1].contains("a request must be an object"), "{}", lines[1]);
+    // Those that share its marker are no exception.
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert!(answers(Some(GEVALS), &[list])[0].contains("-32601"));
+    assert!(answers(Some(MCP), &[list])[0].contains(r#""tools":["#));
+    assert!(answers(Some(MCP), &[r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#])[0].contains("-32601"));
+}
+
+/// What tells the protocols over JSON-RPC apart is found whatever protocol the line before was of.
+#[test]
+fn a_protocol_over_json_rpc_is_recognised_after_any_other() {
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let end = r#"{"jsonrpc":"2.0","id":2,"method":"shutdown"}"#;
+    for before in [r#"{"op":"health"}"#, r#"{"protocol_version":1,"tool":"session"}"#, list] {
+        let lines = answers(None, &[before, list, before, end]);
+        assert!(lines[1].contains(r#""tools":["#), "{before}: {}", lines[1]);
+        assert_eq!(lines[3], r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, "{before}");
+    }
 }
 
 /// Gives `lines` to an engine; returns what it asks for, up to the first reading.
@@ -696,6 +723,13 @@ fn answers_are_not_answered() {
             if !line_of_another {
                 assert_eq!(answers(protocol, &[line]), [""; 0], "{protocol:?} {line}");
             }
+        }
+    }
+    // Nor are a protocol's own where no other is known.
+    for protocol in [AMPLIFIER, NAMEL3SS] {
+        for line in &own[..6] {
+            let answers = answers_of_list(&mut Module::default(), &[protocol], None, &[line]);
+            assert_eq!(answers, [""; 0], "{protocol:?} {line}");
         }
     }
     // A request is one although it has a member of an answer.
