@@ -474,7 +474,7 @@ fn a_text_that_is_none_of_the_allowed_is_named_with_its_member() {
 fn a_value_that_its_type_does_not_take_is_named_by_its_kind() {
     #[derive(Debug)]
     struct TakesNothing;
-    impl<'de> de::Visitor<'de> for TakesNothing {
+    impl de::Visitor<'_> for TakesNothing {
         type Value = Self;
 
         fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
