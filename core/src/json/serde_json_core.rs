@@ -44,7 +44,7 @@
 
 use serde::Deserialize;
 
-use super::text::{put, put_utf8};
+use super::text::{escape, put, put_utf8};
 
 /// Decodes one value from JSON text that has been checked. The text cannot be used again.
 ///
@@ -83,38 +83,13 @@ pub(crate) fn text(error: &::serde_json_core::de::Error) -> &'static str {
 fn decode_escapes(text: &mut [u8]) -> &[u8] {
     let (mut read, mut written) = (0, 0);
     while let Some(&byte) = text.get(read) {
-        read += 1;
         // In checked text a reverse solidus stands in strings only.
         if byte != b'\\' {
             put(text, &mut written, byte);
+            read += 1;
             continue;
         }
-        let escape = text.get(read).copied().unwrap_or_default();
-        read += 1;
-        let code = match escape {
-            b'b' => 0x08,
-            b'f' => 0x0c,
-            b'n' => 0x0a,
-            b'r' => 0x0d,
-            b't' => 0x09,
-            b'u' => {
-                let unit = hex(text, read);
-                read += 4;
-                match unit {
-                    0xD800..0xDC00 if text.get(read..).is_some_and(|rest| rest.starts_with(b"\\u")) => {
-                        match hex(text, read + 2) {
-                            low @ 0xDC00..0xE000 => {
-                                read += 6;
-                                0x1_0000 + ((unit - 0xD800) << 10) + (low - 0xDC00)
-                            }
-                            _ => unit,
-                        }
-                    }
-                    _ => unit,
-                }
-            }
-            other => u32::from(other),
-        };
+        let Some((code, length)) = text.get(read..).and_then(escape) else { break };
         match code {
             0x22 | 0x5C => {
                 put(text, &mut written, b'\\');
@@ -122,20 +97,16 @@ fn decode_escapes(text: &mut [u8]) -> &[u8] {
             }
             0xD800..0xE000 => {
                 // As it came, for serde-json-core to refuse where it is decoded.
-                for offset in (1..=6).rev() {
-                    let byte = text.get(read.wrapping_sub(offset)).copied().unwrap_or_default();
+                for at in read..read + length {
+                    let byte = text.get(at).copied().unwrap_or_default();
                     put(text, &mut written, byte);
                 }
             }
             _ => put_utf8(text, &mut written, code),
         }
+        read += length;
     }
     text.get(..written).unwrap_or_default()
-}
-
-fn hex(text: &[u8], at: usize) -> u32 {
-    let digits = text.get(at..).unwrap_or_default().iter().take(4);
-    digits.fold(0, |code, digit| code << 4 | char::from(*digit).to_digit(16).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -170,7 +141,7 @@ mod tests {
             let expected: String = serde_json::from_str(text).unwrap();
             assert_eq!(decode::<heapless::String<8>>(&mut text.as_bytes().to_vec()).unwrap(), *expected, "{text}");
         }
-        for text in [r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800\u0041""#, r#""\ud800\n""#] {
+        for text in [r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800\u0041""#, r#""\ud800\n""#, r#""\ud800xxdc00""#] {
             for error in [
                 decode::<&str>(&mut text.as_bytes().to_vec()).unwrap_err(),
                 decode::<heapless::String<32>>(&mut text.as_bytes().to_vec()).unwrap_err(),

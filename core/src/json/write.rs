@@ -399,7 +399,7 @@ impl<'b> Writer<'b> {
                 tail
             }
             [0x80..=0xFF, tail @ ..] => {
-                let more = tail.iter().take_while(|byte| **byte >= 0x80 && **byte != 0xE2).count();
+                let more = tail.iter().take_while(|byte| !byte.is_ascii() && **byte != 0xE2).count();
                 let (foreign, tail) = rest.split_at_checked(more.wrapping_add(1)).unwrap_or_default();
                 self.raw(foreign);
                 tail

@@ -95,10 +95,14 @@ impl Extension for Bench {
 
 /// The lines that come out when these go in.
 fn lines(requests: &[Value], reply: usize) -> Vec<Value> {
+    lines_of(&MANIFEST, requests, reply)
+}
+
+fn lines_of(manifest: &'static Manifest, requests: &[Value], reply: usize) -> Vec<Value> {
     let input: String = requests.iter().map(|request| format!("{request}\n")).collect();
     let (mut request, mut memory, mut log) = (vec![0; 4096], vec![0; reply], vec![0; 1024]);
     let memory = Memory { request: &mut request, reply: &mut memory };
-    let mut engine = Engine::new(&MANIFEST, memory).unwrap();
+    let mut engine = Engine::new(manifest, memory).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
     let clock = crate::common::NoTime;
     blocking::Server::new(&mut Bench, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
@@ -322,10 +326,37 @@ fn pages_of_tools() {
             assert!(pages > 1 || size >= 900, "{size}");
         }
     }
-    for cursor in [json!("x"), json!(1), json!("-1"), json!(""), json!("9999999")] {
+    for cursor in [json!("x"), json!(1), json!("-1"), json!(""), json!("999999"), json!("9999999")] {
         assert_eq!(one(legacy("tools/list", json!({ "cursor": cursor })))["error"]["code"], -32602, "{cursor}");
     }
     assert_eq!(one(legacy("tools/list", json!({"cursor": "99999"})))["result"]["tools"], json!([]));
+}
+
+/// Each cursor of a server leads to the tool behind those of the page that it was in, however many those are.
+#[test]
+fn a_cursor_has_as_many_digits_as_it_needs() {
+    static NAMES: [&str; 26] = [
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v",
+        "w", "x", "y", "z",
+    ];
+    static OPERATIONS: [Operation; 26] = {
+        let mut operations = [Operation::new("", Schema::OBJECT); 26];
+        let mut place = 0;
+        while place < 26 {
+            operations[place] = Operation::new(NAMES[place], Schema::OBJECT);
+            place += 1;
+        }
+        operations
+    };
+    static MANY: Manifest = Manifest::new("many", "1.0.0").operations(&OPERATIONS);
+    let (mut names, mut params) = (Vec::new(), json!({}));
+    for _ in NAMES {
+        let result = lines_of(&MANY, &[legacy("tools/list", params)], LEAST_REPLY).remove(0)["result"].clone();
+        names.extend(result["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+        let Some(cursor) = result.get("nextCursor") else { break };
+        params = json!({ "cursor": cursor });
+    }
+    assert_eq!(names, NAMES);
 }
 
 #[test]

@@ -855,6 +855,45 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_null_counts_as_absent() {
+        let read = |method: &'static str, params: &'static str| {
+            request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap())
+        };
+        for method in ["eval.run", "eval.get", "eval.validate", "task.list", "task.get"] {
+            let refusal = Refusal::Params { member: "path", fault: "required, but missing" };
+            assert_eq!(read(method, r#"{"path":null}"#).unwrap_err(), refusal, "{method}");
+        }
+        assert!(matches!(read("eval.list", r#"{"directory":null}"#), Ok(Request::List { directory: None })));
+        let run = read("eval.run", r#"{"path":"p","executor":null,"model":null,"verbose":null,"context_dir":null}"#);
+        let Ok(Request::Run(run)) = run else { panic!("{run:?}") };
+        assert_eq!(
+            (run.executor.is_none(), run.model.is_none(), run.verbose, run.context_dir.is_none()),
+            (true, true, false, true)
+        );
+    }
+
+    #[test]
+    fn each_method_is_its_request() {
+        let params = r#"{"path":"p","taskId":"t","runId":"r","executor":"e","model":"m","verbose":true,"context_dir":"c","directory":"d"}"#;
+        for (method, expected) in [
+            (
+                "eval.run",
+                r#"Run(RunRequest { path: "p", executor: Some("e"), model: Some("m"), verbose: true, context_dir: Some("c") })"#,
+            ),
+            ("eval.list", r#"List { directory: Some("d") }"#),
+            ("eval.get", r#"Get { path: "p" }"#),
+            ("eval.validate", r#"Validate { path: "p" }"#),
+            ("task.list", r#"Tasks { path: "p" }"#),
+            ("task.get", r#"Task { path: "p", task: "t" }"#),
+            ("run.status", r#"Status { run: "r" }"#),
+            ("run.cancel", r#"Cancel { run: "r" }"#),
+        ] {
+            let read = request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap());
+            assert_eq!(std::format!("{:?}", read.unwrap()), expected);
+        }
+    }
+
+    #[test]
     fn what_is_written_has_the_texts_spelling() {
         let status = Status { run_id: Some("abc123"), status: Some(RunState::Running), ..Status::default() };
         assert_eq!(
