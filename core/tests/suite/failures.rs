@@ -181,6 +181,9 @@ fn codes_are_read_back_as_the_table_says() {
         assert_eq!(amplifier::failure_kind(row["amplifier"].as_str().unwrap()), Some(alone("amplifier")), "{row}");
         assert_eq!(namel3ss::failure_kind(row["namel3ss"].as_str().unwrap()), Some(alone("namel3ss")), "{row}");
     }
+    // Codes that other writers of the protocol use.
+    assert_eq!(namel3ss::failure_kind("ProtocolError"), Some(FailureKind::BadArguments));
+    assert_eq!(namel3ss::failure_kind("ToolError"), Some(FailureKind::Failed));
     assert_eq!(gevals::failure_kind(-32700), None);
     assert_eq!(amplifier::failure_kind(CODE), None);
     assert_eq!(namel3ss::failure_kind(CODE), None);

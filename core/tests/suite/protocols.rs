@@ -1159,6 +1159,85 @@ fn a_handler_knows_the_context_of_its_own_protocol_and_of_no_other() {
     }
 }
 
+/// Amplifier's protocol text §2: `describe` has the name, version, kind, capabilities, inputs and outputs.
+#[test]
+fn describe_has_each_operation_and_the_outputs_of_those_that_declare_them() {
+    const SCHEMA: Schema = Schema::text(r#"{"type":"object"}"#);
+    static MANIFEST: Manifest = Manifest::new("four", "1.0.0").operations(&[
+        Operation::new("a\"", Schema::ANY).outputs(SCHEMA),
+        Operation::new("b", Schema::OBJECT),
+        Operation::new("c", SCHEMA).outputs(Schema::OBJECT),
+        Operation::new("d", SCHEMA).outputs(SCHEMA),
+    ]);
+    let (mut request, mut reply) = ([0; 512], [0; 1024]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    assert_eq!(
+        steps(&mut engine, "{\"op\":\"describe\"}\n"),
+        [concat!(
+            r#"{"name":"four","version":"1.0.0","kind":"tool","capabilities":["a\"","b","c","d"],"#,
+            r#""inputs":{"a\"":{},"b":{"type":"object","properties":{}},"c":{"type":"object"},"d":{"type":"object"}},"#,
+            r#""outputs":{"a\"":{"type":"object"},"c":{"type":"object","properties":{}},"d":{"type":"object"}}}"#,
+            "\n"
+        )]
+    );
+}
+
+/// A namel3ss request that is wrong is told why, and the version that it says comes back.
+#[test]
+fn a_fault_in_a_namel3ss_request_names_the_member() {
+    let request = |rest: &str| format!(r#"{{"protocol_version":1,"tool":"tell"{rest}}}"#);
+    let digits = |count: usize| format!(r#"{{"protocol_version":{},"tool":"tell"}}"#, "7".repeat(count));
+    let one = "1".to_owned();
+    for (line, version, name, message) in [
+        ("[]".to_owned(), &one, "ProtocolError", "a request must be an object"),
+        (r#"{"tool":"tell"}"#.to_owned(), &one, "ProtocolError", "protocol_version: required, but missing"),
+        (
+            r#"{"protocol_version":"1","tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":null,"tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":-1.5,"tool":"tell"}"#.to_owned(),
+            &"-1.5".to_owned(),
+            "ProtocolError",
+            "protocol_version: only 1 is supported",
+        ),
+        (digits(32), &"7".repeat(32), "ProtocolError", "protocol_version: only 1 is supported"),
+        (digits(33), &one, "ProtocolError", "protocol_version: only 1 is supported"),
+        (r#"{"protocol_version":1}"#.to_owned(), &one, "ProtocolError", "tool: required, but missing"),
+        (r#"{"protocol_version":1,"tool":null}"#.to_owned(), &one, "ProtocolError", "tool: expected a string"),
+        (
+            r#"{"protocol_version":1.0,"tool_name":5}"#.to_owned(),
+            &"1.0".to_owned(),
+            "ProtocolError",
+            "tool: expected a string",
+        ),
+        (request(r#","entry":5"#), &one, "ProtocolError", "entry: expected a string"),
+        (request(r#","trace_id":{}"#), &one, "ProtocolError", "trace_id: expected a string"),
+        (request(r#","sandbox":1"#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","sandbox":"true""#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","capability_context":[]"#), &one, "ProtocolError", "capability_context: expected an object"),
+        (request(r#","timeout_ms":0"#), &one, "ProtocolError", "timeout_ms: expected an integer from 1 to 4294967295"),
+        (request(r#","payload":[]"#), &one, "ValueError", "payload: expected an object"),
+        (request("").replace("tell", "tel l"), &one, "UnknownTool", "Unknown tool: tel l"),
+    ] {
+        let reply =
+            format!(r#"{{"ok":false,"protocol_version":{version},"error":{{"type":"{name}","message":"{message}"}}}}"#);
+        assert_eq!(answers_of(&mut Tells, Some(NAMEL3SS), &[&line]), [reply], "{line}");
+    }
+    // Where the request has something to check, each refusal has the list of checks.
+    let checked = request(r#","payload":[],"capability_context":{}"#);
+    let reply = r#"{"ok":false,"protocol_version":1,"error":{"type":"ValueError","message":"payload: expected an object"},"capability_checks":[]}"#;
+    assert_eq!(answers_of(&mut Tells, None, &[&checked]), [reply]);
+}
+
 #[test]
 fn a_nested_amplifier_call_has_its_own_members() {
     let nested = |args: &str| format!(r#"{{"op":"invoke","session_id":"outer","args":{args}}}"#);
