@@ -2,7 +2,6 @@
 //!
 //! A line is sent as one frame. A damaged frame is always detected. A request may be sent again
 //! without being run twice, so that a button is never pressed twice.
-//! again: a button is never pressed twice.
 //!
 //! # On the wire
 //!
@@ -38,9 +37,10 @@
 //! or nothing for a while. The device runs a sequence number once, keeps its reply, and sends that
 //! reply again when the number comes again. A hello with another session number forgets the reply,
 //! cancels what runs, and starts the sequence at 1; one with the same number is only answered
-//! again. After a reset in mid-call the device has no session and answers *unknown*. A request that
-//! comes while the one before it is not answered yet is ignored; so is a repeated one: its answer
-//! comes when it is there.
+//! again. After a reset in mid-call the device has no session and answers *unknown*; it also does
+//! for the request of a call that was cut off because the wire failed. A request that comes while
+//! the one before it is not answered yet is ignored; so is a repeated one: its answer comes when it
+//! is there. A request that comes before the last one in the sequence is ignored.
 //!
 //! Logs are sent once and may be lost.
 
@@ -260,7 +260,7 @@ fn unstuff(frame: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     while let Some(&code) = frame.get(from) {
         from += 1;
-        if code == 0 || from + usize::from(code) - 1 > frame.len() {
+        if code == 0 {
             return None;
         }
         for _ in 1..code {
@@ -420,9 +420,16 @@ impl Shared {
         self.last.get() != 0 && !self.replied.get() && !self.cut.get()
     }
 
-    /// The wire failed, and with it the call.
+    /// The wire is lost, and with it the call.
+    fn lose(&self) {
+        if self.is_running() {
+            self.cut.set(true);
+        }
+    }
+
+    /// The wire failed.
     fn fail<E>(&self, error: E) -> device::LinkError<E> {
-        self.cut.set(self.cut.get() || self.is_running());
+        self.lose();
         device::LinkError::Wire(error)
     }
 
@@ -475,7 +482,7 @@ impl Shared {
                 Taken::Line
             }
             (FrameKind::Request, Some(_)) => {
-                if sequence.wrapping_sub(self.last.get()) < u32::MAX / 2 {
+                if sequence.wrapping_sub(self.last.get()) <= u32::MAX / 2 {
                     self.unknown.set(Some(sequence));
                 }
                 Taken::Nothing
@@ -626,6 +633,7 @@ mod device {
                 if self.given.is_none() && !self.shared.has_word() && self.at >= self.end {
                     let count = self.reader.read(&mut self.bytes).await.map_err(|error| self.shared.fail(error))?;
                     if count == 0 {
+                        self.shared.lose();
                         return Ok(0);
                     }
                     (self.at, self.end) = (0, count);
@@ -702,7 +710,7 @@ mod device {
                     }
                 }
             }
-            send(&mut self.writer, &Frame { kind, sequence, payload }).await?;
+            send(&mut self.writer, self.shared, &Frame { kind, sequence, payload }).await?;
             Ok(line.len())
         }
 
@@ -714,42 +722,43 @@ mod device {
                 if last.get() == 0 {
                     self.length = 0;
                 }
-                send(&mut self.writer, &word(FrameKind::Hello, session)).await?;
+                send(&mut self.writer, self.shared, &word(FrameKind::Hello, session)).await?;
             }
             if damaged.take() {
-                send(&mut self.writer, &word(FrameKind::Damaged, 0)).await?;
+                send(&mut self.writer, self.shared, &word(FrameKind::Damaged, 0)).await?;
             }
             if let Some(limit) = too_long.take() {
-                send(&mut self.writer, &word(FrameKind::TooLong, limit)).await?;
+                send(&mut self.writer, self.shared, &word(FrameKind::TooLong, limit)).await?;
             }
             if let Some(sequence) = unknown.take() {
-                send(&mut self.writer, &word(FrameKind::Unknown, sequence)).await?;
+                send(&mut self.writer, self.shared, &word(FrameKind::Unknown, sequence)).await?;
             }
             if again.take() && (silent.get() || self.length > 0) {
                 let length = if silent.get() { 0 } else { self.length };
                 let payload = self.reply.get(..length).unwrap_or_default();
-                send(&mut self.writer, &Frame { kind: FrameKind::Reply, sequence: last.get(), payload }).await?;
+                send(&mut self.writer, self.shared, &Frame { kind: FrameKind::Reply, sequence: last.get(), payload })
+                    .await?;
             }
-            self.writer.flush().await.map_err(LinkError::Wire)
+            self.writer.flush().await.map_err(|error| self.shared.fail(error))
         }
     }
 
-    async fn send<W: Write>(writer: &mut W, frame: &Frame<'_>) -> Result<(), LinkError<W::Error>> {
+    async fn send<W: Write>(writer: &mut W, shared: &Shared, frame: &Frame<'_>) -> Result<(), LinkError<W::Error>> {
         let mut blocks = Blocks::new();
         let head = Head::new(frame);
         for byte in head.bytes().chain(frame.payload.iter().copied()).chain(head.crc(frame.payload)) {
             if blocks.push(byte) {
-                write_all(writer, blocks.take()).await?;
+                write_all(writer, shared, blocks.take()).await?;
             }
         }
-        write_all(writer, blocks.finish()).await
+        write_all(writer, shared, blocks.finish()).await
     }
 
-    async fn write_all<W: Write>(writer: &mut W, mut bytes: &[u8]) -> Result<(), LinkError<W::Error>> {
+    async fn write_all<W: Write>(writer: &mut W, shared: &Shared, mut bytes: &[u8]) -> Result<(), LinkError<W::Error>> {
         while !bytes.is_empty() {
             match writer.write(bytes).await {
                 Ok(count) => bytes = bytes.get(count.max(1)..).unwrap_or_default(),
-                Err(error) => return Err(LinkError::Wire(error)),
+                Err(error) => return Err(shared.fail(error)),
             }
         }
         Ok(())

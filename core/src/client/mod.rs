@@ -303,3 +303,16 @@ fn number(id: Json<'_>) -> Option<(u32, bool)> {
         None => Some((id.number()?.to_u32().ok()?, id.as_bytes().iter().all(u8::is_ascii_digit))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_before_two_to_the_31_is_the_last_before_they_start_again_at_one() {
+        let mut client = ClientSession { next: (1 << 31) - 2, ..ClientSession::new(0) };
+        for id in [(1 << 31) - 2, (1 << 31) - 1, 1, 2] {
+            assert_eq!(client.start(&Request::Shutdown, &mut Writer::new(&mut [0; 100])), Ok(id));
+        }
+    }
+}

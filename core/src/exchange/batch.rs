@@ -30,6 +30,10 @@ impl Session {
         }
         match reserve {
             Ok(reserve) => {
+                // At once: what writes a member's reply may look whether it is alone on its line.
+                if let Some(place) = turn.out.first_mut() {
+                    *place = b'[';
+                }
                 turn.x.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
                 Done::Nothing
             }
@@ -74,9 +78,10 @@ impl Session {
 /// Records a member's reply. There is no line to send yet.
 fn end_member(turn: &mut Turn<'_, '_>, done: Done) -> Done {
     if let (Some(batch), Done::Reply(end)) = (&mut turn.x.batch, done) {
-        let separator = if batch.end == 0 { b'[' } else { b',' };
-        if let Some(place) = turn.out.get_mut(batch.end) {
-            *place = separator;
+        if batch.end > 0
+            && let Some(place) = turn.out.get_mut(batch.end)
+        {
+            *place = b',';
         }
         batch.end = end;
     }

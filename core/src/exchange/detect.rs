@@ -107,12 +107,12 @@ pub(super) fn scan(text: &[u8], protocol: &'static Protocol, spans: &mut Spans) 
 /// the message is an answer.
 #[inline(never)]
 fn inspect(json: Json<'_>, protocols: &[&'static Protocol]) -> (Option<&'static Protocol>, bool) {
-    let (mut marked, mut is_request) = (None, false);
+    let (mut marked, mut is_request) = (None::<usize>, false);
     for (name, _) in json.members() {
         for (rank, protocol) in protocols.iter().enumerate() {
             let slot = protocol.members.slot(name);
-            if slot == Some(0) && marked.is_none_or(|before| rank < before) {
-                marked = Some(rank);
+            if slot == Some(0) {
+                marked = Some(rank.min(marked.unwrap_or(rank)));
             }
             is_request |= slot == Some(protocol.request);
         }

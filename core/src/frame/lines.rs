@@ -317,13 +317,13 @@ fn make_room(buf: &mut [u8], state: &mut State) {
     let full = state.end >= buf.len();
     let State { kept, look, end, .. } = *state;
     let (gap, n) = (look.saturating_sub(kept), end.saturating_sub(look));
-    if gap > 0 && (n <= gap || full) {
+    if n <= gap || full {
         move_down(buf, look, kept, n);
         state.shift_next_down(gap);
     }
     let State { start, end, .. } = *state;
     let n = end.saturating_sub(start);
-    if start > 0 && (n <= start || full) {
+    if n <= start || full {
         move_down(buf, start, 0, n);
         state.shift_down(start);
     }

@@ -243,6 +243,85 @@ fn discarded_lines_give_their_room_back() {
     assert_eq!(framer.next_frame(), None);
 }
 
+/// Lines are taken or dropped one by one, and room is asked for after each. The bytes behind them are moved only as far as the
+/// consumed ones pay for, and then they are: the room is never less than the memory without twice of what is buffered.
+#[test]
+fn bytes_are_moved_a_bounded_number_of_times() {
+    const SIZE: usize = 4096;
+    let text = b"abc\n".repeat(1000);
+    let (mut moved, mut taken) = (0, 0);
+    let mut memory = [0; SIZE];
+    let mut framer = Framer::new(&mut memory);
+    framer.space()[..text.len()].copy_from_slice(&text);
+    framer.commit(text.len());
+    while framer.next_frame().is_some() {
+        taken += 1;
+        framer.state.release();
+        let before = framer.state.end;
+        let room = framer.space().len();
+        let buffered = text.len() - 4 * taken;
+        moved += if framer.state.end < before { buffered } else { 0 };
+        assert!(room >= SIZE - (2 * buffered).min(SIZE), "{room} beside {buffered}");
+    }
+    assert_eq!(taken, 1000);
+    assert!(moved <= text.len(), "{moved}");
+    // Behind a line that is held, and one that waits.
+    let (mut moved, mut dropped) = (0, 0);
+    framer.space()[..text.len()].copy_from_slice(&text);
+    framer.commit(text.len());
+    let Some(Taken::Line(line, mut tail)) = framer.take() else { panic!() };
+    tail.peek().unwrap().keep();
+    while let Some(peeked) = tail.peek() {
+        peeked.discard();
+        dropped += 1;
+        let before = tail.state.end;
+        let room = tail.space().len();
+        let buffered = text.len() - 4 * (dropped + 2);
+        moved += if tail.state.end < before { buffered } else { 0 };
+        // The newline of the held line is the room's.
+        let most = SIZE - line.len() - b"abc\n".len();
+        assert!(room >= most - (2 * buffered + 1).min(most), "{room} beside {buffered}");
+    }
+    assert_eq!(dropped, 998);
+    assert!(moved <= text.len(), "{moved}");
+}
+
+/// Where there is no other room, the bytes that were consumed are room at once.
+#[test]
+fn a_full_memory_has_the_room_of_what_was_consumed() {
+    for held in [false, true] {
+        let mut memory = [0; 64];
+        let mut framer = Framer::new(&mut memory);
+        framer.space().fill(b'x');
+        for end in [1, 3, 5] {
+            framer.buf[end] = LF;
+        }
+        framer.commit(64);
+        if held {
+            let Some(Taken::Line(line, mut tail)) = framer.take() else { panic!() };
+            tail.peek().unwrap().keep();
+            tail.peek().unwrap().discard();
+            assert_eq!((line.len(), tail.space().len()), (1, 3), "the line and two newlines");
+            tail.space().copy_from_slice(b"yz\n");
+            tail.commit(3);
+        } else {
+            assert!(framer.next_frame().is_some());
+            assert_eq!(framer.space().len(), 2);
+            framer.space().copy_from_slice(b"yy");
+            framer.commit(2);
+            assert!(framer.next_frame().is_some());
+            assert!(framer.next_frame().is_some());
+            assert_eq!(framer.space().len(), 4);
+            framer.space().copy_from_slice(b"yyz\n");
+            framer.commit(4);
+        }
+        let lines: Vec<_> = core::iter::from_fn(|| framer.next_frame().map(|frame| event(frame, 63))).collect();
+        let (last, count) = lines.split_last().map(|(last, before)| (last.clone(), before.len())).unwrap();
+        let end = if held { "yz" } else { "yyyyz" };
+        assert_eq!((last, count), (Event::Line(format!("{}{end}", "x".repeat(58)).into_bytes()), usize::from(held)));
+    }
+}
+
 #[test]
 fn every_line_end_is_found_wherever_it_stands() {
     for len in 0..150 {

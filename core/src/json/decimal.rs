@@ -229,7 +229,7 @@ impl<'de, const PLACES: u8> Visitor<'de> for Number<PLACES> {
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
         let scaled = value * f64::from(Decimal::<PLACES>::UNIT);
         // Rounded half away from zero; `f64::round` needs std.
-        let rounded = if scaled < 0.0 { scaled - 0.5 } else { scaled + 0.5 };
+        let rounded = scaled + 0.5_f64.copysign(scaled);
         if rounded > f64::from(i32::MIN) - 1.0 && rounded < f64::from(i32::MAX) + 1.0 {
             #[allow(clippy::cast_possible_truncation)] // Within the range, and cut off towards zero as meant.
             Ok(Decimal(rounded as i32))
@@ -318,6 +318,56 @@ mod tests {
             assert!(serde_json::from_str::<Decimal<3>>(text).is_err(), "{text}");
         }
         assert_eq!(serde_json::from_str::<Decimal<3>>("-2147483.648").unwrap(), Decimal::MIN);
+    }
+
+    #[test]
+    fn a_float_is_rounded_to_the_nearest_half_away_from_zero_up_to_the_bounds() {
+        for (text, mantissa) in [
+            ("0.0", Some(0)),
+            ("-0.0", Some(0)),
+            ("0.4", Some(0)),
+            ("-0.4", Some(0)),
+            ("0.5", Some(1)),
+            ("-0.5", Some(-1)),
+            ("1.5", Some(2)),
+            ("-2.5", Some(-3)),
+            ("2147483647.0", Some(i32::MAX)),
+            ("2147483647.25", Some(i32::MAX)),
+            ("2147483647.5", None),
+            ("-2147483648.0", Some(i32::MIN)),
+            ("-2147483648.25", Some(i32::MIN)),
+            ("-2147483648.5", None),
+        ] {
+            assert_eq!(serde_json::from_str::<Decimal<0>>(text).ok().map(Decimal::mantissa), mantissa, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_type_names_its_bounds_and_its_places() {
+        fn named<const PLACES: u8>() {
+            let numbers = if PLACES == 0 { "an integer" } else { "a number" };
+            let places = match PLACES {
+                0 => std::string::String::new(),
+                1 => " with at most 1 decimal".into(),
+                _ => format!(" with at most {PLACES} decimals"),
+            };
+            let (least, most) = (Decimal::<PLACES>::MIN, Decimal::<PLACES>::MAX);
+            let expected = format!("{numbers} from {least} to {most}{places}");
+            let error = from_checked::<Decimal<PLACES>>(&mut b"1e10".to_vec()).unwrap_err();
+            assert_eq!(error.to_string(), format!("expected {expected}"));
+            let error = serde_json::from_str::<Decimal<PLACES>>("true").unwrap_err().to_string();
+            assert!(error.contains(&format!("expected {expected}")), "{error}");
+        }
+        named::<0>();
+        named::<1>();
+        named::<2>();
+        named::<3>();
+        named::<4>();
+        named::<5>();
+        named::<6>();
+        named::<7>();
+        named::<8>();
+        named::<9>();
     }
 
     #[test]

@@ -44,7 +44,7 @@
 
 use serde::Deserialize;
 
-use super::text::{put, put_utf8};
+use super::text::{escape, put, put_utf8};
 
 /// Decodes one value from JSON text that has been checked. The text cannot be used again.
 ///
@@ -83,38 +83,13 @@ pub(crate) fn text(error: &::serde_json_core::de::Error) -> &'static str {
 fn decode_escapes(text: &mut [u8]) -> &[u8] {
     let (mut read, mut written) = (0, 0);
     while let Some(&byte) = text.get(read) {
-        read += 1;
         // In checked text a reverse solidus stands in strings only.
         if byte != b'\\' {
             put(text, &mut written, byte);
+            read += 1;
             continue;
         }
-        let escape = text.get(read).copied().unwrap_or_default();
-        read += 1;
-        let code = match escape {
-            b'b' => 0x08,
-            b'f' => 0x0c,
-            b'n' => 0x0a,
-            b'r' => 0x0d,
-            b't' => 0x09,
-            b'u' => {
-                let unit = hex(text, read);
-                read += 4;
-                match unit {
-                    0xD800..0xDC00 if text.get(read..).is_some_and(|rest| rest.starts_with(b"\\u")) => {
-                        match hex(text, read + 2) {
-                            low @ 0xDC00..0xE000 => {
-                                read += 6;
-                                0x1_0000 + ((unit - 0xD800) << 10) + (low - 0xDC00)
-                            }
-                            _ => unit,
-                        }
-                    }
-                    _ => unit,
-                }
-            }
-            other => u32::from(other),
-        };
+        let Some((code, length)) = text.get(read..).and_then(escape) else { break };
         match code {
             0x22 | 0x5C => {
                 put(text, &mut written, b'\\');
@@ -122,20 +97,16 @@ fn decode_escapes(text: &mut [u8]) -> &[u8] {
             }
             0xD800..0xE000 => {
                 // As it came, for serde-json-core to refuse where it is decoded.
-                for offset in (1..=6).rev() {
-                    let byte = text.get(read.wrapping_sub(offset)).copied().unwrap_or_default();
+                for at in read..read + length {
+                    let byte = text.get(at).copied().unwrap_or_default();
                     put(text, &mut written, byte);
                 }
             }
             _ => put_utf8(text, &mut written, code),
         }
+        read += length;
     }
     text.get(..written).unwrap_or_default()
-}
-
-fn hex(text: &[u8], at: usize) -> u32 {
-    let digits = text.get(at..).unwrap_or_default().iter().take(4);
-    digits.fold(0, |code, digit| code << 4 | char::from(*digit).to_digit(16).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -170,7 +141,7 @@ mod tests {
             let expected: String = serde_json::from_str(text).unwrap();
             assert_eq!(decode::<heapless::String<8>>(&mut text.as_bytes().to_vec()).unwrap(), *expected, "{text}");
         }
-        for text in [r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800\u0041""#, r#""\ud800\n""#] {
+        for text in [r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800\u0041""#, r#""\ud800\n""#, r#""\ud800xxdc00""#] {
             for error in [
                 decode::<&str>(&mut text.as_bytes().to_vec()).unwrap_err(),
                 decode::<heapless::String<32>>(&mut text.as_bytes().to_vec()).unwrap_err(),
@@ -188,6 +159,34 @@ mod tests {
             assert!(decode::<u8>(&mut text.as_bytes().to_vec()).is_err(), "{text}");
         }
         assert_eq!(decode::<crate::json::RawJson<'_>>(&mut b"1".to_vec()).err(), Some(Error::CustomError));
+    }
+
+    #[test]
+    fn each_fault_of_arguments_has_its_sentence() {
+        #[derive(serde::Deserialize)]
+        struct Args {
+            #[allow(dead_code, reason = "what counts is what is refused")]
+            samples: u8,
+        }
+        fn sentence<'a, T: Deserialize<'a>>(json: &'a mut [u8]) -> &'static str {
+            text(&decode::<T>(json).err().unwrap())
+        }
+        let another_type = "args: a value has another type than expected";
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":"1"}"#.to_vec()), another_type);
+        let no_such_number = "args: a number is not of the kind expected, or out of range";
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":256}"#.to_vec()), no_such_number);
+        let half = "args: a string has half of a surrogate pair";
+        assert_eq!(sentence::<&str>(&mut br#""\ud800""#.to_vec()), half);
+        let cannot = "args: a value of a type that cannot be decoded here";
+        assert_eq!(sentence::<crate::json::Decimal<3>>(&mut b"1".to_vec()), cannot);
+        let of_a_member = "args: a member is missing, unknown, given twice or refused by its type";
+        assert_eq!(sentence::<Args>(&mut b"{}".to_vec()), of_a_member);
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":1,"samples":1}"#.to_vec()), of_a_member);
+        assert_eq!(sentence::<(u8,)>(&mut b"[1,2]".to_vec()), "args: a value is not what was expected");
+        let long = "args: a string with a quotation mark or reverse solidus is too long";
+        let mut json = br#""0123456789\"""#.to_vec();
+        let error = from_checked::<heapless::String<32>>(&mut json, &mut [0; 10]).unwrap_err();
+        assert_eq!(text(&error), long);
     }
 
     proptest! {

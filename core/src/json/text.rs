@@ -275,13 +275,19 @@ pub(crate) fn member(text: &[u8], at: usize) -> Option<Member> {
 }
 
 /// How many bytes come before the first quote or backslash.
-///
-/// By words: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the lowest zero byte is the lowest high bit of
-/// `(x - 0x01…) & !x & 0x80…`.
 pub(super) fn plain_length(text: &[u8]) -> usize {
-    if !BY_WORDS {
-        return count_while(text, |byte| !matches!(byte, b'"' | b'\\'));
-    }
+    if BY_WORDS { plain_length_by_words(text) } else { plain_length_by_bytes(text) }
+}
+
+#[inline(always)]
+fn plain_length_by_bytes(text: &[u8]) -> usize {
+    count_while(text, |byte| !matches!(byte, b'"' | b'\\'))
+}
+
+/// A byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the lowest zero byte is the lowest high bit of
+/// `(x - 0x01…) & !x & 0x80…`.
+#[inline(always)]
+fn plain_length_by_words(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -424,4 +430,30 @@ pub(super) fn is_line_break(byte: u8) -> bool {
 
 pub(super) fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b',' | b']' | b'}' | b':' | b'"' | 0..=b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    /// Each processor has one of the two ways; here are both.
+    #[test]
+    fn words_and_bytes_end_at_the_same_byte() {
+        for special in 0..=u8::MAX {
+            let ends_plain = matches!(special, b'"' | b'\\' | 0..0x20 | 0x80..);
+            let ends_string = matches!(special, b'"' | b'\\');
+            for length in 0..21 {
+                for at in 0..length {
+                    let mut text = vec![b'#'; length];
+                    text[at] = special;
+                    let plain = if ends_plain { &text[at..] } else { &[] };
+                    assert_eq!((plain_by_words(&text), plain_by_bytes(&text)), (plain, plain), "{special} at {at}");
+                    let count = if ends_string { at } else { length };
+                    let counts = (plain_length_by_words(&text), plain_length_by_bytes(&text));
+                    assert_eq!(counts, (count, count), "{special} at {at} of {length}");
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The driver over `embedded-io-async`: what goes on while a handler awaits.
 
 use crate::common::asynch::{In, Session, line};
-use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, id_and_code, joined, request};
+use crate::common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, joined, request};
 use embedded_io::ErrorKind;
 use rigline::exchange::LEAST_REPLY;
 use rigline::serve::{End, ServeError, Transport};
@@ -285,5 +285,111 @@ fn no_byte_is_lost_at_a_full_request_region() {
             assert_eq!(replies.len(), 39, "{request} {cuts:?}");
             assert!(replies.iter().all(|(_, line)| line.contains(r#""success":true"#)), "{replies:?}");
         }
+    }
+}
+
+/// On a desktop the time limit of a call counts from its arrival.
+#[cfg(feature = "std")]
+mod arrivals {
+    use super::*;
+
+    fn limited(id: &str, args: &str, limit: &str) -> In {
+        line(execute_in(id, "work", args, &format!(r#"{{"timeout":"{limit}"}}"#)))
+    }
+
+    #[test]
+    fn a_waiting_call_is_refused_when_its_limit_has_passed() {
+        for last in [1100, 1101] {
+            let served = Session::new(vec![
+                line(execute("1", "work", r#"{"ms":1000}"#)),
+                In::At(100),
+                limited("2", "{}", "250ms"),
+                limited("3", &format!(r#"{{"ms":{last}}}"#), "2s"),
+                In::At(200),
+                limited("4", "{}", "100ms"),
+                In::At(300),
+                // Just when the limit of 4 ends, and not passed yet.
+                line("oops"),
+                In::At(5000),
+            ])
+            .serve();
+            // 3 has waited for 900 ms of its 2000.
+            let (at, code) = if last == 1100 { (2100, 0) } else { (2100, -32001) };
+            let wanted =
+                [(300, "null", -32700), (300, "4", -32001), (350, "2", -32001), (1000, "1", 0), (at, "3", code)];
+            assert_eq!(codes(&served.lines), expected(&wanted));
+            for (id, text) in [("4", "0.1 s in the queue: work"), ("2", "0.2 s in the queue: work")] {
+                let (_, reply) =
+                    served.lines.iter().find(|(_, line)| line.contains(&format!(r#""id":{id},"#))).unwrap();
+                assert!(reply.contains(&format!("the time limit passed after {text}\"")), "{reply}");
+            }
+            assert_eq!(served.events.iter().filter(|event| *event == "work").count(), 2, "2 and 4 do not run");
+        }
+    }
+
+    /// What the queue is told about the lines before a call, whatever they are, does not change its time.
+    #[test]
+    fn the_limit_of_a_call_is_its_own_whatever_waits_before_it() {
+        let namel3ss =
+            |ms: u32| format!(r#"{{"protocol_version":1,"tool":"work","payload":{{"ms":1}},"timeout_ms":{ms}}}"#);
+        for before in [
+            execute("2", "say", "{}"),
+            request("2", "nope"),
+            format!("[{}]", execute("2", "say", "{}")),
+            r#"{"jsonrpc":"2.0","method":"note"}"#.to_owned(),
+            execute_in("2", "say", "{}", r#"{"timeout":"50ms"}"#),
+            namel3ss(50),
+        ] {
+            let served = Session::new(vec![
+                line(execute("1", "work", WORK_100)),
+                line(&before),
+                line(&before),
+                In::At(10),
+                limited("5", r#"{"ms":1}"#, "1s"),
+                limited("6", r#"{"ms":899}"#, "900ms"),
+                limited("7", "{}", "89ms"),
+                In::At(5000),
+            ])
+            .serve();
+            let replies = served.lines.iter().filter_map(|(at, line)| {
+                let reply: serde_json::Value = serde_json::from_str(line).unwrap();
+                let id = reply["id"].as_u64().filter(|id| *id >= 5)?;
+                Some((*at, id, reply["error"]["code"].as_i64().unwrap_or(0)))
+            });
+            let wanted = [(99, 7, -32001), (101, 5, 0), (910, 6, -32001)];
+            assert_eq!(replies.collect::<Vec<_>>(), wanted, "{before}: {:?}", served.lines);
+        }
+    }
+
+    /// Where replies come in the order of their lines, a call whose limit has passed is refused in its turn.
+    #[test]
+    fn without_ids_a_late_call_is_refused_in_its_turn() {
+        let call = |ms: u32, limit: &str| {
+            line(format!(r#"{{"protocol_version":1,"tool":"work","payload":{{"ms":{ms}}},"timeout_ms":{limit}}}"#))
+        };
+        let served = wire(vec![
+            call(250, "null"),
+            In::At(50),
+            call(0, "199"),
+            call(0, "200"),
+            call(0, "201"),
+            call(10, "205"),
+            call(10, "220"),
+            In::At(5000),
+        ])
+        .serve();
+        let outcomes: Vec<_> = served
+            .lines
+            .iter()
+            .map(|(at, line)| {
+                let reply: serde_json::Value = serde_json::from_str(line).unwrap();
+                (*at, reply["error"]["message"].as_str().unwrap_or("worked").to_owned())
+            })
+            .collect();
+        let late = "the time limit passed after 0.2 s in the queue";
+        // The fifth has 5 ms left when its turn comes.
+        let cut = "the operation did not end before its timeout";
+        let wanted = [(250, "worked"), (250, late), (250, late), (250, "worked"), (255, cut), (265, "worked")];
+        assert_eq!(outcomes, wanted.map(|(at, text)| (at, text.to_owned())));
     }
 }

@@ -6,6 +6,7 @@ use rigline::client::{
 };
 use rigline::json::RawJson;
 use rigline::json::write::Writer;
+use rigline::rpc::MAX_ID;
 use rigline::{GoDuration, Phase};
 
 /// A client of which the requests with these ids are out.
@@ -156,7 +157,12 @@ fn lines_with_two_calls_out() {
         // Requests, and our own come back.
         (br#"{"jsonrpc":"2.0","id":"a","method":"x.y"}"#, "request \"a\" x.y"),
         (br#"{"jsonrpc":"2.0","id":7,"method":"execute","params":{}}"#, "echo"),
+        (br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}"#, "echo"),
+        (br#"{"jsonrpc":"2.0","id":5,"method":"shutdown","params":{}}"#, "echo"),
         (br#"{"jsonrpc":"2.0","id":1,"method":"execute"}"#, "request 1 execute"),
+        (br#"{"jsonrpc":"2.0","id":7,"method":"x.y"}"#, "request 7 x.y"),
+        (br#"{"id":"a","method":"x.y"}"#, "noise: no message"),
+        (br#"{"id":7,"method":"execute","params":{}}"#, "noise: no message"),
         // Replies.
         (br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "7 result {}"),
         (br#"{"result":{"id":8},"id":7,"jsonrpc":"2.0"}"#, "7 result {\"id\":8}"),
@@ -181,6 +187,9 @@ fn lines_with_two_calls_out() {
         (b"{config} {\"a\":1} {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}", "7 result 1 | {config} {\"a\":1} "),
         (b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}done", "7 result 1 | done"),
         (b"boot{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}\x1b[0m", "7 result 1 | boot | \x1b[0m"),
+        // A reply at the beginning of the line counts without jsonrpc, and whatever follows it.
+        (b"{\"id\":7,\"result\":1}done", "7 result 1 | done"),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1},", "7 result 1 | ,"),
         (
             b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":1}",
             "7 result 1 | {\"jsonrpc\":\"2.0\",\"id\":8,\"result\":1}",
@@ -227,6 +236,32 @@ fn lines_with_two_calls_out() {
         ),
         (br#"{"jsonrpc":"2.0","result":{"id":7,"t":NaN}}"#, "broken None not JSON: invalid number at byte 38 (NaN)"),
         (b"{\"t\":NaN}", "noise"),
+        // An id counts at the top of the damaged object only, wherever other objects and arrays end.
+        (
+            br#"{"jsonrpc":"2.0","result":{"a":[1]},"id":7,"t":NaN}"#,
+            "broken Some(7) not JSON: invalid number at byte 47 (NaN)",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","result":"a\",\"id\":8","id":7,"t":NaN}"#,
+            "broken Some(7) not JSON: invalid number at byte 52 (NaN)",
+        ),
+        // The outermost message is the damaged one, and without jsonrpc text before it makes it noise.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"result":{"jsonrpc":"2.0","id":8,"t":NaN}}"#,
+            "broken Some(7) not JSON: invalid number at byte 61 (NaN)",
+        ),
+        (b"boot{\"id\":7,\"t\":NaN}", "noise"),
+        // The first one counts: behind the fault, where an object ends is a guess.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"result":{"t":[NaN]],"id":8}}"#,
+            "broken Some(7) not JSON: invalid number at byte 39 (NaN)",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":7,"method":"execute","params":{"t":NaN}}"#,
+            "broken None not JSON: invalid number at byte 57 (NaN)",
+        ),
+        (br#"{"jsonrpc":"2.0","t":NaN} {"id":7}"#, "broken None not JSON: invalid number at byte 21 (NaN)"),
+        (br#"{"jsonrpc":"2.0","t":NaN] {"id":7}"#, "broken None not JSON: invalid number at byte 21 (NaN)"),
         // Cut off at the end of the stream (yc-software/qm#1034, BYVoid/OpenCC#1201).
         (
             br#"{"jsonrpc":"2.0","id":7,"res"#,
@@ -344,16 +379,27 @@ fn a_strict_client_wants_jsonrpc() {
 
 #[test]
 fn what_is_odd_is_told() {
-    let table: &[(&[u8], Anomalies)] = &[
-        (br#"{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::NONE),
-        (br#"{"id":7,"result":5}"#, Anomalies::NO_JSONRPC),
-        (br#"{"id":"7","result":5}"#, Anomalies::NO_JSONRPC.and(Anomalies::ID_REFORMATTED)),
-        (br#"x{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::EXTRA_TEXT),
-        (br#"{"jsonrpc":"2.0","id":7,"result":5}x"#, Anomalies::EXTRA_TEXT),
+    const NO_JSONRPC: &str = "the message lacks \"jsonrpc\":\"2.0\"";
+    const ID: &str = "the reply's id is not the JSON value that was sent";
+    const EXTRA: &str = "there is other text on the message's line";
+    let table: &[(&[u8], Anomalies, &[&str])] = &[
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::NONE, &[]),
+        (br#"{"id":7,"result":5}"#, Anomalies::NO_JSONRPC, &[NO_JSONRPC]),
+        (br#"{"id":"7","result":5}"#, Anomalies::NO_JSONRPC.and(Anomalies::ID_REFORMATTED), &[NO_JSONRPC, ID]),
+        (br#"{"jsonrpc":"2.0","id":7.0,"result":5}"#, Anomalies::ID_REFORMATTED, &[ID]),
+        (br#"x{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::EXTRA_TEXT, &[EXTRA]),
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}x"#, Anomalies::EXTRA_TEXT, &[EXTRA]),
+        (br#"{"id":7,"result":5}x"#, Anomalies::NO_JSONRPC.and(Anomalies::EXTRA_TEXT), &[NO_JSONRPC, EXTRA]),
     ];
-    for (line, anomalies) in table {
-        assert_eq!(client(7..=7).receive(line).anomalies, *anomalies);
+    for (line, anomalies, texts) in table {
+        let found = client(7..=7).receive(line).anomalies;
+        assert_eq!(found, *anomalies);
+        assert_eq!(found.texts().collect::<Vec<_>>(), *texts);
     }
+    // A set counts each deviation once.
+    let both = Anomalies::NO_JSONRPC.and(Anomalies::EXTRA_TEXT);
+    assert_eq!(both.and(Anomalies::NO_JSONRPC), both);
+    assert!(both.contains(Anomalies::EXTRA_TEXT) && !both.contains(both.and(Anomalies::ID_REFORMATTED)));
 }
 
 #[test]
@@ -403,14 +449,23 @@ fn results_of_execute() {
 
 #[test]
 fn a_request_of_the_peers_is_refused_with_its_id() {
-    let mut client = ClientSession::new(0);
-    let received = client.receive(br#"{"jsonrpc":"2.0","id":"a\n","method":"sampling"}"#);
-    let Incoming::Request(request) = received.incoming else { panic!("{received:?}") };
-    let mut memory = [0; 200];
-    let mut out = Writer::new(&mut memory);
-    write_refusal(&request, &mut out);
-    let expected = r#"{"jsonrpc":"2.0","id":"a\n","error":{"code":-32601,"message":"Unknown method: sampling"}}"#;
-    assert_eq!(std::str::from_utf8(out.as_written()).unwrap(), format!("{expected}\n"));
+    let longest = format!("\"{}\"", "x".repeat(MAX_ID - 2));
+    let too_long = format!("\"{}\"", "x".repeat(MAX_ID - 1));
+    for (id, echoed) in
+        [(r#""a\n""#, r#""a\n""#), ("7.50", "7.50"), ("null", "null"), (&*longest, &*longest), (&*too_long, "null")]
+    {
+        let mut client = ClientSession::new(0);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"sampling"}}"#);
+        let received = client.receive(line.as_bytes());
+        let Incoming::Request(request) = received.incoming else { panic!("{received:?}") };
+        let mut memory = [0; 600];
+        let mut out = Writer::new(&mut memory);
+        write_refusal(&request, &mut out);
+        let expected = format!(
+            r#"{{"jsonrpc":"2.0","id":{echoed},"error":{{"code":-32601,"message":"Unknown method: sampling"}}}}"#
+        );
+        assert_eq!(std::str::from_utf8(out.as_written()).unwrap(), format!("{expected}\n"));
+    }
 }
 
 #[test]

@@ -173,6 +173,24 @@ fn sessions_that_end_without_shutdown_are_made_safe() {
     }
 }
 
+/// On a port the end of the input is the loss of the connection, and half a line may say another thing than the whole.
+#[test]
+fn a_line_without_its_end_is_run_from_a_pipe_and_not_from_a_port() {
+    let half = execute("1", "say", "{}");
+    for (kind, count) in [(Transport::Stdio, 1), (Transport::Stream, 0)] {
+        let served = Setup { kind, ..PLAIN }.serve(&half);
+        assert_eq!((served.lines().len(), served.events.len()), (count, 2 * count), "{kind:?}");
+        assert_eq!(served.end, rigline::serve::End::Input);
+        #[cfg(feature = "async")]
+        {
+            use crate::common::asynch::{In, Session};
+            let script = vec![In::Bytes(half.clone().into_bytes())];
+            let served = Session { setup: Setup { kind, ..PLAIN }, ..Session::new(script) }.serve();
+            assert_eq!((served.lines.len(), served.events.len()), (count, 2 * count), "{kind:?}");
+        }
+    }
+}
+
 /// A log that does not fit its region is dropped whole, and the drop reported.
 #[test]
 fn logs_without_room_are_dropped_whole_and_counted() {

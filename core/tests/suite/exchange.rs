@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{MANIFEST, NoTime, Pipe, execute, execute_in, request};
+use crate::common::{MANIFEST, NoTime, PLAIN, Pipe, Setup, execute, execute_in, request};
 use rigline::engine::{Engine, Memory};
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
@@ -75,6 +75,33 @@ fn what_needs_no_extension_is_answered_while_a_call_is_out() {
     assert_eq!(&other[span.range()], "\"5\"");
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say"}}"#;
     assert_eq!(session.look_ahead(&to, call.as_bytes(), &mut out, b"5"), Ahead::Wait);
+    // Notifications that ask for nothing, or for what needs an answer only, have nothing to wait for.
+    for method in ["notifications/initialized", "ping", "tools/nope", "tools/list"] {
+        let note = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+        assert_eq!(session.look_ahead(&to, note.as_bytes(), &mut out, b"5"), Ahead::Nothing, "{method}");
+    }
+}
+
+/// What is cut is never the line: its brackets and its end have their places.
+#[test]
+fn the_reply_to_a_batch_may_fill_the_memory() {
+    let call = execute("1", "say", &format!(r#"{{"text":"{}"}}"#, "x".repeat(600)));
+    let reply = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"success":true,"message":"{}"}}}}"#, "x".repeat(600));
+    let batch = format!("[{call}]\n");
+    for (size, is_whole) in [(1, false), (2, false), (3, true), (4, true)] {
+        // Two brackets and the newline.
+        let served = Setup { reply: reply.len() + size, ..PLAIN }.serve(&batch);
+        let lines = served.lines();
+        let wanted = format!("[{reply}]");
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0] == wanted, is_whole, "{size}: {}", lines[0]);
+        assert!(
+            is_whole || lines[0].starts_with(r#"[{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"#),
+            "{}",
+            lines[0]
+        );
+        assert!(lines[0].ends_with("}}]"), "{}", lines[0]);
+    }
 }
 
 #[test]
@@ -105,6 +132,18 @@ fn a_subscription_stays_open_and_other_requests_do_not() {
     let mut receive =
         |message: &str| Session::new(&to).receive(&to, message.as_bytes(), &mut out, &mut Exchange::new(&to));
     assert!(matches!(receive(listen), Next::StaysOpen(_)));
+    // In a batch, whose line is one reply, nothing can stay open. The memory is as an earlier reply has left it.
+    for (batch, count) in [(format!("[{listen}]"), 1), (format!("[{},{listen},{listen}]", request("1", "ping")), 3)] {
+        for left in [0, b'{', b'['] {
+            let mut out = [left; 1000];
+            let next = Session::new(&to).receive(&to, batch.as_bytes(), &mut out, &mut Exchange::new(&to));
+            let Next::Reply(length) = next else { panic!("{next:?}") };
+            let replies: Vec<serde_json::Value> = serde_json::from_slice(&out[..length]).unwrap();
+            assert_eq!(replies.len(), count);
+            let last = replies.last().unwrap();
+            assert_eq!((last["id"].as_str(), last["error"]["code"].as_i64()), (Some("s"), Some(-32600)), "{last}");
+        }
+    }
     assert!(matches!(receive(&format!("{listen} x")), Next::Reply(_)), "not JSON to its end");
     assert!(matches!(receive(&request("1", "ping")), Next::Reply(_)));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rigline::json::check::{DEPTH, SyntaxErrorKind, check};
+use rigline::json::check::{DEPTH, Span, SyntaxError, SyntaxErrorKind, WatchedMember, WatchedMembers, check, scan};
 use rigline::json::{Json, JsonKind, de};
 use serde::de::IgnoredAny;
 
@@ -198,9 +198,129 @@ fn nesting_is_limited_exactly_and_costs_nothing() {
     assert!(check(mixed.replacen(']', "}", 1).as_bytes()).is_err());
 }
 
+#[test]
+fn a_view_says_what_a_value_is() {
+    for (text, kind) in [
+        ("null", JsonKind::Null),
+        ("true", JsonKind::Bool),
+        ("false", JsonKind::Bool),
+        ("0", JsonKind::Number),
+        ("-1.5e3", JsonKind::Number),
+        ("\"true\"", JsonKind::String),
+        ("\"\"", JsonKind::String),
+        ("[null]", JsonKind::Array),
+        ("{\"null\":1}", JsonKind::Object),
+    ] {
+        let spaced = format!(" \r\n\t{text} ");
+        for json in [Json::parse(text.as_bytes()).unwrap(), Json::parse(spaced.as_bytes()).unwrap()] {
+            assert_eq!((json.kind(), json.as_str(), json.as_bytes()), (kind, text, text.as_bytes()));
+            assert_eq!(json.is_null(), kind == JsonKind::Null, "{text}");
+            assert_eq!(json.bool(), if kind == JsonKind::Bool { Some(text == "true") } else { None }, "{text}");
+            assert_eq!(json.number().is_some(), kind == JsonKind::Number, "{text}");
+            assert_eq!(json.text().map(|text| text.raw().len() + 2), (kind == JsonKind::String).then_some(text.len()));
+            assert_eq!(json.elements().count(), usize::from(kind == JsonKind::Array), "{text}");
+            assert_eq!(json.members().count(), usize::from(kind == JsonKind::Object), "{text}");
+            assert_eq!(
+                json.get("null").map(|value| value.to_string()),
+                (kind == JsonKind::Object).then(|| "1".to_owned())
+            );
+        }
+    }
+    assert_eq!((Json::NULL.kind(), Json::NULL.as_str()), (JsonKind::Null, "null"));
+    let text = |raw: &'static str| Json::parse(raw.as_bytes()).unwrap().text().unwrap();
+    assert!(text("\"\"").is_empty() && !text("\"\\u0000\"").is_empty());
+    assert_eq!((text("\"a\\n\"").as_str(), text("\"an\"").as_str()), (None, Some("an")));
+    assert_eq!(text("\"a\\n\"").to_cow(), "a\n");
+    assert!(text("\"\\u0061\"") == text("\"a\"") && text("\"\\u0061\"") != text("\"b\""));
+    let mut memory = [0; 2];
+    assert_eq!(text("\"\\u00e9\"").decode_into(&mut memory), Ok("\u{e9}"));
+    let too_large = rigline::json::write::TooLarge { needed: 3, capacity: 2 };
+    assert_eq!(text("\"\u{20ac}\"").decode_into(&mut memory), Err(too_large));
+}
+
+#[test]
+fn each_fault_is_named_with_its_place() {
+    use SyntaxErrorKind::{
+        BadEscape, BadNumber, ControlCharacter, Empty, HeaderFraming, NotUtf8, TrailingData, UnexpectedByte,
+        UnexpectedEnd,
+    };
+    let faults: &[(&[u8], SyntaxErrorKind, usize)] = &[
+        (b"", Empty, 0),
+        (b" ", UnexpectedEnd, 1),
+        (b"\"a", UnexpectedEnd, 2),
+        (b"[1,", UnexpectedEnd, 3),
+        (b"{\"a\":", UnexpectedEnd, 5),
+        (b"{\"a\":1", UnexpectedEnd, 6),
+        (b"{\"a\"", UnexpectedEnd, 4),
+        (b"{\"a\":tru", UnexpectedEnd, 8),
+        (b"{\"a\":-", UnexpectedEnd, 6),
+        (b"\"\\u12", UnexpectedEnd, 5),
+        (b"\"\\", UnexpectedEnd, 2),
+        (b"{\"a\":\"b\\", UnexpectedEnd, 8),
+        (b"[", UnexpectedEnd, 1),
+        (b"{", UnexpectedEnd, 1),
+        (b"{\"a\":1,", UnexpectedEnd, 7),
+        (b"1e", UnexpectedEnd, 2),
+        (b"{\"a\":1,}", UnexpectedByte, 7),
+        (b"{\"a\":[1,]}", UnexpectedByte, 8),
+        (b"{,}", UnexpectedByte, 1),
+        (b"{\"a\" 1}", UnexpectedByte, 5),
+        (b"{\"a\":1 2}", UnexpectedByte, 7),
+        (b"[1 2]", UnexpectedByte, 3),
+        (b"[1}", UnexpectedByte, 2),
+        (b"trux", UnexpectedByte, 3),
+        (b"{} {}", TrailingData, 3),
+        (b"\"a\nb\"", ControlCharacter, 2),
+        (b"\"\\x41\"", BadEscape, 2),
+        (b"\"\\u12G4\"", BadEscape, 5),
+        (b"{\"a\":01}", BadNumber, 6),
+        (b"{\"a\":+1}", BadNumber, 5),
+        (b"{\"a\":1.}", BadNumber, 7),
+        // A whole text that ends within a character is not UTF-8.
+        (b"\"\xc3", NotUtf8, 1),
+        (b"\"\xf0\x9f\x9a", NotUtf8, 1),
+        (b"\"\xc3\xa9\xe2\x82", NotUtf8, 3),
+        (b"\"\xc3\xa9\xff\xc3\xa9\"", NotUtf8, 3),
+        (b"{\"\xff\":1}", NotUtf8, 2),
+        (b"[\xff]", NotUtf8, 1),
+        // Outside of a string a whole character is only a byte of the wrong kind.
+        (b"[\xc2\xa0]", UnexpectedByte, 1),
+        (b"1\xc2\xa0", UnexpectedByte, 1),
+        (b"1\xff", NotUtf8, 1),
+        (b"Content-Length: 2", HeaderFraming, 0),
+        (b" content-length:2", HeaderFraming, 1),
+        (b"Content: 2", UnexpectedByte, 0),
+        (b"[\"Content-Length:\", C]", UnexpectedByte, 20),
+    ];
+    for (text, kind, offset) in faults {
+        assert_eq!(check(text), Err(SyntaxError { kind: *kind, offset: *offset }), "{}", text.escape_ascii());
+        use_in_every_way(text);
+    }
+}
+
+static INNER: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("b", 2), WatchedMember::new("", 3)]);
+static OUTER: WatchedMembers =
+    WatchedMembers::new(&[WatchedMember::new("a", 0), WatchedMember::new("name", 1).with_members(&INNER)]);
+
+/// A scan that watches members says of a text what the check says, and finds the values that a view of it finds.
+pub(crate) fn scans_as_it_is_checked(text: &[u8]) {
+    let mut spans = [Span::default(); 4];
+    let checked = check(text);
+    assert_eq!(scan(text, &OUTER, &mut spans), checked, "{}", text.escape_ascii());
+    if checked.is_ok() {
+        let json = Json::parse(text).unwrap();
+        let inner = |name: &str| json.get("name").and_then(|inner| inner.get(name));
+        for (span, value) in spans.iter().zip([json.get("a"), json.get("name"), inner("b"), inner("")]) {
+            let found = if span.is_absent() { None } else { text.get(span.range()) };
+            assert_eq!(found, value.map(|value| value.as_bytes()), "{}", text.escape_ascii());
+        }
+    }
+}
+
 /// Whatever the text: nothing panics. What is checked is viewed; what is not is decoded all the
 /// same.
 fn use_in_every_way(text: &[u8]) {
+    scans_as_it_is_checked(text);
     if let Ok(json) = Json::parse(text) {
         view(json, 0);
     }

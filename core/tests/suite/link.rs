@@ -6,10 +6,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
+use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
+
 use crate::common::NoTime;
 use crate::common::asynch::Wire;
-use rigline::engine::{Engine, Memory};
-use rigline::link::{Collected, Collector, Frame, FrameKind, Shared, encode, encoded_size, split};
+use rigline::engine::{Engine, Memory, Step};
+use rigline::link::{Collected, Collector, Frame, FrameKind, Shared, decode, encode, encoded_size, split};
 use rigline::serve::Transport;
 use rigline::serve::asynch::Server;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
@@ -48,9 +50,20 @@ fn against_a_device_that_keeps<T>(
     host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T,
 ) -> T {
     let (to_device, to_host) = (Wire::default(), Wire::default());
+    with_a_device(to_device.clone(), to_host.clone(), bytes, presses, |turn| host(to_device, to_host, turn))
+}
+
+/// Runs `host` beside a device with this reader and this writer, which serves again whatever ended serving.
+fn with_a_device<T, E: embedded_io_async::Error>(
+    reader: impl Read<Error = E>,
+    writer: impl Write<Error = E>,
+    keeps: usize,
+    presses: Rc<Cell<u32>>,
+    host: impl FnOnce(&mut dyn FnMut()) -> T,
+) -> T {
     let shared = Shared::new();
-    let (mut frames, mut kept) = ([0; 4096], vec![0; bytes]);
-    let (mut reader, mut writer) = split(&shared, to_device.clone(), to_host.clone(), &mut frames, &mut kept);
+    let (mut frames, mut kept) = ([0; 4096], vec![0; keeps]);
+    let (mut reader, mut writer) = split(&shared, reader, writer, &mut frames, &mut kept);
     let mut device = pin!(async {
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 1024], [0; 1200]);
         let mut button = Button { presses };
@@ -67,7 +80,7 @@ fn against_a_device_that_keeps<T>(
     let mut turn = || {
         let _: Poll<()> = device.as_mut().poll(&mut Task::from_waker(Waker::noop()));
     };
-    host(to_device, to_host, &mut turn)
+    host(&mut turn)
 }
 
 fn frame(kind: FrameKind, sequence: u32, payload: &[u8]) -> Vec<u8> {
@@ -116,6 +129,23 @@ fn every_payload_survives_the_wire() {
             }
             assert_eq!(got, Some((u32::MAX, payload)), "{length} bytes of {fill}");
         }
+    }
+}
+
+/// The collector takes a zero for the end of a frame, but others may pass a frame that they have cut otherwise.
+#[test]
+fn a_code_byte_that_does_not_fit_the_frame_is_damage() {
+    let payload = &[0, 0];
+    let whole = frame(FrameKind::Reply, 7, payload);
+    let (_, whole) = whole.split_last().unwrap();
+    // The code byte 1 between the two zeros, and the last code byte: that of the bytes behind them.
+    let (single, last) = (4, 5);
+    assert_eq!((whole[single], usize::from(whole[last])), (1, whole.len() - last));
+    assert_eq!(decode(&mut whole.to_vec()), Some(Frame { kind: FrameKind::Reply, sequence: 7, payload }));
+    for (at, code) in [(single, 0), (last, 0), (last, whole[last] + 1), (last, 255)] {
+        let mut bytes = whole.to_vec();
+        bytes[at] = code;
+        assert_eq!(decode(&mut bytes), None, "the code byte at {at} is {code}");
     }
 }
 
@@ -228,8 +258,214 @@ fn a_request_waits_for_the_end_of_the_one_before_it() {
     assert_eq!(presses.get(), 1);
 }
 
+#[test]
+fn no_session_has_the_number_0() {
+    against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let press = frame(FrameKind::Request, 1, execute("press", 1).as_bytes());
+        assert_eq!(say(frame(FrameKind::Hello, 0, b"")), []);
+        assert_eq!(say(press.clone()), [(FrameKind::Unknown, 1, String::new())], "no session was opened");
+        say(frame(FrameKind::Hello, 5, b""));
+        let replied = say(press.clone())[1..].to_vec();
+        assert_eq!(say(frame(FrameKind::Hello, 0, b"")), []);
+        assert_eq!(say(press), replied, "the session goes on");
+    });
+}
+
+/// Numbers are compared as they go round: of those that are not the next one, half are ahead of the last request.
+#[test]
+fn a_request_ahead_of_the_next_one_is_unknown_and_an_earlier_one_is_ignored() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |kind, sequence| {
+            to_device.0.borrow_mut().extend(frame(kind, sequence, execute("press", 1).as_bytes()));
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        say(FrameKind::Hello, 3);
+        for sequence in 1..=5 {
+            say(FrameKind::Request, sequence);
+        }
+        for ahead in [7, 8, 100, 5 + 0x7FFF_FFFF] {
+            assert_eq!(say(FrameKind::Request, ahead), [(FrameKind::Unknown, ahead, String::new())]);
+        }
+        for earlier in [4, 1, 0, u32::MAX, 5 + 0x8000_0000] {
+            assert_eq!(say(FrameKind::Request, earlier), [], "{earlier}");
+        }
+    });
+    assert_eq!(presses.get(), 5);
+}
+
+#[test]
+fn a_cancel_concerns_the_last_request_only() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let cancel = |sequence| frame(FrameKind::Cancel, sequence, b"");
+        assert_eq!(say(cancel(1)), [(FrameKind::Unknown, 1, String::new())], "there is no session");
+        say(frame(FrameKind::Hello, 3, b""));
+        for none in [0, 1, 2] {
+            assert_eq!(say(cancel(none)), [], "nothing ran");
+        }
+        let replied = say(frame(FrameKind::Request, 1, execute("press", 1).as_bytes()))[1..].to_vec();
+        assert_eq!(replied.len(), 1);
+        assert_eq!(say(cancel(1)), replied, "the call has ended: its reply comes again");
+        assert_eq!(say(frame(FrameKind::Request, 2, execute("wait", 2).as_bytes())), []);
+        for another in [0, 1, 3, u32::MAX] {
+            assert_eq!(say(cancel(another)), [], "{another} does not run");
+        }
+        assert_eq!(say(frame(FrameKind::Request, 2, execute("wait", 2).as_bytes())), [], "it still runs");
+        assert_eq!(say(cancel(2)), [(FrameKind::Unknown, 2, String::new())]);
+        for another in [0, 1, 3] {
+            assert_eq!(say(cancel(another)), [], "{another}");
+        }
+    });
+    assert_eq!(presses.get(), 1);
+}
+
+/// A wire that breaks once, and then goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Read,
+    End,
+    Write,
+    Flush,
+}
+
+struct Faulty(Wire, Rc<Cell<Option<Fault>>>);
+
+impl Faulty {
+    fn breaks(&self, by: Fault) -> bool {
+        let breaks = self.1.get() == Some(by);
+        if breaks {
+            self.1.set(None);
+        }
+        breaks
+    }
+}
+
+impl ErrorType for Faulty {
+    type Error = ErrorKind;
+}
+
+impl Read for Faulty {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        std::future::poll_fn(|_| {
+            if self.breaks(Fault::Read) {
+                return Poll::Ready(Err(ErrorKind::ConnectionReset));
+            }
+            if self.breaks(Fault::End) {
+                return Poll::Ready(Ok(0));
+            }
+            let mut read = pin!(self.0.read(buf));
+            read.as_mut().poll(&mut Task::from_waker(Waker::noop())).map(|read| Ok(read.unwrap()))
+        })
+        .await
+    }
+}
+
+impl Write for Faulty {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+        if self.breaks(Fault::Write) {
+            return Err(ErrorKind::BrokenPipe);
+        }
+        Ok(self.0.write(buf).await.unwrap())
+    }
+
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        if self.breaks(Fault::Flush) { Err(ErrorKind::BrokenPipe) } else { Ok(()) }
+    }
+}
+
+/// The call is lost with the wire, so that its request would never be answered.
+#[test]
+fn the_request_of_a_call_that_ended_with_the_wire_is_unknown() {
+    for (fault, operation, times, noise) in [
+        (Fault::Read, "wait", 0, false),
+        (Fault::End, "wait", 0, false),
+        // The log of a call that has ended, and whose reply was not written yet.
+        (Fault::Write, "press", 1, false),
+        (Fault::Flush, "press", 1, false),
+        // The word that a frame was damaged.
+        (Fault::Write, "wait", 0, true),
+        (Fault::Flush, "wait", 0, true),
+    ] {
+        let (to_device, to_host, breaks) = (Wire::default(), Wire::default(), Rc::new(Cell::new(None)));
+        let presses = Rc::new(Cell::new(0));
+        let reader = Faulty(to_device.clone(), breaks.clone());
+        let writer = Faulty(to_host.clone(), breaks.clone());
+        with_a_device(reader, writer, 1024, presses.clone(), |turn| {
+            let mut say = |bytes: Vec<u8>| {
+                to_device.0.borrow_mut().extend(bytes);
+                turn();
+                frames(to_host.0.borrow_mut().drain(..))
+            };
+            say(frame(FrameKind::Hello, 3, b""));
+            let request = frame(FrameKind::Request, 1, execute(operation, 1).as_bytes());
+            if operation == "press" {
+                breaks.set(Some(fault));
+            }
+            say(request.clone());
+            if operation == "wait" {
+                breaks.set(Some(fault));
+                say(if noise { b"noise\0".to_vec() } else { Vec::new() });
+            }
+            assert_eq!(breaks.get(), None, "{fault:?}: it was used");
+            // What the fault has left of a frame ends here.
+            say(vec![0]);
+            let unknown = [(FrameKind::Unknown, 1, String::new())];
+            assert_eq!(say(request.clone()), unknown, "{fault:?} during {operation}");
+            assert_eq!(say(request), unknown, "{fault:?} during {operation}");
+            let next = say(frame(FrameKind::Request, 2, execute("press", 2).as_bytes()));
+            assert_eq!(next.last().map(|(kind, sequence, _)| (*kind, *sequence)), Some((FrameKind::Reply, 2)));
+        });
+        assert_eq!(presses.get(), times + 1, "{fault:?} during {operation}");
+    }
+}
+
+/// A reply that could not be sent is kept as one that got lost on the way.
+#[test]
+fn a_reply_that_the_wire_did_not_take_is_sent_when_its_request_is_repeated() {
+    for fault in [Fault::Write, Fault::Flush] {
+        let (to_device, to_host, breaks) = (Wire::default(), Wire::default(), Rc::new(Cell::new(None)));
+        let reader = Faulty(to_device.clone(), breaks.clone());
+        let writer = Faulty(to_host.clone(), breaks.clone());
+        with_a_device(reader, writer, 1024, Rc::new(Cell::new(0)), |turn| {
+            let mut say = |bytes: Vec<u8>| {
+                to_device.0.borrow_mut().extend(bytes);
+                turn();
+                frames(to_host.0.borrow_mut().drain(..))
+            };
+            say(frame(FrameKind::Hello, 3, b""));
+            breaks.set(Some(fault));
+            // It logs nothing: the first that is written is the reply.
+            let refused = frame(FrameKind::Request, 1, execute("none", 1).as_bytes());
+            say(refused.clone());
+            assert_eq!(breaks.get(), None);
+            let again = say(refused);
+            assert_eq!(again.len(), 1, "{fault:?}");
+            assert_eq!((again[0].0, again[0].1), (FrameKind::Reply, 1));
+            assert!(again[0].2.contains(r#""id":1,"error""#), "{}", again[0].2);
+        });
+    }
+}
+
 /// MCP answers it by a notification, and leaves it open.
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+fn is_notification(line: &[u8]) -> bool {
+    let line: serde_json::Value =
+        serde_json::from_slice(line).unwrap_or_else(|error| panic!("{error}: {}", line.escape_ascii()));
+    line.get("method").is_some() && line.get("id").is_none()
+}
 
 /// A host that got no reply would ask for ever, and one that got two would take the second for the
 /// next request's.
@@ -237,7 +473,8 @@ const LISTEN: &str = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen",
 fn every_request_has_one_reply_be_it_what_it_may() {
     let many = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"x"}"#; count].join(","));
     let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(500));
-    let (fits, over, deep) = (many(3), many(65), "[".repeat(200));
+    let (fits, most, over, deep) = (many(3), many(64), many(65), "[".repeat(200));
+    let mixed = format!("[{},{}]", r#"{"jsonrpc":"2.0","method":"x"}"#, r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#);
     let listen_in_a_batch = format!("[{LISTEN}]");
     let lines: &[&str] = &[
         "",
@@ -276,7 +513,9 @@ fn every_request_has_one_reply_be_it_what_it_may() {
         r#"[{"op":"x","result":1}]"#,
         r#"[{"op":"x"}]"#,
         &fits,
+        &most,
         &over,
+        &mixed,
         &long,
         LISTEN,
         r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#,
@@ -291,6 +530,25 @@ fn every_request_has_one_reply_be_it_what_it_may() {
         r#"{"protocol_version":1,"tool":"x","error":1}"#,
         r#"{"error":1}"#,
     ];
+    // The same lines on a plain wire, whose replies are those of the link.
+    let button = Button { presses: Rc::default() };
+    let (mut request, mut reply) = ([0; 4096], [0; 1024]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::new(button.manifest(), memory).unwrap();
+    let mut has_reply = |line: &str| {
+        let line = format!("{line}\n");
+        engine.space()[..line.len()].copy_from_slice(line.as_bytes());
+        engine.commit(line.len());
+        let mut has_reply = false;
+        loop {
+            match engine.step() {
+                Step::Read => return has_reply,
+                Step::Write(line) => has_reply |= !is_notification(line),
+                Step::Run(_) => engine.complete(&Ok(Outcome::DONE)),
+                _ => {}
+            }
+        }
+    };
     against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
         let mut say = |bytes: Vec<u8>| {
             to_device.0.borrow_mut().extend(bytes);
@@ -303,6 +561,10 @@ fn every_request_has_one_reply_be_it_what_it_may() {
             got.retain(|(kind, ..)| *kind != FrameKind::Log);
             assert_eq!(got.len(), 1, "{line}: {got:?}");
             assert_eq!((got[0].0, got[0].1), (FrameKind::Reply, sequence), "{line}");
+            // A line break would end the line on a plain wire.
+            if !line.contains(['\r', '\n']) {
+                assert_eq!(!got[0].2.is_empty(), has_reply(line), "{line}: {}", got[0].2);
+            }
             assert_eq!(say(frame(FrameKind::Request, sequence, line.as_bytes())), got, "{line} again");
         }
     });

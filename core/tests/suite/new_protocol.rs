@@ -149,12 +149,16 @@ fn each_line_is_of_the_protocol_whose_marker_it_has() {
         r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#,
         r#"{"op":"health","ping":"measure"}"#,
         r#"{"ping":"measure","op":"health"}"#,
+        r#"{"op":"health"}"#,
+        r#"{"op":"health","ping":"measure"}"#,
+        r#"{"ping":"measure"}"#,
+        r#"{"ping":"measure","op":"health"}"#,
     ];
     let pong = r#"{"pong":{"name":"","volts":3,"message":"measured"}}"#;
     let (ok, end) = (r#"{"status":"ok"}"#, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     for (protocols, answers) in [
-        ([GEVALS, AMPLIFIER, &PING_PONG], [pong, ok, end, ok, ok]),
-        ([&PING_PONG, GEVALS, AMPLIFIER], [pong, ok, end, pong, pong]),
+        ([GEVALS, AMPLIFIER, &PING_PONG], [pong, ok, end, ok, ok, ok, ok, pong, ok]),
+        ([&PING_PONG, GEVALS, AMPLIFIER], [pong, ok, end, pong, pong, ok, pong, pong, pong]),
     ] {
         with_a_board(Rig::new(), &protocols, |say| {
             for (line, answer) in lines.iter().zip(answers) {
@@ -162,6 +166,20 @@ fn each_line_is_of_the_protocol_whose_marker_it_has() {
             }
         });
     }
+}
+
+/// Of protocols that share a marker, the first in the list that has no test gets what no test claims.
+#[test]
+fn the_first_protocol_without_a_test_gets_what_no_test_claims() {
+    static PLAIN: Protocol = Protocol::json_rpc("plain", &BELL_MEMBERS, &BELL_FORMAT, read);
+    let list = r#"{"jsonrpc":"2.0","id":"l","method":"bell/list"}"#;
+    let end = r#"{"jsonrpc":"2.0","id":6,"method":"shutdown"}"#;
+    let answers = blocking(&[&PLAIN, GEVALS], &[list, end]);
+    assert_eq!(answers[0], r#"{"jsonrpc":"2.0","id":"l","result":["rig"]}"#);
+    assert_eq!(answers[1], r#"{"jsonrpc":"2.0","id":6,"error":{"code":-32601,"message":"method: unknown"}}"#);
+    let answers = blocking(&[GEVALS, &PLAIN], &[list, end]);
+    assert!(answers[0].contains("-32601") && !answers[0].contains("method: unknown"), "{}", answers[0]);
+    assert_eq!(answers[1], r#"{"jsonrpc":"2.0","id":6,"result":{}}"#);
 }
 
 /// A protocol that is not listed is not spoken.

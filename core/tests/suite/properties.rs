@@ -315,6 +315,7 @@ proptest! {
         let theirs = std::str::from_utf8(&bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
         let ours = check(&bytes);
         prop_assert_eq!(ours.is_ok(), theirs, "{} {:?}", bytes.escape_ascii(), ours);
+        crate::json_test_suite::scans_as_it_is_checked(&bytes);
         if let Err(error) = ours {
             prop_assert!(error.offset <= bytes.len());
             // All before the fault could still become JSON: a fault there would have been named

@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::common::Pipe;
+use crate::common::{PLAIN, Pipe};
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
 use rigline::json::Decimal;
-use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, namel3ss};
+use rigline::protocol::gevals::TaskContext;
+use rigline::protocol::{self, AMPLIFIER, GEVALS, MCP, NAMEL3SS, Protocol, amplifier, mcp, namel3ss};
 use rigline::serve::blocking::Server;
 use rigline::{
     Call, Clock, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
@@ -94,9 +95,19 @@ fn answers(protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
 }
 
 fn answers_of(module: &mut impl Extension, protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
+    answers_of_list(module, protocol::ALL, protocol, lines)
+}
+
+fn answers_of_list(
+    module: &mut impl Extension,
+    protocols: &[&'static Protocol],
+    pinned: Option<&'static Protocol>,
+    lines: &[&str],
+) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
-    let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    if let Some(protocol) = protocol {
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::with_protocols(module.manifest(), memory, protocols).unwrap();
+    if let Some(protocol) = pinned {
         engine = engine.with_protocol(protocol);
     }
     let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
@@ -262,6 +273,23 @@ fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(NAMEL3SS), &[r#"{"op":"health"}"#, "[]"]);
     assert!(lines[0].contains("protocol_version: required, but missing"), "{}", lines[0]);
     assert!(lines[1].contains("a request must be an object"), "{}", lines[1]);
+    // Those that share its marker are no exception.
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert!(answers(Some(GEVALS), &[list])[0].contains("-32601"));
+    assert!(answers(Some(MCP), &[list])[0].contains(r#""tools":["#));
+    assert!(answers(Some(MCP), &[r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#])[0].contains("-32601"));
+}
+
+/// What tells the protocols over JSON-RPC apart is found whatever protocol the line before was of.
+#[test]
+fn a_protocol_over_json_rpc_is_recognised_after_any_other() {
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let end = r#"{"jsonrpc":"2.0","id":2,"method":"shutdown"}"#;
+    for before in [r#"{"op":"health"}"#, r#"{"protocol_version":1,"tool":"session"}"#, list] {
+        let lines = answers(None, &[before, list, before, end]);
+        assert!(lines[1].contains(r#""tools":["#), "{before}: {}", lines[1]);
+        assert_eq!(lines[3], r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, "{before}");
+    }
 }
 
 /// Gives `lines` to an engine; returns what it asks for, up to the first reading.
@@ -541,6 +569,85 @@ fn events() {
     assert!(Event::parse(br#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.0}"#).is_ok());
 }
 
+/// Event Schema v1: each member by itself, given, null, absent, and of another type.
+#[test]
+fn each_member_of_an_event_is_read_and_checked() {
+    const TEXT: (&str, &str) = ("\"text\"", "a string");
+    const OBJECT: (&str, &str) = (r#"{"a":1}"#, "an object");
+    type Read = fn(&Event<'_>) -> EventMember<String>;
+    fn told<T>(member: EventMember<T>, text: impl FnOnce(T) -> String) -> EventMember<String> {
+        match member {
+            EventMember::Absent => EventMember::Absent,
+            EventMember::Null => EventMember::Null,
+            EventMember::Value(value) => EventMember::Value(text(value)),
+        }
+    }
+    let members: [(&str, (&str, &str), bool, Read); 12] = [
+        ("id", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.id()))),
+        ("ts", ("-7", "a number"), true, |event| {
+            EventMember::Value(event.ts().to_i64().map_or_else(|error| error.to_string(), |number| number.to_string()))
+        }),
+        ("event", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.event()))),
+        ("component", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.component()))),
+        ("module", TEXT, false, |event| told(event.module(), |text| format!("\"{text}\""))),
+        ("status", TEXT, false, |event| told(event.status(), |text| format!("\"{text}\""))),
+        ("duration_ms", ("7", "an integer"), false, |event| {
+            told(event.duration_ms(), |ms| {
+                ms.to_i64().map_or_else(|error| error.to_string(), |number| number.to_string())
+            })
+        }),
+        ("data", OBJECT, false, |event| told(event.data(), |json| json.as_str().to_owned())),
+        ("error", OBJECT, false, |event| told(event.error(), |json| json.as_str().to_owned())),
+        ("session_id", TEXT, false, |event| told(event.session_id(), |text| format!("\"{text}\""))),
+        ("request_id", TEXT, false, |event| told(event.request_id(), |text| format!("\"{text}\""))),
+        ("span_id", TEXT, false, |event| told(event.span_id(), |text| format!("\"{text}\""))),
+    ];
+    for (name, (good, kind), is_required, read) in members {
+        let with = |value: Option<&str>| {
+            let given = members.iter().filter(|(other, ..)| *other != name).map(|(name, (good, _), ..)| (*name, *good));
+            let all: Vec<_> = given.chain(value.map(|value| (name, value))).collect();
+            let all: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        let read = |value: Option<&str>| {
+            let text = with(value);
+            Event::parse(text.as_bytes()).map(|event| (read(&event), read(&event).value()))
+        };
+        assert_eq!(read(Some(good)), Ok((EventMember::Value(good.to_owned()), Some(good.to_owned()))), "{name}");
+        let expected = if is_required { kind.to_owned() } else { format!("{kind} or null") };
+        let wrong = |value: &str| {
+            let error = read(Some(value)).unwrap_err();
+            assert_eq!(error.member(), Some(name), "{name}: {value}");
+            assert_eq!(error.to_string(), format!("{name}: expected {expected}"), "{value}");
+        };
+        let others = ["\"\"", "1", "{}", "[]", "true", "1.5"];
+        let is_good = |value: &str| {
+            matches!(
+                (kind, value),
+                ("a string", "\"\"") | ("a number", "1" | "1.5") | ("an integer", "1") | ("an object", "{}")
+            )
+        };
+        for other in others {
+            if is_good(other) {
+                assert!(read(Some(other)).is_ok(), "{name}: {other}");
+            } else {
+                wrong(other);
+            }
+        }
+        if is_required {
+            wrong("null");
+            let error = read(None).unwrap_err();
+            assert_eq!((error.member(), error.to_string()), (Some(name), format!("{name}: required, but missing")));
+        } else {
+            assert_eq!(read(Some("null")), Ok((EventMember::Null, None)), "{name}");
+            assert_eq!(read(None), Ok((EventMember::Absent, None)), "{name}");
+        }
+    }
+    for text in ["{", "[]"] {
+        assert_eq!(Event::parse(text.as_bytes()).unwrap_err().member(), None, "{text}");
+    }
+}
+
 const EVENT: &str = r#"{"op":"on_event","args":{"id":"e","ts":1,"event":"session:end","component":"kernel"},"id":9}"#;
 const ACKNOWLEDGEMENT: &str = "{\"id\":9,\"ok\":true,\"result\":{}}\n";
 
@@ -697,6 +804,13 @@ fn answers_are_not_answered() {
             }
         }
     }
+    // Nor are a protocol's own where no other is known.
+    for protocol in [AMPLIFIER, NAMEL3SS] {
+        for line in &own[..6] {
+            let answers = answers_of_list(&mut Module::default(), &[protocol], None, &[line]);
+            assert_eq!(answers, [""; 0], "{protocol:?} {line}");
+        }
+    }
     // A request is one although it has a member of an answer.
     for line in [
         r#"{"ok":true,"op":"health"}"#,
@@ -802,6 +916,18 @@ fn an_acknowledged_event_survives_a_read() {
     assert!(matches!(run.work, rigline::exchange::Work::Event(_)));
     engine.complete(&Ok(Outcome::DONE));
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
+}
+
+/// An id in Amplifier has the greatest length of one in JSON-RPC, with its quotes.
+#[test]
+fn an_amplifier_id_is_echoed_up_to_400_bytes() {
+    for (length, answer) in [
+        (400, format!(r#"{{"id":"{}","status":"ok"}}"#, "x".repeat(398))),
+        (401, r#"{"ok":false,"error":{"code":"bad_request","message":"id: longer than 400 bytes"}}"#.to_owned()),
+    ] {
+        let line = format!(r#"{{"op":"health","id":"{}"}}"#, "x".repeat(length - 2));
+        assert_eq!(answers(None, &[&line]), [answer]);
+    }
 }
 
 /// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a
@@ -921,5 +1047,274 @@ fn numeric_strings_are_numbers_in_namel3ss() {
     ] {
         let answer = &answers_of(&mut Takes, None, &[&line])[0];
         assert!(answer.contains("args.max: expected"), "{answer}");
+    }
+}
+
+/// Shows what a handler knows of its caller.
+struct Tells;
+
+impl Extension for Tells {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest =
+            Manifest::new("tells", "1.0.0").operations(&[Operation::new("tell", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let context = &call.context;
+        let text = |text: Option<rigline::json::Text<'_>>| text.map_or("-".to_owned(), |text| text.to_string());
+        let json = |json: Option<rigline::json::Json<'_>>| json.map_or("-".to_owned(), |json| json.to_string());
+        let task = TaskContext::of(context);
+        let agent = task.agent.map(|agent| format!("{}>{}", text(agent.prompt), text(agent.output)));
+        let env: Vec<_> = task.env().map(|(name, value)| format!("{name}={value}")).collect();
+        let tool = namel3ss::Invocation::of(context);
+        let told = [
+            text(amplifier::session_id(context)),
+            text(task.workdir),
+            format!("{:?}", task.phase),
+            agent.unwrap_or("-".to_owned()),
+            env.join(","),
+            text(tool.entry),
+            text(tool.trace_id),
+            text(tool.kind),
+            tool.sandbox.to_string(),
+            json(tool.capability_context),
+            json(tool.project),
+            json(mcp::context(context)),
+        ];
+        cx.done(told.join("|").as_str())
+    }
+}
+
+/// What the handler tells after this line.
+fn told(line: &str) -> String {
+    let answers = answers_of(&mut Tells, None, &[line]);
+    let json: serde_json::Value = serde_json::from_str(&answers[0]).unwrap();
+    let result = &json["result"];
+    let text = result["message"].as_str().or(result["content"][0]["text"].as_str());
+    text.unwrap_or_else(|| panic!("{line}: {json}")).to_owned()
+}
+
+#[test]
+fn a_handler_knows_the_context_of_its_own_protocol_and_of_no_other() {
+    // Everything that another protocol would read is there as well.
+    let more = r#""session_id":"s","entry":"e","trace_id":"t","kind":"k","sandbox":true,"project":{},"context":{"workdir":"w"},"_meta":{"rigline/context":{"workdir":"w"}}"#;
+    let amplifier = |rest: &str| told(&format!(r#"{{"op":"tell"{rest}}}"#));
+    let nothing_else = "-|Unknown|-||-|-|-|false|-|-|-";
+    assert_eq!(amplifier(&format!(",{more}")), format!("s|{nothing_else}"));
+    assert_eq!(amplifier(r#","session_id":null"#), format!("-|{nothing_else}"));
+    assert_eq!(amplifier(r#","args":{"session_id":"x"}"#), format!("-|{nothing_else}"));
+
+    let namel3ss = |rest: &str| told(&format!(r#"{{"protocol_version":1,"tool":"tell"{rest}}}"#));
+    assert_eq!(namel3ss(&format!(",{more}")), "-|-|Unknown|-||e|t|k|true|-|{}|-");
+    assert_eq!(
+        namel3ss(
+            r#","entry":null,"trace_id":null,"kind":5,"sandbox":false,"capability_context":{"guarantees":{}},"project":{"flow":null}"#
+        ),
+        r#"-|-|Unknown|-||-|-|-|false|{"guarantees":{}}|{"flow":null}|-"#
+    );
+    for none in ["null", "[]", "5", "\"x\""] {
+        let capabilities = if none == "null" { ",\"capability_context\":null" } else { "" };
+        assert_eq!(
+            namel3ss(&format!(r#","project":{none},"sandbox":null{capabilities}"#)),
+            "-|-|Unknown|-||-|-|-|false|-|-|-"
+        );
+    }
+
+    let gevals = |context: &str| {
+        told(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"tell",{more},"context":{context}}}}}"#
+        ))
+    };
+    let mcp = |context: &str| {
+        let told = told(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"tell","context":{{"workdir":"w"}},"_meta":{{"rigline/context":{context}}}}}}}"#
+        ));
+        let (told, whole) = told.rsplit_once('|').unwrap();
+        assert_eq!(whole, if context.starts_with('{') { context } else { "-" });
+        format!("{told}|-")
+    };
+    for (context, task) in [
+        ("{}", "-|Unknown|-|"),
+        (r#"{"workdir":"/w","phase":"setup"}"#, "/w|Setup|-|"),
+        (r#"{"workdir":null,"phase":"verify","agent":{}}"#, "-|Verify|->-|"),
+        (r#"{"phase":"cleanup","agent":{"prompt":"p","output":null}}"#, "-|Cleanup|p>-|"),
+        (r#"{"phase":"Setup","agent":{"output":"o"}}"#, "-|Unknown|->o|"),
+        (r#"{"phase":null,"agent":null,"env":null}"#, "-|Unknown|-|"),
+        (r#"{"env":{"A":"1","B\n":"\u0042"}}"#, "-|Unknown|-|A=1,B\n=B"),
+        (r#"{"env":{}}"#, "-|Unknown|-|"),
+    ] {
+        let expected = format!("-|{task}|-|-|-|false|-|-|-");
+        assert_eq!(gevals(context), expected, "{context}");
+        assert_eq!(mcp(context), expected, "{context}");
+    }
+    // MCP has no schema for it: what is of another type is none.
+    for (context, task) in [
+        (r#"{"workdir":5,"phase":[],"agent":"x","env":["A"]}"#, "-|Unknown|-|"),
+        (r#"{"env":{"A":1,"B":"2"}}"#, "-|Unknown|-|B=2"),
+        ("[]", "-|Unknown|-|"),
+        ("null", "-|Unknown|-|"),
+    ] {
+        assert_eq!(mcp(context), format!("-|{task}|-|-|-|false|-|-|-"), "{context}");
+    }
+}
+
+/// Amplifier's protocol text §2: `describe` has the name, version, kind, capabilities, inputs and outputs.
+#[test]
+fn describe_has_each_operation_and_the_outputs_of_those_that_declare_them() {
+    const SCHEMA: Schema = Schema::text(r#"{"type":"object"}"#);
+    static MANIFEST: Manifest = Manifest::new("four", "1.0.0").operations(&[
+        Operation::new("a\"", Schema::ANY).outputs(SCHEMA),
+        Operation::new("b", Schema::OBJECT),
+        Operation::new("c", SCHEMA).outputs(Schema::OBJECT),
+        Operation::new("d", SCHEMA).outputs(SCHEMA),
+    ]);
+    let (mut request, mut reply) = ([0; 512], [0; 1024]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    assert_eq!(
+        steps(&mut engine, "{\"op\":\"describe\"}\n"),
+        [concat!(
+            r#"{"name":"four","version":"1.0.0","kind":"tool","capabilities":["a\"","b","c","d"],"#,
+            r#""inputs":{"a\"":{},"b":{"type":"object","properties":{}},"c":{"type":"object"},"d":{"type":"object"}},"#,
+            r#""outputs":{"a\"":{"type":"object"},"c":{"type":"object","properties":{}},"d":{"type":"object"}}}"#,
+            "\n"
+        )]
+    );
+}
+
+/// A namel3ss request that is wrong is told why, and the version that it says comes back.
+#[test]
+fn a_fault_in_a_namel3ss_request_names_the_member() {
+    let request = |rest: &str| format!(r#"{{"protocol_version":1,"tool":"tell"{rest}}}"#);
+    let digits = |count: usize| format!(r#"{{"protocol_version":{},"tool":"tell"}}"#, "7".repeat(count));
+    let one = "1".to_owned();
+    for (line, version, name, message) in [
+        ("[]".to_owned(), &one, "ProtocolError", "a request must be an object"),
+        (r#"{"tool":"tell"}"#.to_owned(), &one, "ProtocolError", "protocol_version: required, but missing"),
+        (
+            r#"{"protocol_version":"1","tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":null,"tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":-1.5,"tool":"tell"}"#.to_owned(),
+            &"-1.5".to_owned(),
+            "ProtocolError",
+            "protocol_version: only 1 is supported",
+        ),
+        (digits(32), &"7".repeat(32), "ProtocolError", "protocol_version: only 1 is supported"),
+        (digits(33), &one, "ProtocolError", "protocol_version: only 1 is supported"),
+        (r#"{"protocol_version":1}"#.to_owned(), &one, "ProtocolError", "tool: required, but missing"),
+        (r#"{"protocol_version":1,"tool":null}"#.to_owned(), &one, "ProtocolError", "tool: expected a string"),
+        (
+            r#"{"protocol_version":1.0,"tool_name":5}"#.to_owned(),
+            &"1.0".to_owned(),
+            "ProtocolError",
+            "tool: expected a string",
+        ),
+        (request(r#","entry":5"#), &one, "ProtocolError", "entry: expected a string"),
+        (request(r#","trace_id":{}"#), &one, "ProtocolError", "trace_id: expected a string"),
+        (request(r#","sandbox":1"#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","sandbox":"true""#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","capability_context":[]"#), &one, "ProtocolError", "capability_context: expected an object"),
+        (request(r#","timeout_ms":0"#), &one, "ProtocolError", "timeout_ms: expected an integer from 1 to 4294967295"),
+        (request(r#","payload":[]"#), &one, "ValueError", "payload: expected an object"),
+        (request("").replace("tell", "tel l"), &one, "UnknownTool", "Unknown tool: tel l"),
+    ] {
+        let reply =
+            format!(r#"{{"ok":false,"protocol_version":{version},"error":{{"type":"{name}","message":"{message}"}}}}"#);
+        assert_eq!(answers_of(&mut Tells, Some(NAMEL3SS), &[&line]), [reply], "{line}");
+    }
+    // Where the request has something to check, each refusal has the list of checks.
+    let checked = request(r#","payload":[],"capability_context":{}"#);
+    let reply = r#"{"ok":false,"protocol_version":1,"error":{"type":"ValueError","message":"payload: expected an object"},"capability_checks":[]}"#;
+    assert_eq!(answers_of(&mut Tells, None, &[&checked]), [reply]);
+}
+
+#[test]
+fn a_nested_amplifier_call_has_its_own_members() {
+    let nested = |args: &str| format!(r#"{{"op":"invoke","session_id":"outer","args":{args}}}"#);
+    let session = |line: &str| told(line).split('|').next().unwrap().to_owned();
+    assert_eq!(session(&nested(r#"{"op":"tell"}"#)), "outer");
+    assert_eq!(session(&nested(r#"{"op":"tell","session_id":"inner"}"#)), "inner");
+    assert_eq!(session(r#"{"op":"tell","session_id":"outer","args":{"session_id":"x"}}"#), "outer");
+    let refused =
+        |code: &str, message: &str| format!(r#"{{"ok":false,"error":{{"code":"{code}","message":"{message}"}}}}"#);
+    for (line, code, message) in [
+        (nested("[]"), "bad_request", "args: expected an object with the member op"),
+        (nested("null"), "bad_request", "args: expected an object with the member op"),
+        (r#"{"op":"invoke"}"#.to_owned(), "bad_request", "args: expected an object with the member op"),
+        (nested("{}"), "bad_request", "op: required, but missing"),
+        (nested(r#"{"op":5}"#), "bad_request", "op: expected a string"),
+        (nested(r#"{"op":"tell","args":[]}"#), "bad_request", "args: expected an object"),
+        (nested(r#"{"op":"tell","session_id":5}"#), "bad_request", "session_id: expected a string"),
+        (r#"{"op":"tell","session_id":5}"#.to_owned(), "bad_request", "session_id: expected a string"),
+        // These two are operations of the module itself, and not of an extension.
+        (nested(r#"{"op":"health"}"#), "unsupported_op", "Unknown operation: health"),
+        (nested(r#"{"op":"describe"}"#), "unsupported_op", "Unknown operation: describe"),
+        (nested(r#"{"op":"invoke","args":{"op":"tell"}}"#), "unsupported_op", "Unknown operation: invoke"),
+        // Only a hook has events.
+        (EVENT.replace(",\"id\":9", ""), "unsupported_op", "Unknown operation: on_event"),
+    ] {
+        assert_eq!(answers_of(&mut Tells, None, &[&line]), [refused(code, message)], "{line}");
+    }
+    // An event may be nested as a call may.
+    let event = r#"{"id":"e1","ts":1,"event":"session:start","component":"kernel"}"#;
+    let nested = |args: &str| format!(r#"{{"op":"invoke","args":{{"op":"on_event","args":{args}}}}}"#);
+    let mut module = Module::default();
+    let lines = [nested(event), nested(r#"{"ts":1}"#), nested("null")];
+    assert_eq!(
+        answers_of(&mut module, None, &lines.each_ref().map(String::as_str)),
+        [
+            r#"{"ok":true,"result":{}}"#.to_owned(),
+            refused("bad_request", "args.id: required, but missing"),
+            refused("bad_request", "args: expected an event"),
+        ]
+    );
+    assert_eq!(module.events, [event]);
+}
+
+/// Amplifier's sibling texts have 30 seconds where nobody says another limit, namel3ss has what the request says in
+/// milliseconds, and so has MCP in a member of rigline, where 0 is none.
+#[test]
+fn a_call_has_the_time_limit_of_its_protocol() {
+    let amplifier = |ms: u64| format!(r#"{{"op":"work","args":{{"ms":{ms}}}}}"#);
+    let namel3ss = |limit: &str, ms: u64| {
+        format!(r#"{{"protocol_version":1,"tool":"work","payload":{{"ms":{ms}}},"timeout_ms":{limit}}}"#)
+    };
+    let mcp = |limit: &str, ms: u64| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"work","arguments":{{"ms":{ms}}},"_meta":{{"rigline/timeoutMs":{limit}}}}}}}"#
+        )
+    };
+    for (line, is_late) in [
+        (amplifier(29_999), false),
+        (amplifier(30_001), true),
+        (namel3ss("25", 24), false),
+        (namel3ss("25", 26), true),
+        (namel3ss("null", 1_000_000), false),
+        (mcp("250", 249), false),
+        (mcp("250", 251), true),
+        (mcp("0", 1_000_000), false),
+        // What is no whole number of milliseconds, or too large, is no limit.
+        (mcp("\"5\"", 100), false),
+        (mcp("5.5", 100), false),
+        (mcp("-5", 100), false),
+        (mcp("99999999999999999999", 100), false),
+        (mcp("18446744073710", 100), false),
+    ] {
+        let served = PLAIN.serve(&line);
+        let [reply] = served.lines()[..] else { panic!("{line}: {:?}", served.lines()) };
+        let is_told = ["\"code\":\"timeout\"", "TimeoutError", "\"rigline/kind\":\"timeout\""]
+            .iter()
+            .any(|name| reply.contains(name));
+        assert_eq!((is_told, reply.contains("worked")), (is_late, !is_late), "{line}: {reply}");
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use crate::common::asynch::{In, Outcome, Session, line};
-use crate::common::{FakeClock, INITIALIZE, PLAIN, Rig, SHUTDOWN, WATCHED, execute_in};
+use crate::common::{FakeClock, INITIALIZE, PLAIN, Rig, SHUTDOWN, Setup, WATCHED, execute_in};
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{Transport, blocking};
@@ -233,6 +233,34 @@ fn the_end_of_the_input_ends_a_call_of_a_session_within_five_seconds() {
             assert_eq!(served.events.contains(&"dropped".to_owned()), is_cut);
             assert!(!is_cut || safe(&served) >= 1, "{:?}", served.events);
         }
+    }
+}
+
+#[test]
+fn a_call_of_a_session_outlives_the_end_of_the_input_where_that_is_asked_for() {
+    for first in [begin(), line(INITIALIZE)] {
+        let script = vec![first, call(1, "work", 60_000), In::At(100)];
+        let served = Session { ends_calls: false, manifest: &WATCHED, ..Session::new(script) }.serve();
+        let (at, reply) = served.lines.iter().rfind(|(_, line)| line.contains("\"id\":1,")).unwrap();
+        assert_eq!((*at, reply.contains("cancelled")), (60_000, false), "{reply}");
+        assert_eq!(served.events[..2], ["work", "ended"]);
+    }
+}
+
+/// What a session has switched on stays so where that is asked for, but not what a call that was cut off has.
+#[test]
+fn outputs_stay_on_at_the_end_where_that_is_asked_for() {
+    for (keeps_outputs, kind, script, count) in [
+        (false, Transport::Stdio, vec![line(INITIALIZE), call(1, "work", 1), In::At(90)], 1),
+        (true, Transport::Stdio, vec![line(INITIALIZE), call(1, "work", 1), In::At(90)], 0),
+        (true, Transport::Stream, vec![line(INITIALIZE), call(1, "work", 1), In::At(90)], 0),
+        (true, Transport::Stream, vec![line(INITIALIZE), call(1, "work", 1), In::At(90), In::Fail], 0),
+        (true, Transport::Stream, vec![line(INITIALIZE), call(1, "work", 1000), In::At(90)], 1),
+        (true, Transport::Stream, vec![line(INITIALIZE), call(1, "work", 1000), In::At(90), In::Fail], 1),
+    ] {
+        let setup = Setup { kind, ..PLAIN };
+        let served = Session { keeps_outputs, setup, manifest: &WATCHED, ..Session::new(script) }.serve();
+        assert_eq!(safe(&served), count, "{kind:?} {:?}", served.lines);
     }
 }
 

@@ -153,6 +153,87 @@ fn params_are_an_object() {
     }
 }
 
+/// Each fault of a gevals request names its member, with the path below `params`.
+#[test]
+fn a_fault_in_a_gevals_request_names_the_member() {
+    let execute = |params: &str| format!(r#""execute","params":{{{params}}}"#);
+    let context = |members: &str| execute(&format!(r#""operation":"say","context":{{{members}}}"#));
+    let zeros = |count: usize| context(&format!(r#""timeout":"\u0035{}s""#, "0".repeat(count)));
+    for (request, code, message) in [
+        (r#""execute""#.to_owned(), -32602, "params: required, but missing"),
+        (r#""execute","params":null"#.to_owned(), -32602, "params: required, but missing"),
+        (r#""initialize""#.to_owned(), -32602, "params: required, but missing"),
+        (execute(r#""context":{}"#), -32602, "operation: required, but missing"),
+        (execute(r#""operation":5,"context":{}"#), -32602, "operation: expected a string"),
+        (execute(r#""operation":"say\"","context":{}"#), -32601, "Unknown operation: say\""),
+        (execute(r#""operation":"say","args":[],"context":{}"#), -32602, "args: expected an object"),
+        (execute(r#""operation":"say""#), -32602, "context: required, but missing"),
+        (execute(r#""operation":"say","context":null"#), -32602, "context: expected an object"),
+        (execute(r#""operation":"say","context":[]"#), -32602, "context: expected an object"),
+        (context(r#""workdir":5"#), -32602, "context.workdir: expected a string"),
+        (context(r#""phase":{}"#), -32602, "context.phase: expected a string"),
+        (context(r#""env":["A"]"#), -32602, "context.env: expected an object"),
+        (context(r#""env":{"A":"1","B":2}"#), -32602, "context.env: expected strings as values"),
+        (context(r#""agent":"x""#), -32602, "context.agent: expected an object"),
+        (context(r#""agent":{"prompt":5}"#), -32602, "context.agent.prompt: expected a string"),
+        (context(r#""agent":{"output":[]}"#), -32602, "context.agent.output: expected a string"),
+        (context(r#""timeout":5"#), -32602, "context.timeout: expected a duration such as \"1m30s\""),
+        (context(r#""timeout":"5""#), -32602, "context.timeout: expected a duration such as \"1m30s\""),
+        (context(r#""timeout":"-1ns""#), -32602, "context.timeout: must not be negative"),
+        (zeros(63), -32602, "context.timeout: has escapes and is longer than 64 bytes"),
+        (r#""initialize","params":{}"#.to_owned(), -32602, "protocolVersion: only 0.0.1 is supported"),
+        (
+            r#""initialize","params":{"protocolVersion":"0.0.10"}"#.to_owned(),
+            -32602,
+            "protocolVersion: only 0.0.1 is supported",
+        ),
+        (
+            r#""initialize","params":{"protocolVersion":"0.0.1","config":[]}"#.to_owned(),
+            -32602,
+            "config: expected an object",
+        ),
+        (r#""Execute""#.to_owned(), -32601, "Unknown method: Execute"),
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{request}}}"#);
+        let reply: serde_json::Value = serde_json::from_str(&crate::common::ask(&line)).unwrap();
+        let error = serde_json::json!({ "code": code, "message": message });
+        assert_eq!(reply["error"], error, "{line}");
+    }
+    // What is null, or has an escape in it, is no fault.
+    for members in [
+        r#""workdir":null,"phase":null,"env":null,"agent":null,"timeout":null"#,
+        r#""agent":{"prompt":null,"output":null},"env":{"A":""},"timeout":"0""#,
+        r#""timeout":"\u0035s""#,
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{}}}"#, context(members));
+        assert!(crate::common::ask(&line).contains(r#""success":true"#), "{line}");
+    }
+}
+
+/// The real host reads lines of at most 65,535 bytes without their newline (bufio.Scanner of its client): a manifest for it fits,
+/// with an id of 20 digits and limits of ten digits each.
+#[test]
+fn a_manifest_for_the_gevals_host_fits_the_line_that_it_reads() {
+    use rigline::protocol::gevals::HOST_LINE_LIMIT;
+
+    fn manifest(length: usize) -> &'static Manifest {
+        Box::leak(Box::new(Manifest::new("n", "1.0.0").description("d".repeat(length).leak())))
+    }
+    let reply = |manifest: &'static Manifest| {
+        let (mut request, mut reply) = ([0; 1024], vec![0; 70_000]);
+        let mut engine = Engine::new(manifest, Memory { request: &mut request, reply: &mut reply }).unwrap();
+        let line = br#"{"jsonrpc":"2.0","id":12345678901234567890,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+        let mut pipe = Pipe::new(line);
+        Server::new(&mut Kubernetes, &mut engine, &NoTime).serve(&mut pipe).unwrap();
+        let reply = String::from_utf8(pipe.output).unwrap();
+        reply.trim_end().replace("1023", "4294967295").replace("69999", "4294967295").len()
+    };
+    let longest = HOST_LINE_LIMIT - reply(manifest(1)) + 1;
+    assert_eq!(reply(manifest(longest)), HOST_LINE_LIMIT);
+    assert_eq!(manifest(longest).with_gevals_line_limit().description.len(), longest);
+    assert!(std::panic::catch_unwind(|| manifest(longest + 1).with_gevals_line_limit()).is_err());
+}
+
 /// A peer that frames its messages by headers is told so.
 #[test]
 fn header_framing_is_named() {

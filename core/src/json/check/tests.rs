@@ -219,6 +219,21 @@ fn the_bytes_that_are_looked_at_twice_are_bounded() {
 }
 
 #[test]
+fn a_text_of_many_foreign_characters_goes_on_where_one_of_them_is_cut() {
+    let bytes = ["{\"a\":\"", &"\u{1F680}".repeat(100), "\"}\n"].concat().into_bytes();
+    let end = bytes.len() - b"\"}\n".len();
+    for cut in end - 4..=end {
+        assert_eq!(by_scanning_parts(&bytes, &[cut]), by_framing(&bytes), "{cut} of {end}");
+    }
+    // Four bytes that are no character are the beginning of none.
+    for wrong in [&b"\xF0\x9F\xF0\x9F"[..], b"\xC3\"", b"\xFF\xFF\xFF\xFF"] {
+        let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
+        let start = [b"{\"a\":\"", wrong].concat();
+        assert_eq!(scanner.scan(&start, &OUTER, &mut spans), Scanned::Other, "{}", wrong.escape_ascii());
+    }
+}
+
+#[test]
 fn each_line_begins_anew() {
     let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
     // Given up, and cut in a nest.

@@ -265,15 +265,15 @@ impl<'de> Decoder<'de> {
         let first = self.peek();
         let mut value = 0u32;
         for (length, &byte) in self.rest.iter().take(10).enumerate() {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
-                    break;
-                }
-                self.last = Last::Text(self.take(length).ok_or(DecodeErrorKind::NotJson)?);
-                return if value <= above { Ok(value) } else { Err(DecodeErrorKind::Expected(what)) };
+            if byte.is_ascii_digit() {
+                value = value.wrapping_mul(10).wrapping_add(u32::from(byte.wrapping_sub(b'0')));
+                continue;
             }
-            value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
+            if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
+                break;
+            }
+            self.last = Last::Text(self.take(length).ok_or(DecodeErrorKind::NotJson)?);
+            return if value <= above { Ok(value) } else { Err(DecodeErrorKind::Expected(what)) };
         }
         self.digits(what)?.within(below, above).map_err(|_| DecodeErrorKind::Expected(what))
     }

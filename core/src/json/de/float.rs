@@ -38,27 +38,21 @@ pub(super) fn to_f32(digits: &Digits<'_>) -> Option<f32> {
 fn read<const LIMBS: usize>(digits: &Digits<'_>, format: &Format) -> Option<u64> {
     // The value is `0.whole fraction * 10^point`.
     let (whole, fraction, point) = digits.scientific();
-    if whole.is_empty() && fraction.is_empty() || point < -400 {
+    if whole.is_empty() && fraction.is_empty() {
         return Some(0);
     }
-    let point = i32::try_from(point).ok().filter(|point| *point <= 400)?;
+    // What is at a bound is 0 or infinite already.
+    let point = point.clamp(-400, 400) as i32;
     let Estimate { mantissa, exponent, error } = Estimate::of(whole, fraction, point);
 
     let unit = (exponent + 64 - format.mantissa_bits).max(format.least_exponent);
-    // Already at a `unit` of the largest float, twice the mantissa is infinite.
-    if unit - format.least_exponent > (format.infinity >> (format.mantissa_bits - 1)) as i32 {
-        return None;
-    }
-    let dropped = unit - exponent;
-    if dropped > 65 {
-        // Below a quarter of the least float.
-        return Some(0);
-    }
+    // 66 bits are more than the mantissa has: it is below a quarter of the least float.
+    let dropped = (unit - exponent).min(66);
     let floor = (u128::from(mantissa) >> dropped) as u64;
     let half = 1 << (dropped - 1);
     let rest = u128::from(mantissa) & (2 * half - 1);
     let up = if rest.abs_diff(half) > u128::from(error) {
-        rest > half
+        rest & half != 0
     } else {
         match compare::<LIMBS>(whole, fraction, point, 2 * floor + 1, unit - 1) {
             Ordering::Less => false,
@@ -70,6 +64,7 @@ fn read<const LIMBS: usize>(digits: &Digits<'_>, format: &Format) -> Option<u64>
     // next power of two, count the exponent up by one, as they must.
     let bits = ((unit - format.least_exponent) as u64) << (format.mantissa_bits - 1);
     let bits = bits.wrapping_add(floor).wrapping_add(u64::from(up));
+    // Beyond the largest float, they are those of infinity or more.
     (bits < format.infinity).then_some(bits)
 }
 
@@ -88,21 +83,18 @@ impl Estimate {
         const MOST: usize = 19;
         let mut head = 0_u64;
         let mut power = point;
-        for digit in whole.iter().chain(fraction).take(MOST) {
+        let mut digits = whole.iter().chain(fraction);
+        for digit in digits.by_ref().take(MOST) {
             head = head.wrapping_mul(10).wrapping_add(u64::from(digit & 0x0f));
             power -= 1;
         }
         // What is left out is less than one of the 10^18 and more that `head` is.
-        let is_cut = whole.len().saturating_add(fraction.len()) > MOST;
+        let error = if digits.next().is_some() { 20 } else { 0 };
         let zeros = head.leading_zeros();
-        let mut estimate =
-            Self { mantissa: head << zeros, exponent: -(zeros as i32), error: if is_cut { 20 } else { 0 } };
-        for (at, (mantissa, exponent)) in POWERS.iter().enumerate() {
+        let mut estimate = Self { mantissa: head << zeros, exponent: -(zeros as i32), error };
+        for (at, ((mantissa, exponent), error)) in POWERS.iter().zip(ERRORS).enumerate() {
             if power.unsigned_abs() >> at & 1 == 1 {
-                // The first five are exact. Squaring at most triples the error of the others, and
-                // dividing doubles it: 2, 8, 24, 70 units.
-                let error = if at < 5 { 0 } else { 1 << (at - 1) };
-                estimate.scale(*mantissa, *exponent, error, power < 0);
+                estimate.scale(*mantissa, *exponent, u64::from(error), power.is_negative());
             }
         }
         estimate
@@ -143,13 +135,17 @@ static POWERS: [(u64, i32); 9] = {
     powers
 };
 
+/// How many units each of the [`POWERS`] may be wrong by: the first five are exact. Squaring at most
+/// triples the error of the others, and dividing doubles it.
+const ERRORS: [u8; 9] = [0, 0, 0, 0, 0, 2, 8, 24, 70];
+
 /// How `0.whole fraction * 10^point` compares with `mantissa * 2^exponent`, exactly.
 fn compare<const LIMBS: usize>(whole: &[u8], fraction: &[u8], point: i32, mantissa: u64, exponent: i32) -> Ordering {
     let mut value = Big::<LIMBS>::from(mantissa);
     let mut unit = Big::<LIMBS>::from(1);
-    let (scaled, power) = if exponent < 0 { (&mut unit, exponent) } else { (&mut value, exponent) };
+    let (scaled, power) = if exponent.is_negative() { (&mut unit, exponent) } else { (&mut value, exponent) };
     scaled.double(power.unsigned_abs());
-    let (scaled, power) = if point < 0 { (&mut value, point) } else { (&mut unit, point) };
+    let (scaled, power) = if point.is_negative() { (&mut value, point) } else { (&mut unit, point) };
     scaled.multiply_by_power_of_ten(power.unsigned_abs());
     if value >= unit {
         return Ordering::Less;
@@ -243,6 +239,41 @@ mod tests {
             let half = sum_halved(&exact(low), &exact(high));
             same_as_core(&half);
             same_as_core(&format!("{half}0000000000000000000000001"));
+        }
+    }
+
+    /// A number of the first digits of the point half-way between two floats is very near to it: an estimate that is wrong by more than
+    /// its error says takes the wrong side.
+    #[test]
+    fn the_first_digits_of_a_half_decide_its_side() {
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        for exponent in (0..0x7FE_u64).step_by(13) {
+            random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            let bits = exponent << 52 | random >> 12;
+            let exact = |bits: u64| format!("{:.1100}", f64::from_bits(bits));
+            first_digits_are_same_as_core(&sum_halved(&exact(bits), &exact(bits + 1)));
+            // Half-way between two floats of the smaller type is one of the larger.
+            let bits = (exponent & 0xFF) << 23 | random >> 41;
+            if bits + 1 < u64::from(f32::INFINITY.to_bits()) {
+                let value = |bits: u64| f64::from(f32::from_bits(u32::try_from(bits).unwrap()));
+                let half = f64::midpoint(value(bits), value(bits + 1));
+                first_digits_are_same_as_core(&format!("{half:.200}"));
+            }
+        }
+    }
+
+    fn first_digits_are_same_as_core(decimal: &str) {
+        let (whole, fraction) = decimal.split_once('.').unwrap();
+        let all = [whole, fraction].concat();
+        let digits = all.trim_start_matches('0');
+        let point = (whole.len() + digits.len()).cast_signed() - all.len().cast_signed();
+        for count in [15, 17, 18, 19, 20, 21, 22, 24, 38] {
+            let Some(first) = digits.get(..count) else { continue };
+            let power = point - count.cast_signed();
+            same_as_core(&format!("{first}e{power}"));
+            // The next one up.
+            let next = first.parse::<u128>().unwrap() + 1;
+            same_as_core(&format!("{next}e{power}"));
         }
     }
 

@@ -167,6 +167,26 @@ fn what_serde_json_refuses_is_refused() {
     refused::<Pair>(&["[1]", "[1,\"x\",2]", "{}", "[]", "1"]);
     refused::<Vec<u8>>(&["{}", "1", "\"\"", "[1,]", "[,1]", "[1 2]", "[1", "["]);
     refused::<Mode>(&["{}", "\"level\"", "\"none\"", r#"{"off":1}"#, r#"{"off":null,"level":1}"#, "1", "null", "[]"]);
+    refused::<(u8, u16)>(&[
+        "[01,1]",
+        "[1,01]",
+        "[00,1]",
+        "[001 ,1]",
+        "[1,10000 0]",
+        "[1,1x]",
+        "[1,]",
+        "[,1]",
+        "[1,-]",
+        "[1,00]",
+    ]);
+    refused::<Inner>(&[r#"{,"b":1}"#, r#"{"b":1"name":"x"}"#, r#"{"b":1,,"name":"x"}"#, r#"{"b":1,}"#, r#"{"b",1}"#]);
+    refused::<BTreeMap<String, u8>>(&[
+        r#"{,"b":1}"#,
+        r#"{"b":1"c":1}"#,
+        r#"{"b":1,,"c":1}"#,
+        r#"{"b":1,}"#,
+        r#"{"b",1}"#,
+    ]);
     refused::<BTreeMap<u8, bool>>(&[
         r#"{"256":true}"#,
         r#"{"1.0":true}"#,
@@ -413,6 +433,140 @@ fn rules_name_the_value_and_the_bound() {
 }
 
 #[test]
+fn a_wrong_value_is_kept_whole_up_to_the_limit_and_else_cut_between_characters() {
+    for (found, kept) in [
+        ("x".repeat(MAX_FOUND), "x".repeat(MAX_FOUND)),
+        ("x".repeat(MAX_FOUND + 1), "x".repeat(MAX_FOUND - 3) + "..."),
+        ("\u{20ac}".repeat(10) + "xx", "\u{20ac}".repeat(10) + "xx"),
+        ("\u{20ac}".repeat(11), "\u{20ac}".repeat(9) + "..."),
+        ("xx".to_owned() + &"\u{20ac}".repeat(11), "xx".to_owned() + &"\u{20ac}".repeat(9) + "..."),
+        ("x".to_owned() + &"\u{20ac}".repeat(11), "x".to_owned() + &"\u{20ac}".repeat(9) + "..."),
+    ] {
+        assert_eq!(DecodeError::rule("is wrong", &found).found(), kept);
+        let error = decode::<Strict>(&format!("{{\"{found}\":1}}")).unwrap_err();
+        assert_eq!(error.to_string(), format!("{kept} is an unknown member; known: x"));
+    }
+}
+
+#[test]
+fn a_text_that_is_none_of_the_allowed_is_named_with_its_member() {
+    #[derive(Debug)]
+    struct Choice;
+    impl<'de> Deserialize<'de> for Choice {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            <&str>::deserialize(deserializer)?;
+            Err(rule(const { &["on", "off"] }))
+        }
+    }
+    #[derive(Deserialize, Debug)]
+    #[allow(dead_code, reason = "what counts is what is refused")]
+    struct Args {
+        mode: Choice,
+    }
+    assert_eq!(decode::<Choice>("\"x\"").unwrap_err().to_string(), "unknown `x`: expected one of on, off");
+    let error = decode::<Args>(r#"{"mode":"x"}"#).unwrap_err();
+    assert_eq!(error.to_string(), "mode: unknown mode `x`: expected one of on, off");
+    let error = decode::<[Choice; 1]>(r#"["x"]"#).unwrap_err();
+    assert_eq!(error.to_string(), "[0]: unknown `x`: expected one of on, off");
+}
+
+#[test]
+fn a_value_that_its_type_does_not_take_is_named_by_its_kind() {
+    #[derive(Debug)]
+    struct TakesNothing;
+    impl de::Visitor<'_> for TakesNothing {
+        type Value = Self;
+
+        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("nothing")
+        }
+    }
+    #[derive(Debug)]
+    struct ByKind;
+    impl<'de> Deserialize<'de> for ByKind {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(TakesNothing).map(|_| Self)
+        }
+    }
+    #[derive(Debug)]
+    struct Optional;
+    impl<'de> Deserialize<'de> for Optional {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_option(TakesNothing).map(|_| Self)
+        }
+    }
+    #[derive(Debug)]
+    struct Letter;
+    impl<'de> Deserialize<'de> for Letter {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_char(TakesNothing).map(|_| Self)
+        }
+    }
+    for (text, kind) in [
+        ("true", "a boolean"),
+        ("false", "a boolean"),
+        ("1", "such a number"),
+        ("-1", "such a number"),
+        ("1.5", "such a number"),
+        ("\"x\"", "a string"),
+        ("null", "null"),
+        ("[1]", "an array"),
+        ("{\"x\":1}", "an object"),
+    ] {
+        assert_eq!(decode::<ByKind>(text).unwrap_err().to_string(), format!("{kind} is not accepted here"), "{text}");
+    }
+    assert_eq!(DecodeErrorKind::Unexpected("null").to_string(), "null is not accepted here");
+    assert_eq!(decode::<Optional>("null").unwrap_err().to_string(), "null is not accepted here");
+    assert_eq!(decode::<Letter>("\"x\"").unwrap_err().to_string(), "a string is not accepted here");
+}
+
+#[test]
+fn an_enum_of_one_variant_names_it() {
+    #[derive(Deserialize, Debug)]
+    enum Single {
+        Only,
+    }
+    assert_eq!(decode::<Single>("\"Other\"").unwrap_err().to_string(), "expected one of: Only");
+    assert!(matches!(decode::<Single>("\"Only\""), Ok(Single::Only)));
+}
+
+#[test]
+fn where_a_value_should_be_and_the_text_ends_it_is_not_json() {
+    fn is_not_json<T: DeserializeOwned + Debug>() {
+        for text in ["", " "] {
+            let kind = decode::<T>(text).map_err(|error| error.kind());
+            assert!(matches!(kind, Err(DecodeErrorKind::NotJson)), "{kind:?} of {}", core::any::type_name::<T>());
+        }
+    }
+    is_not_json::<bool>();
+    is_not_json::<u8>();
+    is_not_json::<u64>();
+    is_not_json::<f32>();
+    is_not_json::<f64>();
+    is_not_json::<[u8; 2]>();
+    is_not_json::<Pair>();
+    is_not_json::<Vec<u8>>();
+    is_not_json::<BTreeMap<String, u8>>();
+    is_not_json::<Inner>();
+    is_not_json::<Mode>();
+    is_not_json::<Value>();
+    is_not_json::<Untagged>();
+    is_not_json::<de::IgnoredAny>();
+    is_not_json::<super::super::raw::RawJsonBuf>();
+    let bytes = from_checked::<&[u8]>(&mut []).map_err(|error| error.kind());
+    assert_eq!(bytes, Err(DecodeErrorKind::NotJson));
+}
+
+#[test]
+fn a_length_that_does_not_fit_is_named_where_it_is_known() {
+    assert_eq!(decode::<heapless::String<4>>("\"abcde\"").unwrap_err().to_string(), "length 5 does not fit");
+    let of_unknown = DecodeError::new(DecodeErrorKind::Length(0)).within(Segment::Index(2));
+    assert_eq!(of_unknown.display_in("args").to_string(), "args[2]: the wrong length");
+    let of_unknown = DecodeError::rule("is not prime", "");
+    assert_eq!(of_unknown.to_string(), "the value is not prime");
+}
+
+#[test]
 fn a_text_of_ones_own_goes_through_serde() {
     #[derive(Debug)]
     struct Picky;
@@ -550,6 +704,13 @@ fn assert_floats_close(ours: &Value, theirs: &Value) {
             assert!((ours - theirs).abs() <= ours.abs() * 1e-15 || (ours - theirs).abs() < 1e-300, "{ours} {theirs}");
         }
         _ => assert_eq!(ours, theirs),
+    }
+}
+
+#[test]
+fn an_array_or_object_without_an_end_is_itself_at_fault() {
+    for error in [decode::<Vec<u8>>("[").err(), decode::<Outer>("{").err(), decode::<BTreeMap<String, u8>>("{").err()] {
+        assert_eq!(error.unwrap().display_in("args").to_string(), "args: the text is not JSON");
     }
 }
 

@@ -110,7 +110,7 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
     let mut value = Big::<LIMBS>::from(parts.mantissa << shift);
     let mut gap = Big::<LIMBS>::from(1);
     let mut unit = Big::<LIMBS>::from(1);
-    if exponent < 0 {
+    if exponent.is_negative() {
         unit.double(exponent.unsigned_abs());
     } else {
         value.double(exponent.unsigned_abs());
@@ -118,14 +118,14 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
     }
     // The power of ten at or above the value, or the one below that: its logarithm is at most one
     // too low.
-    let bits = 64i32.wrapping_sub((parts.mantissa << shift).leading_zeros().cast_signed());
+    let last = 63i32.wrapping_sub(parts.mantissa.leading_zeros().cast_signed()).wrapping_add(parts.exponent);
     #[allow(clippy::cast_possible_truncation)]
-    let mut point = (i64::from(bits.wrapping_add(exponent).wrapping_sub(1)).wrapping_mul(1_292_913_986) >> 32) as i32;
-    if point >= 0 {
-        unit.multiply_by_power_of_ten(point.unsigned_abs());
-    } else {
+    let mut point = (i64::from(last).wrapping_mul(1_292_913_986) >> 32) as i32;
+    if point.is_negative() {
         value.multiply_by_power_of_ten(point.unsigned_abs());
         gap.multiply_by_power_of_ten(point.unsigned_abs());
+    } else {
+        unit.multiply_by_power_of_ten(point.unsigned_abs());
     }
     while exceeds(&value.plus(&gap, upper_gaps), &unit) {
         unit.multiply(10);
@@ -133,7 +133,6 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
     }
 
     let mut count = 0usize;
-    let mut up = false;
     for slot in digits.iter_mut() {
         value.multiply(10);
         gap.multiply(10);
@@ -145,23 +144,13 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
         let low = exceeds(&gap, &value);
         let high = exceeds(&value.plus(&gap, upper_gaps), &unit);
         if low || high {
-            up = high && (!low || value.plus(&value, 1) >= unit);
+            // A nine is never rounded up: it would become the number that was in reach, and taken,
+            // one digit before.
+            if high && (!low || value.plus(&value, 1) >= unit) {
+                *slot = slot.wrapping_add(1);
+            }
             break;
         }
-    }
-    if up {
-        // Nines become zeros that need not be written.
-        for slot in digits.iter_mut().take(count).rev() {
-            if *slot < b'9' {
-                *slot = slot.wrapping_add(1);
-                return (count, point);
-            }
-            count = count.wrapping_sub(1);
-        }
-        if let Some(first) = digits.first_mut() {
-            *first = b'1';
-        }
-        return (1, point.wrapping_add(1));
     }
     (count, point)
 }

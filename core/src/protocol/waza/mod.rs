@@ -855,6 +855,45 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_null_counts_as_absent() {
+        let read = |method: &'static str, params: &'static str| {
+            request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap())
+        };
+        for method in ["eval.run", "eval.get", "eval.validate", "task.list", "task.get"] {
+            let refusal = Refusal::Params { member: "path", fault: "required, but missing" };
+            assert_eq!(read(method, r#"{"path":null}"#).unwrap_err(), refusal, "{method}");
+        }
+        assert!(matches!(read("eval.list", r#"{"directory":null}"#), Ok(Request::List { directory: None })));
+        let run = read("eval.run", r#"{"path":"p","executor":null,"model":null,"verbose":null,"context_dir":null}"#);
+        let Ok(Request::Run(run)) = run else { panic!("{run:?}") };
+        assert_eq!(
+            (run.executor.is_none(), run.model.is_none(), run.verbose, run.context_dir.is_none()),
+            (true, true, false, true)
+        );
+    }
+
+    #[test]
+    fn each_method_is_its_request() {
+        let params = r#"{"path":"p","taskId":"t","runId":"r","executor":"e","model":"m","verbose":true,"context_dir":"c","directory":"d"}"#;
+        for (method, expected) in [
+            (
+                "eval.run",
+                r#"Run(RunRequest { path: "p", executor: Some("e"), model: Some("m"), verbose: true, context_dir: Some("c") })"#,
+            ),
+            ("eval.list", r#"List { directory: Some("d") }"#),
+            ("eval.get", r#"Get { path: "p" }"#),
+            ("eval.validate", r#"Validate { path: "p" }"#),
+            ("task.list", r#"Tasks { path: "p" }"#),
+            ("task.get", r#"Task { path: "p", task: "t" }"#),
+            ("run.status", r#"Status { run: "r" }"#),
+            ("run.cancel", r#"Cancel { run: "r" }"#),
+        ] {
+            let read = request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap());
+            assert_eq!(std::format!("{:?}", read.unwrap()), expected);
+        }
+    }
+
+    #[test]
     fn what_is_written_has_the_texts_spelling() {
         let status = Status { run_id: Some("abc123"), status: Some(RunState::Running), ..Status::default() };
         assert_eq!(
@@ -871,6 +910,34 @@ mod tests {
         assert_eq!(
             written(|out| write_error(out, &Error::NotFound { path })),
             r#","error":{"code":-32000,"message":"Eval not found","data":{"path":"a\"b"}}}"#
+        );
+    }
+
+    /// "Error Codes" of the text, with the data that belongs to an error.
+    #[test]
+    fn each_error_has_its_code_and_its_data() {
+        let name = Text::of_checked(b"a\\\"b");
+        let list = RawJson::from_checked_str(r#"["x","y"]"#).unwrap();
+        for (error, written_as) in [
+            (Error::NotFound { path: name }, r#"-32000,"message":"Eval not found","data":{"path":"a\"b"}"#),
+            (Error::PathNotAllowed("outside"), r#"-32000,"message":"outside""#),
+            (Error::Invalid { errors: list }, r#"-32001,"message":"Validation failed","data":{"errors":["x","y"]}"#),
+            (Error::RunFailed("\"busy\""), r#"-32002,"message":"\"busy\"""#),
+            (Error::UnknownRun(name), r#"-32602,"message":"runId: unknown run a\"b""#),
+            (Error::UnknownTask(name), r#"-32602,"message":"taskId: unknown task a\"b""#),
+            (
+                Error::UnknownExecutor { name, known: list },
+                r#"-32602,"message":"executor: unknown executor a\"b","data":{"known":["x","y"]}"#,
+            ),
+            (Error::Internal("broken"), r#"-32603,"message":"broken""#),
+        ] {
+            let expected = std::format!(",\"error\":{{\"code\":{written_as}}}}}");
+            assert_eq!(written(|out| write_error(out, &error)), expected, "{error:?}");
+        }
+        let refusal = Refusal::Params { member: "path", fault: "expected a string" };
+        assert_eq!(
+            written(|out| write_refusal(out, refusal, name)),
+            r#","error":{"code":-32602,"message":"path: expected a string"}}"#
         );
     }
 

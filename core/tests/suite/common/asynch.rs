@@ -223,15 +223,26 @@ pub struct Session {
     /// After how many bytes writing fails.
     pub fails: Option<usize>,
     pub manifest: &'static Manifest,
+    /// The end of the input ends a call of a session.
+    pub ends_calls: bool,
+    pub keeps_outputs: bool,
 }
 
 impl Session {
     pub fn new(script: Vec<In>) -> Self {
-        Self { setup: PLAIN, script, stop: None, fails: None, manifest: &MANIFEST }
+        Self {
+            setup: PLAIN,
+            script,
+            stop: None,
+            fails: None,
+            manifest: &MANIFEST,
+            ends_calls: true,
+            keeps_outputs: false,
+        }
     }
 
     pub fn serve(self) -> Outcome {
-        let Self { setup, script, stop, fails, manifest } = self;
+        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs } = self;
         let clock = Rc::new(FakeClock::with_tick(setup.tick * MS));
         let chance = setup.cuts.map(|(seed, longest)| RefCell::new((Random(seed | 1), longest)));
         let world = World { clock: clock.clone(), parked: RefCell::default(), chance };
@@ -252,6 +263,8 @@ impl Session {
                 .transport(setup.kind)
                 .log_buffer(&mut log)
                 .stop(stop)
+                .end_of_input_ends_calls(ends_calls)
+                .keep_outputs(keeps_outputs)
                 .serve(&mut reader, &mut writer),
         );
         assert!(!engine.is_session_open());
