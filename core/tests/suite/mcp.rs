@@ -781,6 +781,31 @@ fn a_subscription_is_acknowledged() {
     assert_eq!((&batch[0]["result"], &batch[1]["error"]["code"]), (&json!({}), &json!(-32600)));
 }
 
+/// Only a sound subscription stays open: a server over HTTP keeps its stream, and answers all else.
+#[test]
+fn no_other_request_stays_open() {
+    use rigline::exchange::{Exchange, Next, Served, Session};
+
+    let to = Served::new(&MANIFEST, rigline::protocol::ALL, (4096, 4096)).unwrap();
+    let mut old = meta();
+    old["io.modelcontextprotocol/protocolVersion"] = json!("1900-01-01");
+    for (request, stays_open) in [
+        (modern("subscriptions/listen", json!({})), true),
+        (modern("tools/list", json!({})), false),
+        (modern("server/discover", json!({})), false),
+        (modern("subscriptions/unlisten", json!({})), false),
+        (legacy("subscriptions/listen", json!({})), false),
+        (legacy("subscriptions/listen", json!({"_meta": old})), false),
+        (legacy("ping", json!({})), false),
+    ] {
+        let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 4096]);
+        let line = request.to_string();
+        let next = session.receive(&to, line.as_bytes(), &mut out, &mut exchange);
+        let is_as_told = if stays_open { matches!(next, Next::StaysOpen(_)) } else { matches!(next, Next::Reply(_)) };
+        assert!(is_as_told, "{line}: {next:?}");
+    }
+}
+
 /// 2025-03-26, Batching.
 #[test]
 fn batches() {
