@@ -918,6 +918,22 @@ mod while_a_call_is_out {
         assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
     }
 
+    /// Cancellation: only its notification cancels, and only what it names.
+    #[test]
+    fn what_names_no_request_or_is_no_cancellation_cancels_nothing() {
+        let script = vec![
+            work(1, 100, None),
+            In::At(20),
+            request(2, "ping", json!({"requestId": 1})),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"1"}}"#),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelledX","params":{"requestId":1}}"#),
+            In::At(200),
+        ];
+        let served = Session::new(script).serve();
+        assert_eq!(ids(&served.lines), [(20, 2), (100, 1)]);
+    }
+
     #[test]
     fn a_call_that_waits_can_be_cancelled_too() {
         let script = vec![work(1, 100, None), In::At(20), work(2, 10, None), work(3, 10, None), cancel(2), In::At(500)];
