@@ -480,7 +480,7 @@ fn a_tool_that_is_too_long_for_a_page_is_shortened() {
     const LONG: &str = "A sentence that is repeated. A sentence that is repeated. A sentence that is repeated.";
     static LENGTHY: Manifest = Manifest::new("lengthy", "1.0.0").operations(&[
         Operation::new(
-            "long",
+            "lo-ng",
             Schema::text(
                 r#"{"type":"object","properties":{"argument":{"type":"string","description":"It is described at length, so that a page has no room for it. It is described at length, so that a page has no room for it."}}}"#,
             ),
@@ -510,9 +510,9 @@ fn a_tool_that_is_too_long_for_a_page_is_shortened() {
     let mut arguments = whole.clone();
     arguments.as_object_mut().unwrap().remove("outputSchema");
     assert!(arguments["inputSchema"]["properties"]["argument"].is_object() && arguments["description"] == LONG);
-    let name = json!({"name": "long", "inputSchema": {"type": "object", "properties": {}}});
-    assert_eq!(tools(600, ""), [arguments.clone(), short.clone()]);
-    assert_eq!(tools(LEAST_REPLY, ""), [arguments, short.clone()]);
+    assert_eq!(arguments["_meta"], json!({"rigline/name": "lo-ng"}));
+    let name = json!({"name": "lo_ng", "inputSchema": {"type": "object", "properties": {}}});
+    assert_eq!(tools(620, ""), [arguments, short.clone()]);
     assert_eq!(tools(LEAST_REPLY, &"x".repeat(200)), [name, short.clone()]);
 }
 
