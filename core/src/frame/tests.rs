@@ -415,6 +415,27 @@ fn the_heap_framer_grows_to_its_limit_and_shrinks() {
     assert_eq!(framer.capacity(), HeapFramer::START);
 }
 
+/// The rest of a line over the limit is dropped as it comes, in the least memory.
+#[cfg(feature = "alloc")]
+#[test]
+fn the_heap_framer_takes_no_memory_for_what_it_drops() {
+    let mut framer = HeapFramer::new(100_000);
+    let mut total = 0;
+    while total <= 300_000 {
+        let space = framer.space();
+        space.fill(b'a');
+        let count = space.len();
+        framer.commit(count);
+        total += count;
+        assert!(total <= 200_000 || framer.capacity() == HeapFramer::START, "{} after {total}", framer.capacity());
+        assert_eq!(framer.next_frame(), None);
+    }
+    framer.space()[..3].copy_from_slice(b"\nb\n");
+    framer.commit(3);
+    assert_eq!(framer.next_frame(), Some(Frame::TooLong(TooLong { limit: 100_000, dropped: total })));
+    assert_eq!(framer.next_frame(), Some(Frame::Line(&mut b"b".to_vec())));
+}
+
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec![&b"\n"[..], b"\r\n", b"\r", b"\r\r\r\r", b"\xEF\xBB\xBF", b"\xEF", b"\xBB", b"\xBF", b" ", b"\t"])

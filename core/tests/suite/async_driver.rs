@@ -288,6 +288,35 @@ fn no_byte_is_lost_at_a_full_request_region() {
     }
 }
 
+/// A caller that keeps the session over a pause of the input: only half a line is forgotten.
+#[test]
+fn a_pause_ends_neither_the_session_nor_what_it_has_switched_on() {
+    let pause = |script: Vec<In>, resumed: Vec<In>| {
+        let setup = Setup { kind: Transport::Stream, ..PLAIN };
+        Session { setup, resumed: Some(resumed), ..Session::new(script) }.serve()
+    };
+    let say = |id: &str| line(execute(id, "say", "{}"));
+    let served = pause(
+        vec![line(INITIALIZE), say("1"), In::Bytes(b"half a line".to_vec())],
+        vec![say("2"), In::At(50), line(SHUTDOWN)],
+    );
+    assert_eq!(served.result, Ok(End::Input));
+    assert_eq!(codes(&served.lines), expected(&[(0, "\"init\"", 0), (0, "1", 0), (0, "2", 0), (50, "\"end\"", 0)]));
+    assert_eq!(served.events, ["say", "ended", "pause", "say", "ended"]);
+    // The loss of the connection after it is one as ever.
+    let served = pause(vec![line(INITIALIZE)], vec![say("2")]);
+    assert_eq!(served.events, ["pause", "say", "ended", "safe"]);
+    // A call that the pause has cut off is made safe before it.
+    let served = pause(vec![line(execute("1", "work", WORK_100)), In::At(50)], vec![say("2")]);
+    assert_eq!(served.events, ["work", "dropped", "safe", "pause", "say", "ended"]);
+    // What is no end of the input is no pause.
+    let served = pause(vec![line(INITIALIZE), In::Fail], vec![say("2")]);
+    assert_eq!(
+        (served.result, served.events),
+        (Err(ServeError::Read(ErrorKind::ConnectionReset)), vec!["safe".to_owned()])
+    );
+}
+
 /// On a desktop the time limit of a call counts from its arrival.
 #[cfg(feature = "std")]
 mod arrivals {

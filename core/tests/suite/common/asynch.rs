@@ -226,6 +226,8 @@ pub struct Session {
     /// The end of the input ends a call of a session.
     pub ends_calls: bool,
     pub keeps_outputs: bool,
+    /// What comes after a pause, which the end of `script` is then.
+    pub resumed: Option<Vec<In>>,
 }
 
 impl Session {
@@ -238,11 +240,12 @@ impl Session {
             manifest: &MANIFEST,
             ends_calls: true,
             keeps_outputs: false,
+            resumed: None,
         }
     }
 
     pub fn serve(self) -> Outcome {
-        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs } = self;
+        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs, resumed } = self;
         let clock = Rc::new(FakeClock::with_tick(setup.tick * MS));
         let chance = setup.cuts.map(|(seed, longest)| RefCell::new((Random(seed | 1), longest)));
         let world = World { clock: clock.clone(), parked: RefCell::default(), chance };
@@ -258,6 +261,17 @@ impl Session {
                 None => pending().await,
             }
         };
+        if let Some(resumed) = resumed {
+            let server = asynch::Server::new(&mut rig, &mut engine, &*clock).transport(setup.kind).log_buffer(&mut log);
+            let result = world.run(server.serve_part(&mut reader, &mut writer));
+            if result != Ok(End::Input) {
+                assert!(!engine.is_session_open());
+                return Outcome { output: writer.output, lines: writer.lines, events: rig.events.all(), result };
+            }
+            rig.events.push("pause");
+            engine.resume();
+            reader.script = resumed.into();
+        }
         let result = world.run(
             asynch::Server::new(&mut rig, &mut engine, &*clock)
                 .transport(setup.kind)
