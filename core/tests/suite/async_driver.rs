@@ -93,6 +93,28 @@ fn logs_are_out_while_the_handler_runs() {
     assert_eq!(times, [0, 10, 20, 30, 40, 50]);
 }
 
+/// A transport may take a log at once, but none before one that waits.
+#[test]
+fn a_log_is_offered_to_the_transport_unless_it_would_overtake_another() {
+    let number = |line: &str| line.split("\"log ").nth(1).map(|rest| rest[..1].to_owned());
+    let run = |args: &str, takes: fn(usize) -> bool| {
+        let script = vec![line(execute("1", "work", args))];
+        let served = Session { takes: Some(takes), ..Session::new(script) }.serve();
+        let taken = served.events.iter().filter(|event| event.starts_with("took {") && event.ends_with("}\n"));
+        let queued = served.lines.iter().filter_map(|(at, line)| Some((*at, number(line)?)));
+        (taken.filter_map(|line| number(line)).collect::<String>(), queued.collect::<Vec<_>>())
+    };
+    let queued =
+        |lines: &[(u64, &str)]| lines.iter().map(|(at, number)| (*at, (*number).to_owned())).collect::<Vec<_>>();
+    for args in [r#"{"ms":10,"logs":3}"#, r#"{"ms":10,"logs":3,"quiet":true}"#] {
+        assert_eq!(run(args, |_| true), ("012".to_owned(), vec![]), "{args}");
+    }
+    // What was refused goes out as soon as the handler awaits; those behind it are offered after that only.
+    assert_eq!(run(r#"{"ms":10,"logs":3}"#, |number| number > 0), ("12".to_owned(), queued(&[(0, "0")])));
+    let all = queued(&[(0, "0"), (0, "1"), (0, "2")]);
+    assert_eq!(run(r#"{"ms":10,"logs":3,"quiet":true}"#, |number| number > 0), (String::new(), all));
+}
+
 /// A handler that does not await between its logs can fill the queue.
 #[test]
 fn a_full_queue_drops_whole_lines_and_reports_them() {
