@@ -241,6 +241,25 @@ fn lines_with_two_calls_out() {
             br#"{"jsonrpc":"2.0","result":{"a":[1]},"id":7,"t":NaN}"#,
             "broken Some(7) not JSON: invalid number at byte 47 (NaN)",
         ),
+        (
+            br#"{"jsonrpc":"2.0","result":"a\",\"id\":8","id":7,"t":NaN}"#,
+            "broken Some(7) not JSON: invalid number at byte 52 (NaN)",
+        ),
+        // The outermost message is the damaged one, and without jsonrpc text before it makes it noise.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"result":{"jsonrpc":"2.0","id":8,"t":NaN}}"#,
+            "broken Some(7) not JSON: invalid number at byte 61 (NaN)",
+        ),
+        (b"boot{\"id\":7,\"t\":NaN}", "noise"),
+        // The first one counts: behind the fault, where an object ends is a guess.
+        (
+            br#"{"jsonrpc":"2.0","id":7,"result":{"t":[NaN]],"id":8}}"#,
+            "broken Some(7) not JSON: invalid number at byte 39 (NaN)",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":7,"method":"execute","params":{"t":NaN}}"#,
+            "broken None not JSON: invalid number at byte 57 (NaN)",
+        ),
         (br#"{"jsonrpc":"2.0","t":NaN} {"id":7}"#, "broken None not JSON: invalid number at byte 21 (NaN)"),
         (br#"{"jsonrpc":"2.0","t":NaN] {"id":7}"#, "broken None not JSON: invalid number at byte 21 (NaN)"),
         // Cut off at the end of the stream (yc-software/qm#1034, BYVoid/OpenCC#1201).

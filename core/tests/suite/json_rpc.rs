@@ -149,6 +149,8 @@ fn an_id_is_never_cut() {
             let served = crate::common::Setup { request: 8192, ..PLAIN }.serve(request(&id, "shutdown"));
             let expected = if length <= MAX_ID { (id, 0) } else { ("null".to_owned(), -32600) };
             assert_eq!(id_and_code(served.lines()[0]), expected);
+            let is_named = served.lines()[0].contains("Invalid Request: the id is longer than 400 bytes");
+            assert_eq!(is_named, length > MAX_ID, "{length}");
         }
     }
 }
@@ -199,6 +201,31 @@ fn bad_envelopes() {
     for (line, id, code) in table {
         assert_eq!(id_and_code(&ask(line)), owned((id, code)), "{line}");
         assert_eq!(batch(&format!("[{line}]")), [owned((id, code))], "{line}");
+    }
+}
+
+/// The text of an invalid request says which member is wrong.
+#[test]
+fn a_bad_envelope_names_its_member() {
+    for (line, text) in [
+        ("3", "a request must be an object"),
+        ("[5]", "a request must be an object"),
+        ("[]", "an empty batch"),
+        ("{}", "the member method is missing"),
+        (r#"{"jsonrpc":"2.0","id":4}"#, "the member method is missing"),
+        (r#"{"id":4,"method":"shutdown"}"#, "the member jsonrpc must be \"2.0\""),
+        (r#"{"jsonrpc":"2.1","id":4,"method":7}"#, "the member jsonrpc must be \"2.0\""),
+        (r#"{"jsonrpc":"2.0","id":4,"method":7}"#, "the member method must be a string"),
+        (r#"{"jsonrpc":"2.0","id":[],"method":"shutdown"}"#, "the id must be a string, a number or null"),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"shutdown"}"#, "the id must be a string, a number or null"),
+    ] {
+        let reply: serde_json::Value = serde_json::from_str(&ask(line)).unwrap();
+        let error = if line == "[5]" { &reply[0]["error"] } else { &reply["error"] };
+        assert_eq!(
+            *error,
+            serde_json::json!({"code": -32600, "message": format!("Invalid Request: {text}")}),
+            "{line}"
+        );
     }
 }
 

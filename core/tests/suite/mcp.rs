@@ -1,11 +1,12 @@
 //! MCP: both eras on one stream, tools, content, progress, cancellation.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{FakeClock, Pipe};
+use crate::common::{FakeClock, MS, Pipe};
 use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
-use rigline::protocol::mcp::{LEGACY, MODERN};
+use rigline::protocol::mcp::{LEGACY, MODERN, TIMEOUT_NAME};
 use rigline::serve::blocking;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
@@ -203,6 +204,102 @@ fn the_sessions_of_two_protocols_are_told_apart() {
     assert_eq!(found[6]["result"]["success"], true);
 }
 
+/// Which protocol answers a request, after one of gevals and after one of MCP.
+#[test]
+fn a_request_belongs_to_the_protocol_that_its_method_or_its_params_tell() {
+    const GEVALS: &str = "Unknown method: ";
+    const MCP: &str = "Method not found: ";
+    let execute =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "execute", "params": {"operation": "odd", "context": {}}});
+    let said = |first: &Value, request: &Value| {
+        let found = lines(&[first.clone(), request.clone()], 4096);
+        let reply = found.last().unwrap();
+        reply["error"]["message"].as_str().unwrap_or_else(|| panic!("{request}: {reply}")).to_owned()
+    };
+    let claims = json!({"_meta": {"io.modelcontextprotocol/nothing": 1}});
+    let modern_claims = json!({"_meta": {"io.modelcontextprotocolX": 1}});
+    for (method, params, after_gevals, after_mcp) in [
+        // Families of MCP.
+        ("tools/nope", json!({}), MCP, MCP),
+        ("resources/nope", json!({}), MCP, MCP),
+        ("prompts/nope", json!({}), MCP, MCP),
+        ("logging/nope", json!({}), MCP, MCP),
+        ("completion/nope", json!({}), MCP, MCP),
+        ("sampling/nope", json!({}), MCP, MCP),
+        ("roots/nope", json!({}), MCP, MCP),
+        ("elicitation/nope", json!({}), MCP, MCP),
+        ("server/nope", json!({}), MCP, MCP),
+        ("subscriptions/nope", json!({}), MCP, MCP),
+        ("tasks/nope", json!({}), MCP, MCP),
+        ("notifications/nope", json!({}), MCP, MCP),
+        // With a slash, but of none of them.
+        ("toolsX/nope", json!({}), GEVALS, MCP),
+        ("x/tools/nope", json!({}), GEVALS, MCP),
+        ("/", json!({}), GEVALS, MCP),
+        ("x/nope", claims.clone(), MCP, MCP),
+        ("x/nope", modern_claims, MCP, MCP),
+        ("x/nope", json!({"_meta": {"io.modelcontext": 1}}), GEVALS, MCP),
+        ("x/nope", json!({"io.modelcontextprotocol/nothing": 1}), GEVALS, MCP),
+        // Without a slash none is MCP's, whatever else it has.
+        ("nope", claims.clone(), GEVALS, GEVALS),
+        ("Execute", claims.clone(), GEVALS, GEVALS),
+        ("tools.list", claims, GEVALS, GEVALS),
+        ("tools", json!({}), GEVALS, GEVALS),
+        ("Ping", json!({}), GEVALS, GEVALS),
+        ("pings", json!({}), GEVALS, GEVALS),
+    ] {
+        let request = legacy(method, params);
+        for (first, expected) in [(&execute, after_gevals), (&legacy("ping", json!({})), after_mcp)] {
+            assert_eq!(said(first, &request), format!("{expected}{method}"), "{first} {request}");
+        }
+    }
+    // A version of MCP is a date.
+    for (params, is_mcp) in [
+        (json!({"protocolVersion": "2025-06-18"}), true),
+        (json!({"protocolVersion": "9999-99-99"}), true),
+        (json!({"protocolVersion": "2025-06-1"}), false),
+        (json!({"protocolVersion": "2025-06-180"}), false),
+        (json!({"protocolVersion": "2025-06-1x"}), false),
+        (json!({"protocolVersion": "2025006018"}), false),
+        (json!({"protocolVersion": "2025-0-018"}), false),
+        (json!({"protocolVersion": "0.0.1"}), false),
+        (json!({"protocolVersion": 2025}), false),
+        (json!({"_meta": {"io.modelcontextprotocol/clientInfo": {}}}), true),
+        (json!({"_meta": {}}), false),
+        (json!({}), false),
+    ] {
+        let reply = one(legacy("initialize", params.clone()));
+        let is_answered_by_gevals = reply["result"].get("operations").is_some()
+            || reply["error"]["message"].as_str().is_some_and(|text| text.contains("only 0.0.1"));
+        assert_eq!(!is_answered_by_gevals, is_mcp, "{params}: {reply}");
+    }
+    // Without params it is of gevals, which needs them.
+    let bare = one(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize"}));
+    assert_eq!(bare["error"]["message"], "params: required, but missing");
+}
+
+#[test]
+fn a_method_of_mcp_is_ping_or_has_the_name_of_a_family_before_its_slash() {
+    for (method, is_mine) in [
+        ("ping", true),
+        ("tools/call", true),
+        ("tasks/", true),
+        ("server/discover", true),
+        ("Ping", false),
+        ("pin", false),
+        ("", false),
+        ("/tools", false),
+        ("tools", false),
+        ("toolsX/call", false),
+        ("initialize", false),
+        ("eval.run", false),
+    ] {
+        let text = format!("\"{method}\"");
+        let text = rigline::json::Json::parse(text.as_bytes()).unwrap().text().unwrap();
+        assert_eq!(rigline::protocol::mcp::is_method(text), is_mine, "{method}");
+    }
+}
+
 /// Base Protocol, Requests: ids are strings and integers, and never null.
 #[test]
 fn ids() {
@@ -234,19 +331,18 @@ fn a_modern_request_says_what_it_must() {
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"], json!({"name": "bench", "version": "1.2.3"}));
     assert!(result["ttlMs"].as_u64().is_some() && result["cacheScope"] == "public", "{result}");
-    for (meta, named) in [
-        (json!({}), "protocolVersion"),
-        (json!({"io.modelcontextprotocol/protocolVersion": 5}), "protocolVersion"),
-        (json!({"io.modelcontextprotocol/protocolVersion": MODERN}), "clientCapabilities"),
-        (json!({"io.modelcontextprotocol/clientCapabilities": {}}), "protocolVersion"),
+    for (meta, message) in [
+        (json!({}), "protocolVersion: required, but missing"),
+        (json!({"io.modelcontextprotocol/protocolVersion": 5}), "protocolVersion: expected a string"),
+        (json!({"io.modelcontextprotocol/protocolVersion": MODERN}), "clientCapabilities: required, but missing"),
+        (json!({"io.modelcontextprotocol/clientCapabilities": {}}), "protocolVersion: required, but missing"),
         (
             json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": null}),
-            "clientCapabilities",
+            "clientCapabilities: expected an object",
         ),
     ] {
         let error = one(legacy("server/discover", json!({"_meta": meta})))["error"].clone();
-        assert_eq!(error["code"], -32602, "{meta}");
-        assert!(error["message"].as_str().unwrap().contains(named), "{error}");
+        assert_eq!(error, json!({"code": -32602, "message": format!("io.modelcontextprotocol/{message}")}), "{meta}");
     }
     assert_eq!(one(legacy("server/discover", json!(null)))["error"]["code"], -32602);
     let request = modern("tools/list", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "1900-\"01\""}}));
@@ -331,23 +427,26 @@ fn pages_of_tools() {
     assert_eq!(one(legacy("tools/list", json!({"cursor": "99999"})))["result"]["tools"], json!([]));
 }
 
+static NAMES: [&str; 26] = [
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v", "w",
+    "x", "y", "z",
+];
+
+/// Operations with these names, which are alike otherwise.
+static ALIKE: [Operation; 26] = {
+    let mut operations = [Operation::new("", Schema::OBJECT); 26];
+    let mut place = 0;
+    while place < 26 {
+        operations[place] = Operation::new(NAMES[place], Schema::OBJECT);
+        place += 1;
+    }
+    operations
+};
+
 /// Each cursor of a server leads to the tool behind those of the page that it was in, however many those are.
 #[test]
 fn a_cursor_has_as_many_digits_as_it_needs() {
-    static NAMES: [&str; 26] = [
-        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v",
-        "w", "x", "y", "z",
-    ];
-    static OPERATIONS: [Operation; 26] = {
-        let mut operations = [Operation::new("", Schema::OBJECT); 26];
-        let mut place = 0;
-        while place < 26 {
-            operations[place] = Operation::new(NAMES[place], Schema::OBJECT);
-            place += 1;
-        }
-        operations
-    };
-    static MANY: Manifest = Manifest::new("many", "1.0.0").operations(&OPERATIONS);
+    static MANY: Manifest = Manifest::new("many", "1.0.0").operations(&ALIKE);
     let (mut names, mut params) = (Vec::new(), json!({}));
     for _ in NAMES {
         let result = lines_of(&MANY, &[legacy("tools/list", params)], LEAST_REPLY).remove(0)["result"].clone();
@@ -356,6 +455,204 @@ fn a_cursor_has_as_many_digits_as_it_needs() {
         params = json!({ "cursor": cursor });
     }
     assert_eq!(names, NAMES);
+}
+
+/// A page has as many tools as fit beside the longest cursor, and the reply region has no byte too many.
+#[test]
+fn a_page_of_tools_is_full() {
+    static MANY: Manifest = Manifest::new("many", "1.0.0").operations(&ALIKE);
+    let page = |size: usize| {
+        let result = &lines_of(&MANY, &[legacy("tools/list", json!({}))], size)[0]["result"];
+        result["tools"].as_array().unwrap().len()
+    };
+    let tool = r#"{"name":"a","title":"A","description":"","inputSchema":{"type":"object","properties":{}}}"#.len();
+    let around =
+        r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[],"nextCursor":""}}"#.len() + usize::MAX.to_string().len();
+    for size in LEAST_REPLY..LEAST_REPLY + 2 * tool {
+        // Without the newline, and without the comma before the first tool.
+        assert_eq!(page(size), (size - 1 - around + 1) / (tool + 1), "{size}");
+    }
+}
+
+/// A tool that is too long for a page is written without the schema of its outputs, and then by its name alone, so
+/// that those behind it can be had.
+#[test]
+fn a_tool_that_is_too_long_for_a_page_is_shortened() {
+    const LONG: &str = "A sentence that is repeated. A sentence that is repeated. A sentence that is repeated.";
+    static LENGTHY: Manifest = Manifest::new("lengthy", "1.0.0").operations(&[
+        Operation::new(
+            "long",
+            Schema::text(
+                r#"{"type":"object","properties":{"argument":{"type":"string","description":"It is described at length, so that a page has no room for it. It is described at length, so that a page has no room for it."}}}"#,
+            ),
+        )
+        .description(LONG)
+        .outputs(Schema::text(
+            r#"{"type":"object","properties":{"output":{"type":"string","description":"It is described at length, so that a page has no room for it. It is described at length, so that a page has no room for it."}}}"#,
+        )),
+        Operation::new("short", Schema::OBJECT).description("Whole"),
+    ]);
+    let tools = |size: usize, id: &str| -> Vec<Value> {
+        let mut tools = Vec::new();
+        let mut params = json!({});
+        for _ in 0..3 {
+            let mut request = legacy("tools/list", params);
+            request["id"] = json!(id);
+            let result = lines_of(&LENGTHY, &[request], size).remove(0)["result"].clone();
+            tools.extend(result["tools"].as_array().unwrap().iter().cloned());
+            let Some(cursor) = result.get("nextCursor") else { break };
+            params = json!({ "cursor": cursor });
+        }
+        tools
+    };
+    let [whole, short] = &tools(4096, "")[..] else { panic!() };
+    assert!(whole["outputSchema"]["properties"]["output"].is_object());
+    assert_eq!(short["description"], "Whole");
+    let mut arguments = whole.clone();
+    arguments.as_object_mut().unwrap().remove("outputSchema");
+    assert!(arguments["inputSchema"]["properties"]["argument"].is_object() && arguments["description"] == LONG);
+    let name = json!({"name": "long", "inputSchema": {"type": "object", "properties": {}}});
+    assert_eq!(tools(600, ""), [arguments.clone(), short.clone()]);
+    assert_eq!(tools(LEAST_REPLY, ""), [arguments, short.clone()]);
+    assert_eq!(tools(LEAST_REPLY, &"x".repeat(200)), [name, short.clone()]);
+}
+
+/// The text of one tool.
+fn tool(operation: Operation) -> String {
+    let manifest = Manifest::new("one", "1.0.0").operations(Box::leak(Box::new([operation])));
+    let line = format!("{}\n", legacy("tools/list", json!({})));
+    let (mut request, mut memory) = ([0; 512], [0; 2048]);
+    let memory = Memory { request: &mut request, reply: &mut memory };
+    let mut engine = Engine::new(Box::leak(Box::new(manifest)), memory).unwrap();
+    let mut pipe = Pipe::new(line.as_bytes());
+    blocking::Server::new(&mut Bench, &mut engine, &crate::common::NoTime).serve(&mut pipe).unwrap();
+    let text = String::from_utf8(pipe.output).unwrap();
+    let text = text.strip_prefix(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":["#).unwrap();
+    text.strip_suffix("]}}\n").unwrap().to_owned()
+}
+
+/// Tools, Tool: the schema is one of objects, and clients' interfaces refuse one without properties.
+#[test]
+fn the_schema_of_a_tool_is_one_of_objects_with_properties() {
+    const NONE: &str = r#"{"type":"object","properties":{}}"#;
+    for (schema, written) in [
+        (Schema::ANY, NONE),
+        (Schema::OBJECT, NONE),
+        (Schema::text("true"), NONE),
+        (Schema::text(r#"{"type":"string"}"#), NONE),
+        (Schema::text(r#"{"type":["object"],"properties":{"a":{}}}"#), NONE),
+        (Schema::text(r#"{"properties":{"a":{}}}"#), NONE),
+        (Schema::text(r#"{"type":"object"}"#), NONE),
+        (
+            Schema::text(r#"{"type":"object","required":["a"]}"#),
+            r#"{"type":"object","required":["a"],"properties":{}}"#,
+        ),
+        (Schema::text(r#"{"properties":{"a":{}},"type":"object"}"#), r#"{"properties":{"a":{}},"type":"object"}"#),
+        (
+            Schema::text(r#"{"type":"object","properties":{"a":{}},"anyOf":[]}"#),
+            r#"{"type":"object","properties":{"a":{}},"anyOf":[]}"#,
+        ),
+    ] {
+        assert_eq!(
+            tool(Operation::new("a", schema).outputs(schema)),
+            format!(r#"{{"name":"a","title":"A","description":"","inputSchema":{written},"outputSchema":{written}}}"#)
+        );
+    }
+}
+
+#[test]
+fn a_tool_has_its_title_its_annotations_and_its_own_name() {
+    const SCHEMA: &str = r#""inputSchema":{"type":"object","properties":{}}"#;
+    let operation = |name| Operation::new(name, Schema::OBJECT).description("d\"");
+    for (name, tool_name, title) in [
+        ("measure_all-rails", "measure_all_rails", "Measure all rails"),
+        ("é\"-x", "____x", "é\\\" x"),
+        ("9", "9", "9"),
+    ] {
+        let meta = if name == tool_name { String::new() } else { format!(r#","_meta":{{"rigline/name":{name:?}}}"#) };
+        assert_eq!(
+            tool(operation(name)),
+            format!(r#"{{"name":"{tool_name}","title":"{title}","description":"d\"",{SCHEMA}{meta}}}"#)
+        );
+    }
+    for (effects, annotations) in [
+        (Effects::READ_ONLY, r#""readOnlyHint":true,"destructiveHint":false,"idempotentHint":true"#),
+        (Effects::changes(true, false), r#""readOnlyHint":false,"destructiveHint":true,"idempotentHint":false"#),
+        (Effects::changes(false, true), r#""readOnlyHint":false,"destructiveHint":false,"idempotentHint":true"#),
+    ] {
+        assert_eq!(
+            tool(operation("a").effects(effects)),
+            format!(r#"{{"name":"a","title":"A","description":"d\"",{SCHEMA},"annotations":{{{annotations}}}}}"#)
+        );
+    }
+    // A tool of another server has its own title and annotations, and no other.
+    assert_eq!(
+        tool(operation("a-b").effects(Effects::READ_ONLY).tool_members(r#""title":"Own""#)),
+        format!(r#"{{"name":"a_b","description":"d\"",{SCHEMA},"title":"Own"}}"#)
+    );
+}
+
+/// What an agent has to know before its first call: nothing of what the extension does not have.
+#[test]
+fn instructions_tell_what_is_there() {
+    const READS: Operation = Operation::new("state", Schema::OBJECT).effects(Effects::READ_ONLY);
+    const CHANGES: Operation = Operation::new("all-off", Schema::OBJECT).effects(Effects::changes(false, true));
+    const IDENTIFY: Operation = Operation::new("identify", Schema::OBJECT).effects(Effects::READ_ONLY);
+    const USE: &str = "Use the names and units of the tools' schemas. Unknown names and arguments are refused.\n";
+    const ONE: &str = "Calls run one at a time, in order.\n";
+    let instructions = |manifest: Manifest| {
+        let manifest: &'static Manifest = Box::leak(Box::new(manifest));
+        let hello = legacy("initialize", json!({"protocolVersion": LEGACY[0], "clientInfo": {}}));
+        let found = [hello, modern("server/discover", json!({}))].map(|request| {
+            let result = lines_of(manifest, &[request], 4096).remove(0)["result"].clone();
+            result["instructions"].as_str().unwrap().to_owned()
+        });
+        assert_eq!(found[0], found[1]);
+        found[0].clone()
+    };
+    let bare = Manifest::new("bare", "1.0.0");
+    assert_eq!(instructions(bare), format!("{USE}{ONE}"));
+    assert_eq!(
+        instructions(bare.operations(&[READS, IDENTIFY])),
+        format!("Call identify first: it says what there is.\n{USE}{ONE}Tools that change nothing: state identify.\n")
+    );
+    assert_eq!(
+        instructions(bare.description("A \"bench\"").operations(&[CHANGES])),
+        format!("A \"bench\"\n{USE}{ONE}Tools that change something: all_off.\n")
+    );
+    let whole = instructions(bare.safe_state(true).operations(&[READS, CHANGES]));
+    assert_eq!(
+        whole,
+        format!(
+            "{USE}{ONE}Cancelling a call, or its time limit, switches all outputs off if you have changed any since they were off.\n\
+            The same happens when the last session ends or is idle.\n\
+            A warning says so at once, and your next result has outputs_switched_off.\n\
+            state says what is on.\nCall all_off when you are done.\n\
+            Tools that change nothing: state.\nTools that change something: all_off.\n"
+        )
+    );
+    assert_eq!(rigline::protocol::mcp::description_in(&whole), "");
+    assert_eq!(rigline::protocol::mcp::description_in("Of another server"), "Of another server");
+    // 24 tools are named, and of more none is.
+    let names = format!("{USE}{ONE}Tools that change something: {}.\n", NAMES[..24].join(" "));
+    assert_eq!(instructions(bare.operations(&ALIKE[..24])), names);
+    assert_eq!(instructions(bare.operations(&ALIKE[..25])), format!("{USE}{ONE}"));
+}
+
+/// A server in front of another extension gets no configuration, and says that it carries none.
+#[test]
+fn a_server_in_front_of_another_extension_says_so() {
+    let meta = |is_elsewhere: bool, has_safe_state: bool| {
+        let mut manifest = Manifest::new("front", "1.0.0").safe_state(has_safe_state);
+        manifest.is_elsewhere = is_elsewhere;
+        let params = json!({"protocolVersion": LEGACY[0], "clientInfo": {}, "_meta": {"rigline/config": {"nope": 1}}});
+        let reply = lines_of(Box::leak(Box::new(manifest)), &[legacy("initialize", params)], 4096).remove(0);
+        reply["result"]["_meta"].clone()
+    };
+    assert_eq!(meta(false, false), json!({"rigline/carries": true}));
+    assert_eq!(meta(false, true), json!({"rigline/carries": true}));
+    assert_eq!(meta(true, false), json!({"rigline/carries": false}));
+    assert_eq!(meta(true, true), json!({"rigline/carries": false, "rigline/safeState": true}));
 }
 
 #[test]
@@ -384,14 +681,14 @@ fn results() {
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{kind}: {result}"));
         assert!(result["isError"] == true && text.contains("a \"reason\""), "{kind}: {result}");
     }
-    for (params, named) in [
-        (json!({}), "name"),
-        (json!({"name": 5}), "name"),
-        (json!({"name": "odd", "arguments": []}), "arguments"),
-        (json!({"name": "odd", "arguments": "{}"}), "arguments"),
+    for (params, message) in [
+        (json!({}), "name: required, but missing"),
+        (json!({"name": 5}), "name: expected a string"),
+        (json!({"name": "odd", "arguments": []}), "arguments: expected an object"),
+        (json!({"name": "odd", "arguments": "{}"}), "arguments: expected an object"),
     ] {
         let error = one(legacy("tools/call", params.clone()))["error"].clone();
-        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains(named), "{params}: {error}");
+        assert_eq!(error, json!({"code": -32602, "message": message}), "{params}");
     }
     assert_eq!(one(legacy("tools/call", json!({"name": "odd", "arguments": null})))["result"]["content"], json!([]));
 }
@@ -421,6 +718,71 @@ fn content() {
     // What does not fit is an error that says so.
     let reply = lines(&[call("picture", "")], LEAST_REPLY).remove(0);
     assert!(reply["result"]["isError"].is_null() || reply.to_string().contains("too large"), "{reply}");
+}
+
+/// Reports progress at these times, in milliseconds since its begin.
+struct Reports(Rc<FakeClock>, &'static [(u64, u32)]);
+
+impl Extension for Reports {
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let begin = cx.now();
+        for (millis, done) in self.1 {
+            self.0.advance(begin.as_nanos() + millis * MS - cx.now().as_nanos());
+            cx.progress(*done, (*done == 4).then_some(10), "on");
+        }
+        cx.done("reported")
+    }
+}
+
+/// The progress that is reported, and the texts of logs.
+fn reports(request: &Value, times: &'static [(u64, u32)]) -> (Vec<u64>, Vec<String>) {
+    let clock = Rc::new(FakeClock::default());
+    let (mut memory, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 512]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut memory, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(format!("{request}\n").as_bytes());
+    let mut extension = Reports(clock.clone(), times);
+    blocking::Server::new(&mut extension, &mut engine, &*clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    let output = String::from_utf8(pipe.output).unwrap();
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let progress = lines.iter().filter_map(|line| line["params"]["progress"].as_u64()).collect();
+    (
+        progress,
+        lines
+            .iter()
+            .filter_map(|line| line["params"]["message"].as_str())
+            .filter(|text| *text != "on")
+            .map(str::to_owned)
+            .collect(),
+    )
+}
+
+/// MCP's progress must increase, and stop when the call has ended: so it does when its time is up.
+#[test]
+fn progress_rises_and_ends_with_the_calls_time() {
+    let call = |meta: Value| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "odd", "_meta": meta}});
+    let times: &[_] = &[(0, 0), (1, 3), (2, 3), (3, 2), (10, 4), (10, 5)];
+    assert_eq!(reports(&call(json!({"progressToken": 1})), times), (vec![0, 3, 4, 5], vec![]));
+    let limited = json!({"progressToken": 1, TIMEOUT_NAME: 10});
+    assert_eq!(reports(&call(limited.clone()), times), (vec![0, 3, 4, 5], vec![]));
+    assert_eq!(reports(&call(limited), &[(1, 1), (11, 2)]), (vec![1], vec![]));
+    // Nobody waits for the progress of a notification.
+    let mut silent = call(json!({"progressToken": 1}));
+    silent.as_object_mut().unwrap().remove("id");
+    assert_eq!(reports(&silent, times), (vec![], vec![]));
+}
+
+/// A protocol without progress has logs of it, and no two of the same progress.
+#[test]
+fn progress_that_does_not_rise_is_not_logged_either() {
+    let call = |timeout: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "execute", "params": {"operation": "odd", "args": {}, "context": {"timeout": timeout}}});
+    // A log at the last nanosecond of the time limit is in time.
+    let texts = |timeout: &str, times| reports(&call(timeout), times).1;
+    assert_eq!(texts("1s", &[(0, 0), (1, 3), (2, 3), (3, 2), (10, 4)]), ["on (0)", "on (3)", "on (4 of 10)"]);
+    assert_eq!(texts("10ms", &[(1, 1), (10, 2), (11, 3)]), ["on (1)", "on (2)"]);
 }
 
 #[test]

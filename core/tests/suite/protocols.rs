@@ -569,6 +569,85 @@ fn events() {
     assert!(Event::parse(br#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.0}"#).is_ok());
 }
 
+/// Event Schema v1: each member by itself, given, null, absent, and of another type.
+#[test]
+fn each_member_of_an_event_is_read_and_checked() {
+    const TEXT: (&str, &str) = ("\"text\"", "a string");
+    const OBJECT: (&str, &str) = (r#"{"a":1}"#, "an object");
+    type Read = fn(&Event<'_>) -> EventMember<String>;
+    fn told<T>(member: EventMember<T>, text: impl FnOnce(T) -> String) -> EventMember<String> {
+        match member {
+            EventMember::Absent => EventMember::Absent,
+            EventMember::Null => EventMember::Null,
+            EventMember::Value(value) => EventMember::Value(text(value)),
+        }
+    }
+    let members: [(&str, (&str, &str), bool, Read); 12] = [
+        ("id", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.id()))),
+        ("ts", ("-7", "a number"), true, |event| {
+            EventMember::Value(event.ts().to_i64().map_or_else(|error| error.to_string(), |number| number.to_string()))
+        }),
+        ("event", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.event()))),
+        ("component", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.component()))),
+        ("module", TEXT, false, |event| told(event.module(), |text| format!("\"{text}\""))),
+        ("status", TEXT, false, |event| told(event.status(), |text| format!("\"{text}\""))),
+        ("duration_ms", ("7", "an integer"), false, |event| {
+            told(event.duration_ms(), |ms| {
+                ms.to_i64().map_or_else(|error| error.to_string(), |number| number.to_string())
+            })
+        }),
+        ("data", OBJECT, false, |event| told(event.data(), |json| json.as_str().to_owned())),
+        ("error", OBJECT, false, |event| told(event.error(), |json| json.as_str().to_owned())),
+        ("session_id", TEXT, false, |event| told(event.session_id(), |text| format!("\"{text}\""))),
+        ("request_id", TEXT, false, |event| told(event.request_id(), |text| format!("\"{text}\""))),
+        ("span_id", TEXT, false, |event| told(event.span_id(), |text| format!("\"{text}\""))),
+    ];
+    for (name, (good, kind), is_required, read) in members {
+        let with = |value: Option<&str>| {
+            let given = members.iter().filter(|(other, ..)| *other != name).map(|(name, (good, _), ..)| (*name, *good));
+            let all: Vec<_> = given.chain(value.map(|value| (name, value))).collect();
+            let all: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        let read = |value: Option<&str>| {
+            let text = with(value);
+            Event::parse(text.as_bytes()).map(|event| (read(&event), read(&event).value()))
+        };
+        assert_eq!(read(Some(good)), Ok((EventMember::Value(good.to_owned()), Some(good.to_owned()))), "{name}");
+        let expected = if is_required { kind.to_owned() } else { format!("{kind} or null") };
+        let wrong = |value: &str| {
+            let error = read(Some(value)).unwrap_err();
+            assert_eq!(error.member(), Some(name), "{name}: {value}");
+            assert_eq!(error.to_string(), format!("{name}: expected {expected}"), "{value}");
+        };
+        let others = ["\"\"", "1", "{}", "[]", "true", "1.5"];
+        let is_good = |value: &str| {
+            matches!(
+                (kind, value),
+                ("a string", "\"\"") | ("a number", "1" | "1.5") | ("an integer", "1") | ("an object", "{}")
+            )
+        };
+        for other in others {
+            if is_good(other) {
+                assert!(read(Some(other)).is_ok(), "{name}: {other}");
+            } else {
+                wrong(other);
+            }
+        }
+        if is_required {
+            wrong("null");
+            let error = read(None).unwrap_err();
+            assert_eq!((error.member(), error.to_string()), (Some(name), format!("{name}: required, but missing")));
+        } else {
+            assert_eq!(read(Some("null")), Ok((EventMember::Null, None)), "{name}");
+            assert_eq!(read(None), Ok((EventMember::Absent, None)), "{name}");
+        }
+    }
+    for text in ["{", "[]"] {
+        assert_eq!(Event::parse(text.as_bytes()).unwrap_err().member(), None, "{text}");
+    }
+}
+
 const EVENT: &str = r#"{"op":"on_event","args":{"id":"e","ts":1,"event":"session:end","component":"kernel"},"id":9}"#;
 const ACKNOWLEDGEMENT: &str = "{\"id\":9,\"ok\":true,\"result\":{}}\n";
 
@@ -1078,6 +1157,85 @@ fn a_handler_knows_the_context_of_its_own_protocol_and_of_no_other() {
     ] {
         assert_eq!(mcp(context), format!("-|{task}|-|-|-|false|-|-|-"), "{context}");
     }
+}
+
+/// Amplifier's protocol text §2: `describe` has the name, version, kind, capabilities, inputs and outputs.
+#[test]
+fn describe_has_each_operation_and_the_outputs_of_those_that_declare_them() {
+    const SCHEMA: Schema = Schema::text(r#"{"type":"object"}"#);
+    static MANIFEST: Manifest = Manifest::new("four", "1.0.0").operations(&[
+        Operation::new("a\"", Schema::ANY).outputs(SCHEMA),
+        Operation::new("b", Schema::OBJECT),
+        Operation::new("c", SCHEMA).outputs(Schema::OBJECT),
+        Operation::new("d", SCHEMA).outputs(SCHEMA),
+    ]);
+    let (mut request, mut reply) = ([0; 512], [0; 1024]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    assert_eq!(
+        steps(&mut engine, "{\"op\":\"describe\"}\n"),
+        [concat!(
+            r#"{"name":"four","version":"1.0.0","kind":"tool","capabilities":["a\"","b","c","d"],"#,
+            r#""inputs":{"a\"":{},"b":{"type":"object","properties":{}},"c":{"type":"object"},"d":{"type":"object"}},"#,
+            r#""outputs":{"a\"":{"type":"object"},"c":{"type":"object","properties":{}},"d":{"type":"object"}}}"#,
+            "\n"
+        )]
+    );
+}
+
+/// A namel3ss request that is wrong is told why, and the version that it says comes back.
+#[test]
+fn a_fault_in_a_namel3ss_request_names_the_member() {
+    let request = |rest: &str| format!(r#"{{"protocol_version":1,"tool":"tell"{rest}}}"#);
+    let digits = |count: usize| format!(r#"{{"protocol_version":{},"tool":"tell"}}"#, "7".repeat(count));
+    let one = "1".to_owned();
+    for (line, version, name, message) in [
+        ("[]".to_owned(), &one, "ProtocolError", "a request must be an object"),
+        (r#"{"tool":"tell"}"#.to_owned(), &one, "ProtocolError", "protocol_version: required, but missing"),
+        (
+            r#"{"protocol_version":"1","tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":null,"tool":"tell"}"#.to_owned(),
+            &one,
+            "ProtocolError",
+            "protocol_version: expected a number",
+        ),
+        (
+            r#"{"protocol_version":-1.5,"tool":"tell"}"#.to_owned(),
+            &"-1.5".to_owned(),
+            "ProtocolError",
+            "protocol_version: only 1 is supported",
+        ),
+        (digits(32), &"7".repeat(32), "ProtocolError", "protocol_version: only 1 is supported"),
+        (digits(33), &one, "ProtocolError", "protocol_version: only 1 is supported"),
+        (r#"{"protocol_version":1}"#.to_owned(), &one, "ProtocolError", "tool: required, but missing"),
+        (r#"{"protocol_version":1,"tool":null}"#.to_owned(), &one, "ProtocolError", "tool: expected a string"),
+        (
+            r#"{"protocol_version":1.0,"tool_name":5}"#.to_owned(),
+            &"1.0".to_owned(),
+            "ProtocolError",
+            "tool: expected a string",
+        ),
+        (request(r#","entry":5"#), &one, "ProtocolError", "entry: expected a string"),
+        (request(r#","trace_id":{}"#), &one, "ProtocolError", "trace_id: expected a string"),
+        (request(r#","sandbox":1"#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","sandbox":"true""#), &one, "ProtocolError", "sandbox: expected true or false"),
+        (request(r#","capability_context":[]"#), &one, "ProtocolError", "capability_context: expected an object"),
+        (request(r#","timeout_ms":0"#), &one, "ProtocolError", "timeout_ms: expected an integer from 1 to 4294967295"),
+        (request(r#","payload":[]"#), &one, "ValueError", "payload: expected an object"),
+        (request("").replace("tell", "tel l"), &one, "UnknownTool", "Unknown tool: tel l"),
+    ] {
+        let reply =
+            format!(r#"{{"ok":false,"protocol_version":{version},"error":{{"type":"{name}","message":"{message}"}}}}"#);
+        assert_eq!(answers_of(&mut Tells, Some(NAMEL3SS), &[&line]), [reply], "{line}");
+    }
+    // Where the request has something to check, each refusal has the list of checks.
+    let checked = request(r#","payload":[],"capability_context":{}"#);
+    let reply = r#"{"ok":false,"protocol_version":1,"error":{"type":"ValueError","message":"payload: expected an object"},"capability_checks":[]}"#;
+    assert_eq!(answers_of(&mut Tells, None, &[&checked]), [reply]);
 }
 
 #[test]

@@ -913,6 +913,34 @@ mod tests {
         );
     }
 
+    /// "Error Codes" of the text, with the data that belongs to an error.
+    #[test]
+    fn each_error_has_its_code_and_its_data() {
+        let name = Text::of_checked(b"a\\\"b");
+        let list = RawJson::from_checked_str(r#"["x","y"]"#).unwrap();
+        for (error, written_as) in [
+            (Error::NotFound { path: name }, r#"-32000,"message":"Eval not found","data":{"path":"a\"b"}"#),
+            (Error::PathNotAllowed("outside"), r#"-32000,"message":"outside""#),
+            (Error::Invalid { errors: list }, r#"-32001,"message":"Validation failed","data":{"errors":["x","y"]}"#),
+            (Error::RunFailed("\"busy\""), r#"-32002,"message":"\"busy\"""#),
+            (Error::UnknownRun(name), r#"-32602,"message":"runId: unknown run a\"b""#),
+            (Error::UnknownTask(name), r#"-32602,"message":"taskId: unknown task a\"b""#),
+            (
+                Error::UnknownExecutor { name, known: list },
+                r#"-32602,"message":"executor: unknown executor a\"b","data":{"known":["x","y"]}"#,
+            ),
+            (Error::Internal("broken"), r#"-32603,"message":"broken""#),
+        ] {
+            let expected = std::format!(",\"error\":{{\"code\":{written_as}}}}}");
+            assert_eq!(written(|out| write_error(out, &error)), expected, "{error:?}");
+        }
+        let refusal = Refusal::Params { member: "path", fault: "expected a string" };
+        assert_eq!(
+            written(|out| write_refusal(out, refusal, name)),
+            r#","error":{"code":-32602,"message":"path: expected a string"}}"#
+        );
+    }
+
     #[test]
     fn a_pass_rate_is_exact_to_three_places() {
         for (passed, total, rate) in
