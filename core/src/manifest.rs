@@ -380,8 +380,7 @@ impl Operation {
     pub(crate) fn is_identified_by(&self, identifier: &[u8]) -> bool {
         let name = self.name.as_bytes();
         let is_alike = |(byte, of): (&u8, &u8)| *of == if byte.is_ascii_alphanumeric() { *byte } else { b'_' };
-        let length = if name.len() < MAX_IDENTIFIER { name.len() } else { MAX_IDENTIFIER };
-        identifier.len() == length && name.iter().zip(identifier).all(is_alike)
+        identifier.len() == name.len().min(MAX_IDENTIFIER) && name.iter().zip(identifier).all(is_alike)
     }
 
     /// An operation with `params` as the schema of its arguments.
@@ -528,7 +527,11 @@ mod tests {
         for (one, other, same) in [
             ("self-test", "self_test", true),
             ("self-test", "selftest", false),
+            ("a-b", "axb", false),
+            ("axb", "a-b", false),
+            ("a.b", "a b", true),
             ("a", "ab", false),
+            ("ab", "a", false),
             ("a", "a", true),
             ("", "", true),
         ] {
@@ -539,13 +542,126 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_has_what_was_set_and_nothing_else() {
+        const RUN: &[Operation] = &[Operation::new("run", Schema::OBJECT)];
+        let empty = Manifest::new("m", "1.0.0");
+        let of = |manifest: Manifest| {
+            let Manifest { name, version, description, requires, operations, kind, guarantees, secrets, .. } = manifest;
+            let names: std::vec::Vec<_> = operations.iter().map(|operation| operation.name).collect();
+            std::format!(
+                "{name} {version} {description:?} {requires:?} {names:?} {kind:?} {guarantees:?} {secrets:?} {} {:?}",
+                manifest.has_safe_state,
+                manifest.own_members
+            )
+        };
+        let whole = empty
+            .description("d")
+            .requires(&["git"])
+            .kind(ModuleKind::Agent)
+            .guarantees(&[Guarantee::NoNetwork])
+            .secrets(&["KEY"])
+            .safe_state(true)
+            .operations(RUN)
+            .with_distinct_identifiers();
+        assert_eq!(of(whole), r#"m 1.0.0 "d" ["git"] ["run"] Agent [NoNetwork] ["KEY"] true """#);
+        for (manifest, text) in [
+            (empty, r#"m 1.0.0 "" [] [] Tool [] [] false """#),
+            (empty.description("d"), r#"m 1.0.0 "d" [] [] Tool [] [] false """#),
+            (empty.requires(&["git"]), r#"m 1.0.0 "" ["git"] [] Tool [] [] false """#),
+            (empty.kind(ModuleKind::Hook), r#"m 1.0.0 "" [] [] Hook [] [] false """#),
+            (empty.guarantees(&[Guarantee::NoEnvRead]), r#"m 1.0.0 "" [] [] Tool [NoEnvRead] [] false """#),
+            (empty.secrets(&["KEY"]), r#"m 1.0.0 "" [] [] Tool [] ["KEY"] false """#),
+            (empty.safe_state(true), r#"m 1.0.0 "" [] [] Tool [] [] true """#),
+            (empty.safe_state(true).safe_state(false), r#"m 1.0.0 "" [] [] Tool [] [] false """#),
+            // The members of another server's manifest are those of its operations.
+            (Manifest { own_members: "x", ..empty }.operations(RUN), r#"m 1.0.0 "" [] ["run"] Tool [] [] false """#),
+        ] {
+            assert_eq!(of(manifest), text);
+        }
+        assert_eq!(Manifest::try_new("m", "1.0").unwrap_err(), NotSemantic);
+        assert_eq!(std::format!("{NotSemantic}"), "not a semantic version such as 1.2.0");
+    }
+
+    #[test]
+    fn an_operation_has_what_was_set_and_nothing_else() {
+        let empty = Operation::new("run", Schema::OBJECT);
+        let of = |operation: Operation| {
+            let Operation { name, description, params, outputs, effects, tool_members } = operation;
+            let outputs = outputs.map(|schema| std::format!("{schema}"));
+            std::format!("{name} {description:?} {params} {outputs:?} {effects:?} {tool_members:?}")
+        };
+        let params = r#"{"type":"object","properties":{}}"#;
+        for (operation, text) in [
+            (empty, r#""" {} None None """#),
+            (empty.description("d"), r#""d" {} None None """#),
+            (empty.outputs(Schema::ANY), r#""" {} Some("{}") None """#),
+            (empty.optional_outputs(Some(Schema::ANY)), r#""" {} Some("{}") None """#),
+            (empty.outputs(Schema::ANY).optional_outputs(None), r#""" {} None None """#),
+            (
+                empty.effects(Effects::changes(true, false)),
+                r#""" {} None Some(Effects { read_only: false, destructive: true, idempotent: false }) """#,
+            ),
+            (
+                empty.effects(Effects::changes(false, true)),
+                r#""" {} None Some(Effects { read_only: false, destructive: false, idempotent: true }) """#,
+            ),
+            (empty.tool_members("\"title\":\"t\""), r#""" {} None None "\"title\":\"t\"""#),
+        ] {
+            let text = text.replacen("{}", params, 1);
+            assert_eq!(of(operation), std::format!("run {text}"));
+        }
+    }
+
+    #[test]
+    fn kinds_and_guarantees_have_the_names_of_their_protocols() {
+        let kinds = ["provider", "tool", "agent", "hook", "orchestrator", "context"];
+        assert_eq!(ModuleKind::ALL.map(ModuleKind::name), kinds);
+        for kind in ModuleKind::ALL {
+            assert_eq!(ModuleKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!([ModuleKind::from_name(""), ModuleKind::from_name("Tool")], [None; 2]);
+        assert_eq!(ModuleKind::default(), ModuleKind::Tool);
+        let capabilities = ["filesystem_write", "filesystem_read", "network", "subprocess", "env_read", "env_write"];
+        assert_eq!(Guarantee::ALL.map(Guarantee::capability), capabilities);
+        for guarantee in Guarantee::ALL {
+            assert_eq!(guarantee.name().strip_prefix("no_"), Some(guarantee.capability()));
+        }
+    }
+
+    #[test]
     fn versions_are_semantic() {
-        for good in ["0.0.0", "1.2.3", "10.20.30-rc.1+build.05", "1.0.0-0A.is.legal", "1.0.0--", "2.0.0+001"] {
+        for good in [
+            "0.0.0",
+            "1.2.3",
+            "10.20.30-rc.1+build.05",
+            "1.0.0-0A.is.legal",
+            "1.0.0--",
+            "2.0.0+001",
+            "1.0.0-0",
+            "1.0.0-10.0",
+        ] {
             assert!(is_semantic(good.as_bytes()), "{good}");
         }
-        for bad in
-            ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.03", "v1.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3-a..b"]
-        {
+        for bad in [
+            "",
+            "1",
+            "1.2",
+            "1.2.",
+            ".1.2",
+            "1..2",
+            "1.2.x",
+            "1.2.3 ",
+            "1.2.3+a_b",
+            "1.2.3-00",
+            "1.2.3.4",
+            "01.2.3",
+            "1.2.03",
+            "v1.2.3",
+            "1.2.3-",
+            "1.2.3-01",
+            "1.2.3+",
+            "1.2.3-a..b",
+        ] {
             assert!(!is_semantic(bad.as_bytes()), "{bad}");
         }
     }

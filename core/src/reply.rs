@@ -121,8 +121,8 @@ impl Reply {
     }
 
     /// Stands in for the reply of a notification, or of what was answered already. Logs keep the route of its protocol.
-    pub(crate) fn silent(&mut self, start: usize, protocol: &'static Protocol) {
-        *self = Self { start, ..Self::new(protocol) };
+    pub(crate) fn silent(&mut self, protocol: &'static Protocol) {
+        *self = Self::new(protocol);
     }
 
     pub(crate) fn is_silent(&self) -> bool {
@@ -440,13 +440,8 @@ impl Reply {
                 out.usize(*capacity);
             }
             Detail::Written => match self.text {
-                Some((start, end)) => {
-                    let moved = at.saturating_add(end.saturating_sub(start));
-                    if end > self.limit || moved > self.limit {
-                        return moved.max(end);
-                    }
-                    return relocate(memory, start, end, at);
-                }
+                Some((start, end)) if end > self.limit => return at.saturating_add(end.saturating_sub(start)).max(end),
+                Some((start, end)) => return relocate(memory, start, end, at, self.limit),
                 None => out.text_part("error text overwritten by later output"),
             },
         }
@@ -532,10 +527,8 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
     }
     let escapes = json.iter().filter(|byte| escape(**byte).is_some()).count();
     let new_end = end + escapes + 2;
-    let Some(room) = memory.get_mut(start..new_end.min(limit)) else { return new_end };
-    if new_end > limit {
-        return new_end;
-    }
+    let limit = limit.min(memory.len());
+    let Some(room) = memory.get_mut(..limit).and_then(|within| within.get_mut(start..new_end)) else { return new_end };
     // From the end, so that nothing is overwritten before it was moved.
     let (mut from, mut to) = (end - start, room.len());
     let mut put = |room: &mut [u8], byte| {
@@ -565,9 +558,7 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
 fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize) -> usize {
     let new_end = end.saturating_add(by);
     if new_end <= limit {
-        let mut from = end;
-        while from > start {
-            from -= 1;
+        for from in (start..end).rev() {
             let byte = memory.get(from).copied().unwrap_or_default();
             if let Some(place) = memory.get_mut(from.wrapping_add(by)) {
                 *place = byte;
@@ -577,10 +568,10 @@ fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize)
     new_end
 }
 
-/// Moves `start..end` to `at`; returns the new end.
-fn relocate(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
+/// Moves `start..end` to `at`; returns the new end, which may be beyond the limit (then nothing was moved).
+fn relocate(memory: &mut [u8], start: usize, end: usize, at: usize, limit: usize) -> usize {
     if at > start {
-        return move_up(memory, start, end, at - start, memory.len());
+        return move_up(memory, start, end, at - start, limit);
     }
     let length = end.saturating_sub(start);
     for offset in 0..length {

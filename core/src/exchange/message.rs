@@ -172,7 +172,7 @@ impl Exchange {
         let PendingWork { kind, answer, message: span, .. } = self.running;
         if core::mem::take(&mut self.is_cancelled) {
             let protocol = self.reply.protocol();
-            self.reply.silent(0, protocol);
+            self.reply.silent(protocol);
         }
         let text = match (kind, answer, result) {
             // The result of `initialize` is a manifest and nothing else.
@@ -224,7 +224,7 @@ impl Exchange {
     pub(crate) fn begin_own_work(&mut self, protocol: &'static Protocol) {
         self.reset();
         self.stage = Stage::OwnWork;
-        self.reply.silent(0, protocol);
+        self.reply.silent(protocol);
     }
 
     /// The work of [`Stage::Running`] or [`Stage::OwnWork`], as parts of the memory.
@@ -320,7 +320,7 @@ impl Session {
                 id
             }
             Envelope::Notification => {
-                turn.x.reply.silent(reply_start, protocol);
+                turn.x.reply.silent(protocol);
                 Span::default()
             }
             Envelope::Invalid { text, id } => {
@@ -400,7 +400,7 @@ impl Session {
                 turn.answer(message, DirectReply::Respond(answer))
             }
             Ok(_) => {
-                turn.x.reply.silent(0, self.protocol);
+                turn.x.reply.silent(self.protocol);
                 0
             }
         }

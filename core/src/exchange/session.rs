@@ -268,7 +268,7 @@ impl Session {
             Stage::Completed(done) => Some(done),
             Stage::Written if core::mem::take(&mut x.is_deferred) => {
                 x.stage = Stage::Running;
-                x.reply.silent(0, self.protocol);
+                x.reply.silent(self.protocol);
                 Some(Done::Run)
             }
             Stage::Written if self.is_shutting_down() => Some(Done::Nothing),

@@ -1190,7 +1190,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             None => None::<()>,
         };
         let SyntaxError { mut kind, offset } = self.fault;
-        if kind == SyntaxErrorKind::UnexpectedByte && matches!(text.get(offset), Some(b'C' | b'c')) && is_header(text) {
+        if is_header(text) {
             kind = SyntaxErrorKind::HeaderFraming;
         }
         Err(SyntaxError { kind, offset })

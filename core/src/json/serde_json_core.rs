@@ -161,6 +161,34 @@ mod tests {
         assert_eq!(decode::<crate::json::RawJson<'_>>(&mut b"1".to_vec()).err(), Some(Error::CustomError));
     }
 
+    #[test]
+    fn each_fault_of_arguments_has_its_sentence() {
+        #[derive(serde::Deserialize)]
+        struct Args {
+            #[allow(dead_code, reason = "what counts is what is refused")]
+            samples: u8,
+        }
+        fn sentence<'a, T: Deserialize<'a>>(json: &'a mut [u8]) -> &'static str {
+            text(&decode::<T>(json).err().unwrap())
+        }
+        let another_type = "args: a value has another type than expected";
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":"1"}"#.to_vec()), another_type);
+        let no_such_number = "args: a number is not of the kind expected, or out of range";
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":256}"#.to_vec()), no_such_number);
+        let half = "args: a string has half of a surrogate pair";
+        assert_eq!(sentence::<&str>(&mut br#""\ud800""#.to_vec()), half);
+        let cannot = "args: a value of a type that cannot be decoded here";
+        assert_eq!(sentence::<crate::json::Decimal<3>>(&mut b"1".to_vec()), cannot);
+        let of_a_member = "args: a member is missing, unknown, given twice or refused by its type";
+        assert_eq!(sentence::<Args>(&mut b"{}".to_vec()), of_a_member);
+        assert_eq!(sentence::<Args>(&mut br#"{"samples":1,"samples":1}"#.to_vec()), of_a_member);
+        assert_eq!(sentence::<(u8,)>(&mut b"[1,2]".to_vec()), "args: a value is not what was expected");
+        let long = "args: a string with a quotation mark or reverse solidus is too long";
+        let mut json = br#""0123456789\"""#.to_vec();
+        let error = from_checked::<heapless::String<32>>(&mut json, &mut [0; 10]).unwrap_err();
+        assert_eq!(text(&error), long);
+    }
+
     proptest! {
         /// Texts that it accepts have the value that they have in `serde_json`.
         #[test]

@@ -923,6 +923,36 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_says_how_much_it_has_written_and_can_write() {
+        let mut buffer = [0; 3];
+        let mut out = Writer::new(&mut buffer);
+        assert_eq!((out.is_empty(), out.len(), out.capacity(), out.fits(), out.check()), (true, 0, 3, true, Ok(())));
+        out.raw(b"abc");
+        assert_eq!((out.is_empty(), out.len(), out.capacity(), out.fits(), out.check()), (false, 3, 3, true, Ok(())));
+        out.byte(b'd');
+        assert_eq!((out.is_empty(), out.len(), out.capacity(), out.fits()), (false, 4, 3, false));
+        assert_eq!(out.check(), Err(TooLarge { needed: 4, capacity: 3 }));
+    }
+
+    #[test]
+    fn what_is_written_once_more_is_escaped_if_it_becomes_a_part_of_a_string() {
+        let twice = |escaped: bool| {
+            let mut buffer = [0; 40];
+            let mut out = Writer::new(&mut buffer);
+            out.raw(b"{\"a\":\t\"\\n\"}");
+            out.repeat(1, 10, escaped);
+            String::from_utf8(out.finish().unwrap().to_vec()).unwrap()
+        };
+        assert_eq!(twice(false), "{\"a\":\t\"\\n\"}\"a\":\t\"\\n\"");
+        assert_eq!(twice(true), "{\"a\":\t\"\\n\"}\\\"a\\\":\\t\\\"\\\\n\\\"");
+        // What did not fit is counted.
+        let mut out = Writer::new(&mut []);
+        out.raw(b"abc");
+        out.repeat(0, 3, true);
+        assert_eq!((out.needed(), out.fits()), (6, false));
+    }
+
+    #[test]
     fn a_count_beyond_all_memory_stays_at_the_top() {
         let mut out = Writer::new(&mut []);
         out.count(usize::MAX);

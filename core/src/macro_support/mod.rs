@@ -126,3 +126,43 @@ macro_rules! __optional_schema {
         }
     }};
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    const MAP: SchemaNode = SchemaNode::Map { max_key: 1, values: &SchemaNode::Bool, max_members: 1 };
+    const LIST: SchemaNode = SchemaNode::Array { items: &SchemaNode::Bool, min_items: 0, max_items: 1 };
+
+    #[test]
+    fn arguments_are_what_may_be_an_object() {
+        let is_accepted = |node: &SchemaNode| catch_unwind(|| arguments_are_an_object(node)).is_ok();
+        for node in [SchemaNode::OBJECT, &MAP, &SchemaNode::Any, &SchemaNode::text("true")] {
+            assert!(is_accepted(node), "{node:?}");
+        }
+        for node in [
+            SchemaNode::Nullable(SchemaNode::OBJECT),
+            SchemaNode::Nullable(&MAP),
+            SchemaNode::Nullable(&SchemaNode::Any),
+            SchemaNode::Nullable(&SchemaNode::Text("{}")),
+        ] {
+            assert!(is_accepted(&node), "{node:?}");
+        }
+        for node in [SchemaNode::Bool, LIST, SchemaNode::Nullable(&SchemaNode::Bool), SchemaNode::Nullable(&LIST)] {
+            assert!(!is_accepted(&node), "{node:?}");
+        }
+        for node in [&MAP, &SchemaNode::Nullable(&MAP)] {
+            assert!(matches!(present(node), SchemaNode::Map { .. }), "{node:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn the_schema_of_outputs_is_known_for_a_set_of_them() {
+        type Map = alloc::collections::BTreeMap<alloc::string::String, bool>;
+        let text = std::format!("{}", outputs_of::<Map>().unwrap());
+        assert_eq!(text, r#"{"type":"object","additionalProperties":{"type":"boolean"}}"#);
+        assert!(outputs_of::<crate::Outcome>().is_none() && outputs_of::<()>().is_none());
+    }
+}

@@ -53,10 +53,11 @@ impl Limit {
         let Some((negative, magnitude)) = scaled(text, places) else {
             panic!("the field's type cannot hold this number exactly");
         };
-        let fits = if negative {
-            magnitude <= minimum.unsigned_abs() && (minimum < 0 || magnitude == 0)
+        // A minimum that is not negative is 0, or 1 for what is not zero.
+        let fits = if negative && magnitude != 0 {
+            minimum < 0 && magnitude <= minimum.unsigned_abs()
         } else {
-            magnitude <= maximum
+            magnitude <= maximum && (minimum < 0 || magnitude >= minimum.unsigned_abs())
         };
         assert!(fits, "the field's type cannot hold this number");
         Self { whole: if negative { magnitude.wrapping_neg() } else { magnitude }, float }
@@ -104,25 +105,22 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
         };
         let mut exponent = 0i32;
         while let [digit @ b'0'..=b'9', tail @ ..] = rest {
-            if exponent < 10_000 {
-                exponent = exponent * 10 + (*digit - b'0') as i32;
-            }
+            exponent = exponent.saturating_mul(10).saturating_add((*digit - b'0') as i32);
             rest = tail;
         }
-        scale += if down { -exponent } else { exponent };
+        scale = scale.saturating_add(if down { -exponent } else { exponent });
     }
-    while magnitude != 0 && scale != 0 {
-        if scale > 0 {
-            let Some(more) = magnitude.checked_mul(10) else { return None };
-            magnitude = more;
-            scale -= 1;
-        } else {
-            if magnitude % 10 != 0 {
-                return None;
-            }
-            magnitude /= 10;
-            scale += 1;
+    while scale > 0 && magnitude != 0 {
+        let Some(more) = magnitude.checked_mul(10) else { return None };
+        magnitude = more;
+        scale -= 1;
+    }
+    while scale < 0 && magnitude != 0 {
+        if magnitude % 10 != 0 {
+            return None;
         }
+        magnitude /= 10;
+        scale += 1;
     }
     Some((negative, magnitude))
 }
@@ -215,5 +213,117 @@ impl<T: Number> Number for Option<T> {
     #[inline(always)]
     fn from_limit(limit: Limit) -> Self {
         Some(T::from_limit(limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn a_number_in_an_attribute_is_exact() {
+        let most = u128::MAX;
+        for (text, places, expected) in [
+            ("0", 0, Some((false, 0))),
+            ("-0", 0, Some((true, 0))),
+            ("12", 0, Some((false, 12))),
+            ("-12", 0, Some((true, 12))),
+            ("1.5", 0, None),
+            ("1.5", 1, Some((false, 15))),
+            ("-1.50", 1, Some((true, 15))),
+            ("1.05", 2, Some((false, 105))),
+            ("1.05", 1, None),
+            ("0.001", 3, Some((false, 1))),
+            ("7", 9, Some((false, 7_000_000_000))),
+            ("30", 0, Some((false, 30))),
+            ("1.5e1", 0, Some((false, 15))),
+            ("1.5E+1", 0, Some((false, 15))),
+            ("15e-1", 1, Some((false, 15))),
+            ("150e-1", 0, Some((false, 15))),
+            ("1500e-2", 0, Some((false, 15))),
+            ("151e-1", 0, None),
+            ("25e-12", 12, Some((false, 25))),
+            ("1e12", 0, Some((false, 1_000_000_000_000))),
+            ("1e38", 0, Some((false, 10u128.pow(38)))),
+            ("1e39", 0, None),
+            ("1e4294967296", 0, None),
+            ("1e-4294967296", 0, None),
+            ("0e4294967296", 0, Some((false, 0))),
+            ("0.0e-4294967296", 0, Some((false, 0))),
+            (&format!("{most}"), 0, Some((false, most))),
+            (&format!("{most}0e-1"), 0, None),
+            ("340282366920938463463374607431768211456", 0, None),
+        ] {
+            assert_eq!(scaled(text, places), expected, "{text} with {places} places");
+        }
+    }
+
+    #[test]
+    fn a_number_that_the_type_cannot_hold_is_refused() {
+        const U8: NumberKind = <u8 as Number>::KIND;
+        const I8: NumberKind = <i8 as Number>::KIND;
+        const NON_ZERO: NumberKind = <NonZeroU8 as Number>::KIND;
+        const DECIMAL: NumberKind = <Decimal<3> as Number>::KIND;
+        const SINGLE: NumberKind = <f32 as Number>::KIND;
+        for (kind, good, bad) in [
+            (U8, &["0", "-0", "255", "2.55e2"][..], &["-1", "256", "0.5"][..]),
+            (I8, &["-128", "-1", "0", "127"], &["-129", "128", "-0.5"]),
+            (NON_ZERO, &["1", "255"], &["0", "-0", "-1", "256"]),
+            (<u128 as Number>::KIND, &["340282366920938463463374607431768211455"], &["-1"]),
+            (
+                <i128 as Number>::KIND,
+                &["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727"],
+                &["-170141183460469231731687303715884105729", "170141183460469231731687303715884105728"],
+            ),
+            (DECIMAL, &["-2147483.648", "2147483.647"], &["-2147483.649", "2147483.648", "0.0005"]),
+            (SINGLE, &["3.4e38", "-3.4e38", "1e-50"], &["3.5e38", "-3.5e38"]),
+        ] {
+            let holds = |text: &str| catch_unwind(|| Limit::new(text, text.parse().unwrap(), kind)).is_ok();
+            for text in good {
+                assert!(holds(text), "{text}");
+            }
+            for text in bad {
+                assert!(!holds(text), "{text}");
+            }
+        }
+    }
+
+    /// The derive refuses a minimum above the maximum by this.
+    #[test]
+    fn numbers_in_attributes_are_compared_in_the_type_of_the_field() {
+        for (kind, rising) in [
+            (<u8 as Number>::KIND, &["0", "1", "2e1", "255"][..]),
+            (
+                <u128 as Number>::KIND,
+                &["0", "170141183460469231731687303715884105727", "340282366920938463463374607431768211455"],
+            ),
+            (<i8 as Number>::KIND, &["-128", "-1", "0", "1", "127"]),
+            (<Decimal<3> as Number>::KIND, &["-2147483.648", "-0.001", "0", "0.001", "2147483.647"]),
+            (<f64 as Number>::KIND, &["-1e300", "-0.5", "0", "0.25", "1e300"]),
+        ] {
+            let limit = |text: &str| Limit::new(text, text.parse().unwrap(), kind);
+            for (at, one) in rising.iter().enumerate() {
+                for (place, other) in rising.iter().enumerate() {
+                    assert_eq!(limit(one).at_most(&limit(other), kind), at <= place, "{one} {other}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_replace_the_types_own_in_errors_about_integers() {
+        const RULE: Rule = &["an integer from 0 to 9"];
+        for (kind, is_integer, is_unsigned) in [
+            (<u8 as Number>::KIND, true, true),
+            (<i8 as Number>::KIND, true, false),
+            (<NonZeroU8 as Number>::KIND, true, false),
+            (<Decimal<3> as Number>::KIND, false, false),
+            (<f32 as Number>::KIND, false, false),
+        ] {
+            assert_eq!(kind.if_integer(RULE), is_integer.then_some(RULE));
+            assert_eq!(kind.if_from_0(RULE), is_unsigned.then_some(RULE));
+        }
     }
 }

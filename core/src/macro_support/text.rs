@@ -236,3 +236,42 @@ impl<T: FromBool> FromBool for Option<T> {
         Some(T::from_bool(value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    type Small = heapless::String<2>;
+
+    #[test]
+    fn a_default_is_a_text_that_the_type_can_hold() {
+        let holds = |takes: &Takes, text: &str| catch_unwind(|| takes.check(text)).is_ok();
+        for (text, expected) in [("", true), ("ab", true), ("é", true), ("abc", false), ("éa", false)] {
+            assert_eq!(holds(&Small::TAKES, text), expected, "{text}");
+            assert_eq!(holds(&<Option<Small>>::TAKES, text), expected, "{text}");
+            assert!(holds(&<&str>::TAKES, text), "{text}");
+        }
+        let names = Takes::OneOf(&["slow", "fast"]);
+        for (text, expected) in [("slow", true), ("fast", true), ("slo", false), ("slower", false), ("", false)] {
+            assert_eq!(holds(&names, text), expected, "{text}");
+        }
+        assert!(!holds(&Takes::OneOf(&[]), "slow"));
+        assert_eq!(Small::from_text("ab").as_deref(), Some("ab"));
+        assert_eq!(Small::from_text("abc"), None);
+        assert_eq!(<Option<Small>>::from_text("abc"), None);
+    }
+
+    /// The decoder takes a list of one as a sentence.
+    #[test]
+    fn a_single_name_is_listed_twice() {
+        const ONE: OneOf = OneOf::Names(&["a"]);
+        const THREE: OneOf = OneOf::Described(&[Choice::new("a", ""), Choice::new("b", "x"), Choice::new("c", "")]);
+        assert_eq!(places(&ONE), 2);
+        assert_eq!(ONE.names::<{ places(&ONE) }>(), ["a", "a"]);
+        assert_eq!(places(&OneOf::Names(&["a", "b"])), 2);
+        assert_eq!(places(&THREE), 3);
+        assert_eq!(THREE.names::<{ places(&THREE) }>(), ["a", "b", "c"]);
+        assert!(catch_unwind(|| places(&OneOf::Names(&[]))).is_err());
+    }
+}

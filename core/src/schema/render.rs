@@ -136,14 +136,14 @@ impl<const N: usize> Out<N> {
     }
 
     const fn lengths(&mut self, names: [&str; 2], own: [usize; 2], said: &Keywords) {
-        let least = match said.min_length {
-            Some(length) if length > own[0] => length,
-            _ => own[0],
-        };
-        let most = match said.max_length {
-            Some(length) if length < own[1] => length,
-            _ => own[1],
-        };
+        // The stricter one of two bounds: `max` and `min` are not for constants.
+        let [mut least, mut most] = own;
+        if let Some(length) = said.min_length {
+            least += length.saturating_sub(least);
+        }
+        if let Some(length) = said.max_length {
+            most -= most.saturating_sub(length);
+        }
         if least > 0 {
             self.name(names[0]);
             self.integer(false, least as u128);

@@ -130,6 +130,43 @@ fn each_kind_has_its_code_and_what_the_code_does_not_say_stands_beside_it() {
     }
 }
 
+/// Any error of a handler, by `?`.
+#[test]
+fn the_text_of_another_error_reaches_the_caller() {
+    struct Parses;
+    impl Extension for Parses {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("parses", "1.0.0").operations(&[Operation::new("fail", Schema::OBJECT)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+            "300".parse::<u8>()?;
+            Ok(Outcome::DONE)
+        }
+    }
+    let text = "number too large to fit in target type";
+    let failure = Failure::from("300".parse::<u8>().unwrap_err());
+    assert_eq!((failure.kind(), failure.to_string().as_str()), (FailureKind::Failed, text));
+    for (line, place) in [
+        (r#"{"op":"fail","args":{}}"#, "/error/message"),
+        (r#"{"protocol_version":1,"tool":"fail","payload":{}}"#, "/error/message"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"fail","args":{},"context":{}}}"#,
+            "/result/error",
+        ),
+    ] {
+        let (mut request, mut reply) = ([0; 1024], [0; 1024]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(Parses.manifest(), memory).unwrap();
+        let mut pipe = Pipe::new(format!("{line}\n").as_bytes());
+        Server::new(&mut Parses, &mut engine, &FakeClock::default()).serve(&mut pipe).unwrap();
+        let reply: Value = serde_json::from_slice(&pipe.output).unwrap();
+        assert_eq!(reply.pointer(place), Some(&json!(text)), "{reply}");
+    }
+}
+
 #[test]
 fn codes_are_read_back_as_the_table_says() {
     for row in rows() {

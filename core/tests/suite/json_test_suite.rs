@@ -199,6 +199,46 @@ fn nesting_is_limited_exactly_and_costs_nothing() {
 }
 
 #[test]
+fn a_view_says_what_a_value_is() {
+    for (text, kind) in [
+        ("null", JsonKind::Null),
+        ("true", JsonKind::Bool),
+        ("false", JsonKind::Bool),
+        ("0", JsonKind::Number),
+        ("-1.5e3", JsonKind::Number),
+        ("\"true\"", JsonKind::String),
+        ("\"\"", JsonKind::String),
+        ("[null]", JsonKind::Array),
+        ("{\"null\":1}", JsonKind::Object),
+    ] {
+        let spaced = format!(" \r\n\t{text} ");
+        for json in [Json::parse(text.as_bytes()).unwrap(), Json::parse(spaced.as_bytes()).unwrap()] {
+            assert_eq!((json.kind(), json.as_str(), json.as_bytes()), (kind, text, text.as_bytes()));
+            assert_eq!(json.is_null(), kind == JsonKind::Null, "{text}");
+            assert_eq!(json.bool(), if kind == JsonKind::Bool { Some(text == "true") } else { None }, "{text}");
+            assert_eq!(json.number().is_some(), kind == JsonKind::Number, "{text}");
+            assert_eq!(json.text().map(|text| text.raw().len() + 2), (kind == JsonKind::String).then_some(text.len()));
+            assert_eq!(json.elements().count(), usize::from(kind == JsonKind::Array), "{text}");
+            assert_eq!(json.members().count(), usize::from(kind == JsonKind::Object), "{text}");
+            assert_eq!(
+                json.get("null").map(|value| value.to_string()),
+                (kind == JsonKind::Object).then(|| "1".to_owned())
+            );
+        }
+    }
+    assert_eq!((Json::NULL.kind(), Json::NULL.as_str()), (JsonKind::Null, "null"));
+    let text = |raw: &'static str| Json::parse(raw.as_bytes()).unwrap().text().unwrap();
+    assert!(text("\"\"").is_empty() && !text("\"\\u0000\"").is_empty());
+    assert_eq!((text("\"a\\n\"").as_str(), text("\"an\"").as_str()), (None, Some("an")));
+    assert_eq!(text("\"a\\n\"").to_cow(), "a\n");
+    assert!(text("\"\\u0061\"") == text("\"a\"") && text("\"\\u0061\"") != text("\"b\""));
+    let mut memory = [0; 2];
+    assert_eq!(text("\"\\u00e9\"").decode_into(&mut memory), Ok("\u{e9}"));
+    let too_large = rigline::json::write::TooLarge { needed: 3, capacity: 2 };
+    assert_eq!(text("\"\u{20ac}\"").decode_into(&mut memory), Err(too_large));
+}
+
+#[test]
 fn each_fault_is_named_with_its_place() {
     use SyntaxErrorKind::{
         BadEscape, BadNumber, ControlCharacter, Empty, HeaderFraming, NotUtf8, TrailingData, UnexpectedByte,
@@ -215,6 +255,12 @@ fn each_fault_is_named_with_its_place() {
         (b"{\"a\":tru", UnexpectedEnd, 8),
         (b"{\"a\":-", UnexpectedEnd, 6),
         (b"\"\\u12", UnexpectedEnd, 5),
+        (b"\"\\", UnexpectedEnd, 2),
+        (b"{\"a\":\"b\\", UnexpectedEnd, 8),
+        (b"[", UnexpectedEnd, 1),
+        (b"{", UnexpectedEnd, 1),
+        (b"{\"a\":1,", UnexpectedEnd, 7),
+        (b"1e", UnexpectedEnd, 2),
         (b"{\"a\":1,}", UnexpectedByte, 7),
         (b"{\"a\":[1,]}", UnexpectedByte, 8),
         (b"{,}", UnexpectedByte, 1),

@@ -6,6 +6,8 @@ mod common;
 
 #[cfg(feature = "macros")]
 mod abridged;
+#[cfg(all(feature = "macros", feature = "alloc"))]
+mod argument_rules;
 #[cfg(feature = "macros")]
 mod arguments;
 #[cfg(feature = "async")]
@@ -26,8 +28,10 @@ mod new_protocol;
 mod no_allocation;
 mod properties;
 mod protocols;
+mod reply_room;
 #[cfg(feature = "async")]
 mod safe_state;
+mod schema_nodes;
 #[cfg(feature = "macros")]
 mod schema_text;
 mod session;
@@ -35,3 +39,4 @@ mod session_policy;
 mod third_party_door;
 #[cfg(feature = "async")]
 mod waza;
+mod whole_messages;

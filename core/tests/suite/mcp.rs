@@ -1,11 +1,12 @@
 //! MCP: both eras on one stream, tools, content, progress, cancellation.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{FakeClock, Pipe};
+use crate::common::{FakeClock, MS, Pipe};
 use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
-use rigline::protocol::mcp::{LEGACY, MODERN};
+use rigline::protocol::mcp::{LEGACY, MODERN, TIMEOUT_NAME};
 use rigline::serve::blocking;
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
@@ -717,6 +718,71 @@ fn content() {
     // What does not fit is an error that says so.
     let reply = lines(&[call("picture", "")], LEAST_REPLY).remove(0);
     assert!(reply["result"]["isError"].is_null() || reply.to_string().contains("too large"), "{reply}");
+}
+
+/// Reports progress at these times, in milliseconds since its begin.
+struct Reports(Rc<FakeClock>, &'static [(u64, u32)]);
+
+impl Extension for Reports {
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let begin = cx.now();
+        for (millis, done) in self.1 {
+            self.0.advance(begin.as_nanos() + millis * MS - cx.now().as_nanos());
+            cx.progress(*done, (*done == 4).then_some(10), "on");
+        }
+        cx.done("reported")
+    }
+}
+
+/// The progress that is reported, and the texts of logs.
+fn reports(request: &Value, times: &'static [(u64, u32)]) -> (Vec<u64>, Vec<String>) {
+    let clock = Rc::new(FakeClock::default());
+    let (mut memory, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 512]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut memory, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(format!("{request}\n").as_bytes());
+    let mut extension = Reports(clock.clone(), times);
+    blocking::Server::new(&mut extension, &mut engine, &*clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    let output = String::from_utf8(pipe.output).unwrap();
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let progress = lines.iter().filter_map(|line| line["params"]["progress"].as_u64()).collect();
+    (
+        progress,
+        lines
+            .iter()
+            .filter_map(|line| line["params"]["message"].as_str())
+            .filter(|text| *text != "on")
+            .map(str::to_owned)
+            .collect(),
+    )
+}
+
+/// MCP's progress must increase, and stop when the call has ended: so it does when its time is up.
+#[test]
+fn progress_rises_and_ends_with_the_calls_time() {
+    let call = |meta: Value| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "odd", "_meta": meta}});
+    let times: &[_] = &[(0, 0), (1, 3), (2, 3), (3, 2), (10, 4), (10, 5)];
+    assert_eq!(reports(&call(json!({"progressToken": 1})), times), (vec![0, 3, 4, 5], vec![]));
+    let limited = json!({"progressToken": 1, TIMEOUT_NAME: 10});
+    assert_eq!(reports(&call(limited.clone()), times), (vec![0, 3, 4, 5], vec![]));
+    assert_eq!(reports(&call(limited), &[(1, 1), (11, 2)]), (vec![1], vec![]));
+    // Nobody waits for the progress of a notification.
+    let mut silent = call(json!({"progressToken": 1}));
+    silent.as_object_mut().unwrap().remove("id");
+    assert_eq!(reports(&silent, times), (vec![], vec![]));
+}
+
+/// A protocol without progress has logs of it, and no two of the same progress.
+#[test]
+fn progress_that_does_not_rise_is_not_logged_either() {
+    let call = |timeout: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "execute", "params": {"operation": "odd", "args": {}, "context": {"timeout": timeout}}});
+    // A log at the last nanosecond of the time limit is in time.
+    let texts = |timeout: &str, times| reports(&call(timeout), times).1;
+    assert_eq!(texts("1s", &[(0, 0), (1, 3), (2, 3), (3, 2), (10, 4)]), ["on (0)", "on (3)", "on (4 of 10)"]);
+    assert_eq!(texts("10ms", &[(1, 1), (10, 2), (11, 3)]), ["on (1)", "on (2)"]);
 }
 
 #[test]

@@ -569,6 +569,85 @@ fn events() {
     assert!(Event::parse(br#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.0}"#).is_ok());
 }
 
+/// Event Schema v1: each member by itself, given, null, absent, and of another type.
+#[test]
+fn each_member_of_an_event_is_read_and_checked() {
+    const TEXT: (&str, &str) = ("\"text\"", "a string");
+    const OBJECT: (&str, &str) = (r#"{"a":1}"#, "an object");
+    type Read = fn(&Event<'_>) -> EventMember<String>;
+    fn told<T>(member: EventMember<T>, text: impl FnOnce(T) -> String) -> EventMember<String> {
+        match member {
+            EventMember::Absent => EventMember::Absent,
+            EventMember::Null => EventMember::Null,
+            EventMember::Value(value) => EventMember::Value(text(value)),
+        }
+    }
+    let members: [(&str, (&str, &str), bool, Read); 12] = [
+        ("id", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.id()))),
+        ("ts", ("-7", "a number"), true, |event| {
+            EventMember::Value(event.ts().to_i64().map_or_else(|error| error.to_string(), |number| number.to_string()))
+        }),
+        ("event", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.event()))),
+        ("component", TEXT, true, |event| EventMember::Value(format!("\"{}\"", event.component()))),
+        ("module", TEXT, false, |event| told(event.module(), |text| format!("\"{text}\""))),
+        ("status", TEXT, false, |event| told(event.status(), |text| format!("\"{text}\""))),
+        ("duration_ms", ("7", "an integer"), false, |event| {
+            told(event.duration_ms(), |ms| {
+                ms.to_i64().map_or_else(|error| error.to_string(), |number| number.to_string())
+            })
+        }),
+        ("data", OBJECT, false, |event| told(event.data(), |json| json.as_str().to_owned())),
+        ("error", OBJECT, false, |event| told(event.error(), |json| json.as_str().to_owned())),
+        ("session_id", TEXT, false, |event| told(event.session_id(), |text| format!("\"{text}\""))),
+        ("request_id", TEXT, false, |event| told(event.request_id(), |text| format!("\"{text}\""))),
+        ("span_id", TEXT, false, |event| told(event.span_id(), |text| format!("\"{text}\""))),
+    ];
+    for (name, (good, kind), is_required, read) in members {
+        let with = |value: Option<&str>| {
+            let given = members.iter().filter(|(other, ..)| *other != name).map(|(name, (good, _), ..)| (*name, *good));
+            let all: Vec<_> = given.chain(value.map(|value| (name, value))).collect();
+            let all: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        let read = |value: Option<&str>| {
+            let text = with(value);
+            Event::parse(text.as_bytes()).map(|event| (read(&event), read(&event).value()))
+        };
+        assert_eq!(read(Some(good)), Ok((EventMember::Value(good.to_owned()), Some(good.to_owned()))), "{name}");
+        let expected = if is_required { kind.to_owned() } else { format!("{kind} or null") };
+        let wrong = |value: &str| {
+            let error = read(Some(value)).unwrap_err();
+            assert_eq!(error.member(), Some(name), "{name}: {value}");
+            assert_eq!(error.to_string(), format!("{name}: expected {expected}"), "{value}");
+        };
+        let others = ["\"\"", "1", "{}", "[]", "true", "1.5"];
+        let is_good = |value: &str| {
+            matches!(
+                (kind, value),
+                ("a string", "\"\"") | ("a number", "1" | "1.5") | ("an integer", "1") | ("an object", "{}")
+            )
+        };
+        for other in others {
+            if is_good(other) {
+                assert!(read(Some(other)).is_ok(), "{name}: {other}");
+            } else {
+                wrong(other);
+            }
+        }
+        if is_required {
+            wrong("null");
+            let error = read(None).unwrap_err();
+            assert_eq!((error.member(), error.to_string()), (Some(name), format!("{name}: required, but missing")));
+        } else {
+            assert_eq!(read(Some("null")), Ok((EventMember::Null, None)), "{name}");
+            assert_eq!(read(None), Ok((EventMember::Absent, None)), "{name}");
+        }
+    }
+    for text in ["{", "[]"] {
+        assert_eq!(Event::parse(text.as_bytes()).unwrap_err().member(), None, "{text}");
+    }
+}
+
 const EVENT: &str = r#"{"op":"on_event","args":{"id":"e","ts":1,"event":"session:end","component":"kernel"},"id":9}"#;
 const ACKNOWLEDGEMENT: &str = "{\"id\":9,\"ok\":true,\"result\":{}}\n";
 

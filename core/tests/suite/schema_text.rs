@@ -165,3 +165,40 @@ fn bounds_with_an_exponent_are_the_numbers_that_they_say() {
         assert_eq!(decode(text), expected, "{text}");
     }
 }
+
+/// The description makes the lengths of the schemas differ in many bits, and has characters that a piece may cut.
+#[derive(Params)]
+#[allow(dead_code, reason = "only its schema is looked at")]
+struct Wide<T> {
+    /// é€😀 é€😀é€😀 é€😀é€😀é€😀 é€😀é€😀é€😀é€😀 é€😀é€😀é€😀é€😀é€😀 é€😀é€😀é€😀é€😀é€😀é€😀
+    value: T,
+}
+
+/// The compiler cuts the text of a generic type's schema into pieces.
+#[test]
+fn a_generic_types_schema_is_the_text_of_its_node() {
+    let mut lengths = Vec::new();
+    macro_rules! assert_whole {
+        ($($type:ty)*) => {$(
+            let schema = Schema::of::<$type>();
+            let text: [u8; 4096] = <$type as Params>::SCHEMA.render(0);
+            let text = std::str::from_utf8(&text).unwrap().trim_end_matches('\0');
+            assert_eq!(schema.to_string(), text);
+            assert_eq!(schema.len(), text.len());
+            let mut memory = [0; 4096];
+            let mut out = rigline::json::write::Writer::new(&mut memory);
+            schema.write(&mut out);
+            assert_eq!(out.as_written(), text.as_bytes());
+            lengths.push(text.len());
+        )*};
+    }
+    assert_whole! {
+        Wide<bool> Wide<char> Wide<u8> Wide<i8> Wide<u16> Wide<i16> Wide<u32> Wide<u64> Wide<i64> Wide<u128> Wide<i128> Wide<f32> Wide<f64>
+        Wide<&str> Wide<Option<bool>> Wide<[u8; 3]> Wide<[u8; 12]> Wide<Wide<bool>> Wide<Wide<Wide<u8>>> Wide<Wide<Wide<Wide<i16>>>>
+        Wide<rigline::GoDuration> Wide<heapless::Vec<bool, 1>> Wide<heapless::String<7>> Wide<heapless::String<70>> Wide<heapless::String<700>>
+    }
+    for bit in 0..11 {
+        let lengths = lengths.iter().filter(|length| **length >> bit & 1 == 1);
+        assert!((1..25).contains(&lengths.count()), "bit {bit} is set in some lengths, and not in all");
+    }
+}

@@ -65,17 +65,27 @@ fn with_a_board(
     made_safe: &Rc<Cell<u32>>,
     client: impl FnOnce(&mut dyn FnMut(&str) -> Vec<String>),
 ) {
+    with_a_board_that_logs(&mut [0; 1200], gate, made_safe, client);
+}
+
+/// The same with this memory for logs.
+fn with_a_board_that_logs(
+    log: &mut [u8],
+    gate: &Rc<Cell<bool>>,
+    made_safe: &Rc<Cell<u32>>,
+    client: impl FnOnce(&mut dyn FnMut(&str) -> Vec<String>),
+) {
     let (to_board, to_client) = (Wire::default(), Wire::default());
     let (mut reader, mut writer) = (to_board.clone(), to_client.clone());
     let mut board = pin!(async {
-        let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 1200]);
+        let (mut request, mut reply) = ([0; 1024], [0; 1024]);
         let mut rig = Rig { gate: gate.clone(), made_safe: made_safe.clone() };
         let memory = Memory { request: &mut request, reply: &mut reply };
         let evals = Evals::new(EVALS);
         let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_service(&evals);
         Server::new(&mut rig, &mut engine, &NoTime)
             .transport(Transport::Stream)
-            .log_buffer(&mut log)
+            .log_buffer(log)
             .serve(&mut reader, &mut writer)
             .await
     });
@@ -148,6 +158,31 @@ fn a_run_goes_on_while_requests_are_answered() {
         );
     });
     assert_eq!(made_safe.get(), 0);
+}
+
+/// How a run goes on, from its first notification to its last, with so many bytes for each line that waits.
+fn progress_with(room: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    let (gate, made_safe) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+    with_a_board_that_logs(&mut vec![0; 2 * room], &gate, &made_safe, |say| {
+        let lines = say(&request(1, "eval.run", r#"{"path":"self-test"}"#));
+        found.extend(
+            lines.into_iter().filter(|line| line.contains("\"eval.progress\"") || line.contains("\"eval.complete\"")),
+        );
+    });
+    found
+}
+
+/// A service's notification waits for the lines before it, and is dropped only if there will never be room for it.
+#[test]
+fn a_notification_waits_for_room_unless_there_is_never_enough() {
+    let all = progress_with(600);
+    assert_eq!(all.len(), 11, "{all:?}");
+    let lengths = all.iter().map(String::len);
+    for room in lengths.clone().min().unwrap() - 2..lengths.max().unwrap() + 3 {
+        let fitting: Vec<_> = all.iter().filter(|line| line.len() < room).cloned().collect();
+        assert_eq!(progress_with(room), fitting, "{room}");
+    }
 }
 
 #[test]
@@ -258,12 +293,16 @@ impl rigline::Clock for Asleep {
 }
 
 fn by_the_blocking_driver(lines: &str) -> Vec<String> {
+    blocking(&mut Many, lines)
+}
+
+fn blocking(extension: &mut impl Extension, lines: &str) -> Vec<String> {
     let (mut request, mut reply, mut log) = (vec![0; 4096], vec![0; 8192], [0; 600]);
     let memory = Memory { request: &mut request, reply: &mut reply };
     let evals = Evals::new(MANY);
-    let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_service(&evals);
+    let mut engine = Engine::new(extension.manifest(), memory).unwrap().with_service(&evals);
     let mut pipe = crate::common::Pipe::new(lines.as_bytes());
-    rigline::serve::blocking::Server::new(&mut Many, &mut engine, &Asleep)
+    rigline::serve::blocking::Server::new(extension, &mut engine, &Asleep)
         .log_buffer(&mut log)
         .serve(&mut pipe)
         .unwrap();
@@ -288,6 +327,49 @@ fn a_run_needs_no_waker() {
     assert!(lines.last().unwrap().contains("eval.complete"), "{lines:?}");
     let errors: Vec<_> = lines.iter().filter(|line| line.contains(r#""level":"error""#)).collect();
     assert_eq!(errors.len(), 2, "{errors:?}");
+}
+
+/// An extension that was given evals, and runs no jobs.
+struct Jobless;
+
+impl Extension for Jobless {
+    fn manifest(&self) -> &'static Manifest {
+        Many.manifest()
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.done("")
+    }
+}
+
+/// An extension that runs jobs, and has no tasks.
+struct Taskless;
+
+impl Extension for Taskless {
+    fn manifest(&self) -> &'static Manifest {
+        Many.manifest()
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.done("")
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
+    }
+}
+
+#[test]
+fn a_run_of_an_extension_without_jobs_or_tasks_fails() {
+    let lines = request(1, "eval.run", r#"{"path":"many"}"#) + &request(2, "run.status", r#"{"runId":"1"}"#);
+    let jobless = blocking(&mut Jobless, &lines);
+    assert!(jobless.last().unwrap().contains(r#""id":2,"result":{"runId":"1","status":"failed""#), "{jobless:?}");
+    assert_eq!(jobless.len(), 2, "none of its tasks runs: {jobless:?}");
+    let taskless = blocking(&mut Taskless, &lines);
+    let failed = taskless.iter().filter(|line| line.contains("there is no such task")).count();
+    assert_eq!(failed, 40, "{taskless:?}");
+    let complete = taskless.iter().find(|line| line.contains("eval.complete")).unwrap();
+    assert!(complete.contains(r#""total":40,"passed":0,"failed":40"#), "{complete}");
 }
 
 /// Nobody would hear the run's name.

@@ -10,6 +10,13 @@ struct TooLarge {
 }
 
 #[derive(Params)]
+struct Zero {
+    #[param(default = 0)]
+    //~^ [0] the field's type cannot hold this number
+    a: core::num::NonZeroU8,
+}
+
+#[derive(Params)]
 struct TooFine {
     #[param(minimum = 3.1355)]
     //~^ [3.1355] the field's type cannot hold this number exactly

@@ -179,6 +179,14 @@ fn what_serde_json_refuses_is_refused() {
         "[1,-]",
         "[1,00]",
     ]);
+    refused::<Inner>(&[r#"{,"b":1}"#, r#"{"b":1"name":"x"}"#, r#"{"b":1,,"name":"x"}"#, r#"{"b":1,}"#, r#"{"b",1}"#]);
+    refused::<BTreeMap<String, u8>>(&[
+        r#"{,"b":1}"#,
+        r#"{"b":1"c":1}"#,
+        r#"{"b":1,,"c":1}"#,
+        r#"{"b":1,}"#,
+        r#"{"b",1}"#,
+    ]);
     refused::<BTreeMap<u8, bool>>(&[
         r#"{"256":true}"#,
         r#"{"1.0":true}"#,
@@ -460,6 +468,93 @@ fn a_text_that_is_none_of_the_allowed_is_named_with_its_member() {
     assert_eq!(error.to_string(), "mode: unknown mode `x`: expected one of on, off");
     let error = decode::<[Choice; 1]>(r#"["x"]"#).unwrap_err();
     assert_eq!(error.to_string(), "[0]: unknown `x`: expected one of on, off");
+}
+
+#[test]
+fn a_value_that_its_type_does_not_take_is_named_by_its_kind() {
+    #[derive(Debug)]
+    struct TakesNothing;
+    impl de::Visitor<'_> for TakesNothing {
+        type Value = Self;
+
+        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("nothing")
+        }
+    }
+    #[derive(Debug)]
+    struct ByKind;
+    impl<'de> Deserialize<'de> for ByKind {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(TakesNothing).map(|_| Self)
+        }
+    }
+    #[derive(Debug)]
+    struct Optional;
+    impl<'de> Deserialize<'de> for Optional {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_option(TakesNothing).map(|_| Self)
+        }
+    }
+    #[derive(Debug)]
+    struct Letter;
+    impl<'de> Deserialize<'de> for Letter {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_char(TakesNothing).map(|_| Self)
+        }
+    }
+    for (text, kind) in [
+        ("true", "a boolean"),
+        ("false", "a boolean"),
+        ("1", "such a number"),
+        ("-1", "such a number"),
+        ("1.5", "such a number"),
+        ("\"x\"", "a string"),
+        ("null", "null"),
+        ("[1]", "an array"),
+        ("{\"x\":1}", "an object"),
+    ] {
+        assert_eq!(decode::<ByKind>(text).unwrap_err().to_string(), format!("{kind} is not accepted here"), "{text}");
+    }
+    assert_eq!(DecodeErrorKind::Unexpected("null").to_string(), "null is not accepted here");
+    assert_eq!(decode::<Optional>("null").unwrap_err().to_string(), "null is not accepted here");
+    assert_eq!(decode::<Letter>("\"x\"").unwrap_err().to_string(), "a string is not accepted here");
+}
+
+#[test]
+fn an_enum_of_one_variant_names_it() {
+    #[derive(Deserialize, Debug)]
+    enum Single {
+        Only,
+    }
+    assert_eq!(decode::<Single>("\"Other\"").unwrap_err().to_string(), "expected one of: Only");
+    assert!(matches!(decode::<Single>("\"Only\""), Ok(Single::Only)));
+}
+
+#[test]
+fn where_a_value_should_be_and_the_text_ends_it_is_not_json() {
+    fn is_not_json<T: DeserializeOwned + Debug>() {
+        for text in ["", " "] {
+            let kind = decode::<T>(text).map_err(|error| error.kind());
+            assert!(matches!(kind, Err(DecodeErrorKind::NotJson)), "{kind:?} of {}", core::any::type_name::<T>());
+        }
+    }
+    is_not_json::<bool>();
+    is_not_json::<u8>();
+    is_not_json::<u64>();
+    is_not_json::<f32>();
+    is_not_json::<f64>();
+    is_not_json::<[u8; 2]>();
+    is_not_json::<Pair>();
+    is_not_json::<Vec<u8>>();
+    is_not_json::<BTreeMap<String, u8>>();
+    is_not_json::<Inner>();
+    is_not_json::<Mode>();
+    is_not_json::<Value>();
+    is_not_json::<Untagged>();
+    is_not_json::<de::IgnoredAny>();
+    is_not_json::<super::super::raw::RawJsonBuf>();
+    let bytes = from_checked::<&[u8]>(&mut []).map_err(|error| error.kind());
+    assert_eq!(bytes, Err(DecodeErrorKind::NotJson));
 }
 
 #[test]
