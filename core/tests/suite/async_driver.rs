@@ -93,6 +93,28 @@ fn logs_are_out_while_the_handler_runs() {
     assert_eq!(times, [0, 10, 20, 30, 40, 50]);
 }
 
+/// A transport may take a log at once, but none before one that waits.
+#[test]
+fn a_log_is_offered_to_the_transport_unless_it_would_overtake_another() {
+    let number = |line: &str| line.split("\"log ").nth(1).map(|rest| rest[..1].to_owned());
+    let run = |args: &str, takes: fn(usize) -> bool| {
+        let script = vec![line(execute("1", "work", args))];
+        let served = Session { takes: Some(takes), ..Session::new(script) }.serve();
+        let taken = served.events.iter().filter(|event| event.starts_with("took {") && event.ends_with("}\n"));
+        let queued = served.lines.iter().filter_map(|(at, line)| Some((*at, number(line)?)));
+        (taken.filter_map(|line| number(line)).collect::<String>(), queued.collect::<Vec<_>>())
+    };
+    let queued =
+        |lines: &[(u64, &str)]| lines.iter().map(|(at, number)| (*at, (*number).to_owned())).collect::<Vec<_>>();
+    for args in [r#"{"ms":10,"logs":3}"#, r#"{"ms":10,"logs":3,"quiet":true}"#] {
+        assert_eq!(run(args, |_| true), ("012".to_owned(), vec![]), "{args}");
+    }
+    // What was refused goes out as soon as the handler awaits; those behind it are offered after that only.
+    assert_eq!(run(r#"{"ms":10,"logs":3}"#, |number| number > 0), ("12".to_owned(), queued(&[(0, "0")])));
+    let all = queued(&[(0, "0"), (0, "1"), (0, "2")]);
+    assert_eq!(run(r#"{"ms":10,"logs":3,"quiet":true}"#, |number| number > 0), (String::new(), all));
+}
+
 /// A handler that does not await between its logs can fill the queue.
 #[test]
 fn a_full_queue_drops_whole_lines_and_reports_them() {
@@ -286,6 +308,35 @@ fn no_byte_is_lost_at_a_full_request_region() {
             assert!(replies.iter().all(|(_, line)| line.contains(r#""success":true"#)), "{replies:?}");
         }
     }
+}
+
+/// A caller that keeps the session over a pause of the input: only half a line is forgotten.
+#[test]
+fn a_pause_ends_neither_the_session_nor_what_it_has_switched_on() {
+    let pause = |script: Vec<In>, resumed: Vec<In>| {
+        let setup = Setup { kind: Transport::Stream, ..PLAIN };
+        Session { setup, resumed: Some(resumed), ..Session::new(script) }.serve()
+    };
+    let say = |id: &str| line(execute(id, "say", "{}"));
+    let served = pause(
+        vec![line(INITIALIZE), say("1"), In::Bytes(b"half a line".to_vec())],
+        vec![say("2"), In::At(50), line(SHUTDOWN)],
+    );
+    assert_eq!(served.result, Ok(End::Input));
+    assert_eq!(codes(&served.lines), expected(&[(0, "\"init\"", 0), (0, "1", 0), (0, "2", 0), (50, "\"end\"", 0)]));
+    assert_eq!(served.events, ["say", "ended", "pause", "say", "ended"]);
+    // The loss of the connection after it is one as ever.
+    let served = pause(vec![line(INITIALIZE)], vec![say("2")]);
+    assert_eq!(served.events, ["pause", "say", "ended", "safe"]);
+    // A call that the pause has cut off is made safe before it.
+    let served = pause(vec![line(execute("1", "work", WORK_100)), In::At(50)], vec![say("2")]);
+    assert_eq!(served.events, ["work", "dropped", "safe", "pause", "say", "ended"]);
+    // What is no end of the input is no pause.
+    let served = pause(vec![line(INITIALIZE), In::Fail], vec![say("2")]);
+    assert_eq!(
+        (served.result, served.events),
+        (Err(ServeError::Read(ErrorKind::ConnectionReset)), vec!["safe".to_owned()])
+    );
 }
 
 /// On a desktop the time limit of a call counts from its arrival.
