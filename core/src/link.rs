@@ -306,9 +306,11 @@ impl<'m> Collector<'m> {
         Self { memory, length: 0, over: false, taken: false }
     }
 
-    /// The length of the longest payload that always fits, in bytes.
+    /// The length of the longest payload that always fits, in bytes: the longest one whose
+    /// [`encoded_size`] is not above that of the memory.
     pub fn limit(&self) -> usize {
-        (self.memory.len() + 1).saturating_sub(OVERHEAD + self.memory.len() / 254 + 1)
+        // Of 255 bytes, 254 are the body's.
+        self.memory.len().saturating_sub((self.memory.len() + 1) / 255 + OVERHEAD)
     }
 
     /// The payload of the frame that was returned last. It is empty after the next byte was pushed.

@@ -222,6 +222,13 @@ mod tests {
     }
 
     #[test]
+    fn a_line_over_the_limit_is_a_parse_error_that_tells_both_lengths() {
+        let reply = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"line too long: 12 bytes, the limit is 10"}}"#;
+        let told = answer_too_long(TooLong { limit: 10, dropped: 12 }, &mut [0; 200]).to_vec();
+        assert_eq!(told, [&reply[..], b"\n"].concat());
+    }
+
+    #[test]
     fn what_does_not_fit_is_an_error_that_tells_the_size() {
         let one = r#"{"jsonrpc":"2.0","id":1,"method":"long"}"#;
         assert_eq!(answered(one, 2037).0.len(), 2037);

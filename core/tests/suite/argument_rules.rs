@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::num::{NonZeroI8, NonZeroU8, NonZeroU64};
 
+use crate::common::{NoTime, Pipe};
+use rigline::engine::{Engine, Memory};
 use rigline::json::Decimal;
 use rigline::json::de::from_checked;
 use rigline::params::{Choice, OutputValue};
-use rigline::{Params, Schema};
+use rigline::serve::blocking;
+use rigline::{Context, Extension as _, Failure, Outcome, Outputs, Params, Schema};
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 use serde_json::{Value, json};
@@ -437,4 +440,64 @@ macro_rules! assert_decimals {
 #[test]
 fn the_bounds_of_a_decimal_are_its_least_and_its_greatest_value() {
     assert_decimals! { 0 1 2 3 4 5 6 7 8 9 }
+}
+
+#[derive(Outputs)]
+struct Reading {
+    volts: u16,
+    note: Option<&'static str>,
+}
+
+struct Meter;
+
+#[rigline::extension(name = "meter", version = "1.0.0", description = "Reads")]
+impl Meter {
+    /// Nothing
+    #[operation]
+    async fn nothing(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// A message
+    #[operation]
+    async fn message(&mut self) -> Result<Outcome, Failure> {
+        Ok(Outcome::message("read"))
+    }
+
+    /// Outputs
+    #[operation]
+    async fn reading(&mut self) -> Result<Reading, Failure> {
+        Ok(Reading { volts: 3, note: None })
+    }
+
+    /// Outputs and a message
+    #[operation]
+    async fn both(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.outputs(&Reading { volts: 5, note: Some("bus") })?;
+        cx.done("read")
+    }
+
+    /// A map
+    #[operation]
+    async fn map(&mut self) -> Result<BTreeMap<String, u8>, Failure> {
+        Ok(BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]))
+    }
+}
+
+#[test]
+fn what_a_method_returns_is_in_the_reply() {
+    for (operation, result) in [
+        ("nothing", "{}"),
+        ("message", r#"{"message":"read"}"#),
+        ("reading", r#"{"volts":3}"#),
+        ("both", r#"{"volts":5,"note":"bus","message":"read"}"#),
+        ("map", r#"{"a":1,"b":2}"#),
+    ] {
+        let (mut request, mut reply) = ([0; 256], [0; 1024]);
+        let mut engine = Engine::new(Meter.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+        let mut pipe = Pipe::new(format!("{{\"op\":\"{operation}\",\"args\":{{}}}}\n").as_bytes());
+        blocking::Server::new(&mut Meter, &mut engine, &NoTime).serve(&mut pipe).unwrap();
+        let reply = String::from_utf8(pipe.output).unwrap();
+        assert_eq!(reply.trim_end(), format!(r#"{{"ok":true,"result":{result}}}"#));
+    }
 }

@@ -93,6 +93,128 @@ fn logs_are_out_while_the_handler_runs() {
     assert_eq!(times, [0, 10, 20, 30, 40, 50]);
 }
 
+/// A transport that is interrupted every other time, takes few bytes at a time, and fails in the end: as with the blocking driver.
+struct Bad {
+    input: std::collections::VecDeque<u8>,
+    interrupted: std::cell::Cell<bool>,
+    output: Vec<u8>,
+    longest: usize,
+    /// Bytes after which writing fails, and how: an error or `Ok(0)`.
+    fails: Option<(usize, Option<ErrorKind>)>,
+    /// After how many flushes one fails.
+    flushes: usize,
+}
+
+impl Bad {
+    fn interrupt(&self) -> Result<(), ErrorKind> {
+        self.interrupted.set(!self.interrupted.get());
+        if self.interrupted.get() { Err(ErrorKind::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl embedded_io::ErrorType for Bad {
+    type Error = ErrorKind;
+}
+
+impl embedded_io_async::Read for Bad {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        self.interrupt()?;
+        let count = buf.len().min(self.input.len());
+        buf.iter_mut().zip(self.input.drain(..count)).for_each(|(place, byte)| *place = byte);
+        Ok(count)
+    }
+}
+
+impl embedded_io_async::Write for Bad {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+        self.interrupt()?;
+        let mut count = buf.len().min(self.longest);
+        if let Some((after, how)) = self.fails {
+            count = count.min(after - self.output.len());
+            if count == 0 {
+                return how.map_or(Ok(0), Err);
+            }
+        }
+        self.output.extend_from_slice(&buf[..count]);
+        Ok(count)
+    }
+
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        if self.flushes == 0 {
+            return Err(ErrorKind::TimedOut);
+        }
+        self.flushes -= 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn short_and_interrupted_writes_leave_no_gap() {
+    let lines = [INITIALIZE.to_owned(), execute("1", "say", r#"{"text":"0123456789","times":200}"#)];
+    let whole = PLAIN.serve(joined(&lines)).output;
+    let serve = |longest, fails, flushes| {
+        let input = joined(&lines).into();
+        let new = |input| Bad { input, interrupted: false.into(), output: Vec::new(), longest, fails, flushes };
+        let (mut reader, mut writer) = (new(input), new(std::collections::VecDeque::new()));
+        let clock = std::rc::Rc::default();
+        let mut rig = crate::common::Rig::new(&clock);
+        let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
+        let memory = rigline::engine::Memory { request: &mut request, reply: &mut reply };
+        let mut engine = rigline::engine::Engine::new(&crate::common::MANIFEST, memory).unwrap();
+        let result = {
+            let server = rigline::serve::asynch::Server::new(&mut rig, &mut engine, &*clock).log_buffer(&mut log);
+            let mut serving = std::pin::pin!(server.serve(&mut reader, &mut writer));
+            let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+            loop {
+                if let std::task::Poll::Ready(result) = std::future::Future::poll(serving.as_mut(), &mut task) {
+                    break result;
+                }
+                clock.ring();
+            }
+        };
+        (result, rig.events.count("safe"), writer.output)
+    };
+    for longest in [1, 7, 64, 65, 100_000] {
+        assert_eq!(serve(longest, None, usize::MAX), (Ok(End::Input), 1, whole.clone()));
+    }
+    for after in [0, 1, 100, 1999] {
+        for (how, error) in
+            [(None, ServeError::WriteZero), (Some(ErrorKind::BrokenPipe), ServeError::Write(ErrorKind::BrokenPipe))]
+        {
+            assert_eq!(serve(64, Some((after, how)), usize::MAX), (Err(error), 1, whole[..after].to_vec()));
+        }
+    }
+    // What cannot be flushed is a loss too, and nothing is written after it.
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let interrupted = ServeError::Write(ErrorKind::TimedOut);
+    let (result, safe, output) = serve(64, None, 0);
+    assert_eq!((result, safe, output.len()), (Err(interrupted), 0, 0), "the flush that an interrupted read asks for");
+    let (result, safe, output) = serve(64, None, 1);
+    assert_eq!((result, safe, &output[..]), (Err(interrupted), 1, &whole[..first]));
+}
+
+/// A transport may take a log at once, but none before one that waits.
+#[test]
+fn a_log_is_offered_to_the_transport_unless_it_would_overtake_another() {
+    let number = |line: &str| line.split("\"log ").nth(1).map(|rest| rest[..1].to_owned());
+    let run = |args: &str, takes: fn(usize) -> bool| {
+        let script = vec![line(execute("1", "work", args))];
+        let served = Session { takes: Some(takes), ..Session::new(script) }.serve();
+        let taken = served.events.iter().filter(|event| event.starts_with("took {") && event.ends_with("}\n"));
+        let queued = served.lines.iter().filter_map(|(at, line)| Some((*at, number(line)?)));
+        (taken.filter_map(|line| number(line)).collect::<String>(), queued.collect::<Vec<_>>())
+    };
+    let queued =
+        |lines: &[(u64, &str)]| lines.iter().map(|(at, number)| (*at, (*number).to_owned())).collect::<Vec<_>>();
+    for args in [r#"{"ms":10,"logs":3}"#, r#"{"ms":10,"logs":3,"quiet":true}"#] {
+        assert_eq!(run(args, |_| true), ("012".to_owned(), vec![]), "{args}");
+    }
+    // What was refused goes out as soon as the handler awaits; those behind it are offered after that only.
+    assert_eq!(run(r#"{"ms":10,"logs":3}"#, |number| number > 0), ("12".to_owned(), queued(&[(0, "0")])));
+    let all = queued(&[(0, "0"), (0, "1"), (0, "2")]);
+    assert_eq!(run(r#"{"ms":10,"logs":3,"quiet":true}"#, |number| number > 0), (String::new(), all));
+}
+
 /// A handler that does not await between its logs can fill the queue.
 #[test]
 fn a_full_queue_drops_whole_lines_and_reports_them() {
@@ -286,6 +408,35 @@ fn no_byte_is_lost_at_a_full_request_region() {
             assert!(replies.iter().all(|(_, line)| line.contains(r#""success":true"#)), "{replies:?}");
         }
     }
+}
+
+/// A caller that keeps the session over a pause of the input: only half a line is forgotten.
+#[test]
+fn a_pause_ends_neither_the_session_nor_what_it_has_switched_on() {
+    let pause = |script: Vec<In>, resumed: Vec<In>| {
+        let setup = Setup { kind: Transport::Stream, ..PLAIN };
+        Session { setup, resumed: Some(resumed), ..Session::new(script) }.serve()
+    };
+    let say = |id: &str| line(execute(id, "say", "{}"));
+    let served = pause(
+        vec![line(INITIALIZE), say("1"), In::Bytes(b"half a line".to_vec())],
+        vec![say("2"), In::At(50), line(SHUTDOWN)],
+    );
+    assert_eq!(served.result, Ok(End::Input));
+    assert_eq!(codes(&served.lines), expected(&[(0, "\"init\"", 0), (0, "1", 0), (0, "2", 0), (50, "\"end\"", 0)]));
+    assert_eq!(served.events, ["say", "ended", "pause", "say", "ended"]);
+    // The loss of the connection after it is one as ever.
+    let served = pause(vec![line(INITIALIZE)], vec![say("2")]);
+    assert_eq!(served.events, ["pause", "say", "ended", "safe"]);
+    // A call that the pause has cut off is made safe before it.
+    let served = pause(vec![line(execute("1", "work", WORK_100)), In::At(50)], vec![say("2")]);
+    assert_eq!(served.events, ["work", "dropped", "safe", "pause", "say", "ended"]);
+    // What is no end of the input is no pause.
+    let served = pause(vec![line(INITIALIZE), In::Fail], vec![say("2")]);
+    assert_eq!(
+        (served.result, served.events),
+        (Err(ServeError::Read(ErrorKind::ConnectionReset)), vec!["safe".to_owned()])
+    );
 }
 
 /// On a desktop the time limit of a call counts from its arrival.

@@ -1,13 +1,13 @@
 //! A host reads the lines that real peers write.
 
 use rigline::client::{
-    Anomalies, ClientSession, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, ReplyBody, Request,
+    Anomalies, ClientSession, ExecuteResult, Incoming, Log, MalformedKind, NonProtocolKind, ReplyBody, Request,
     RequestContext, StartError, write_refusal,
 };
-use rigline::json::RawJson;
 use rigline::json::write::Writer;
+use rigline::json::{Json, RawJson};
 use rigline::rpc::MAX_ID;
-use rigline::{GoDuration, Phase};
+use rigline::{GoDuration, Level, Phase};
 
 /// A client of which the requests with these ids are out.
 fn client(ids: std::ops::RangeInclusive<u32>) -> ClientSession {
@@ -402,6 +402,66 @@ fn what_is_odd_is_told() {
     assert!(both.contains(Anomalies::EXTRA_TEXT) && !both.contains(both.and(Anomalies::ID_REFORMATTED)));
 }
 
+/// gevals, "Log": the words of other loggers count as the nearest level, and names are read in any case, as by the real host.
+#[test]
+fn logs_are_read_in_all_forms_that_peers_send() {
+    for (params, level, name, message, data) in [
+        (r#"{"level":"debug","message":"m","data":{"pod":"n"}}"#, Level::Debug, "debug", "m", r#"{"pod":"n"}"#),
+        (r#"{"level":"info","message":"m","data":null}"#, Level::Info, "info", "m", ""),
+        (r#"{"level":"w\u0061rn","message":"m","data":[1]}"#, Level::Warn, "warn", "m", "[1]"),
+        (r#"{"LEVEL":"Error","Message":"m","dATA":1}"#, Level::Error, "Error", "m", "1"),
+        (r#"{"Level":"info","level":"warn","message":"m"}"#, Level::Warn, "warn", "m", ""),
+        (r#"{"l\u0065vel":"trace","\u004dessage":"m"}"#, Level::Debug, "trace", "m", ""),
+        (r#"{"levels":"error","message":null}"#, Level::Info, "", "", ""),
+        (r#"{"level":"VERBOSE"}"#, Level::Debug, "VERBOSE", "", ""),
+        (r#"{"level":"warning"}"#, Level::Warn, "warning", "", ""),
+        (r#"{"level":"err"}"#, Level::Error, "err", "", ""),
+        (r#"{"level":"fatal"}"#, Level::Error, "fatal", "", ""),
+        (r#"{"level":"critical"}"#, Level::Error, "critical", "", ""),
+        (r#"{"level":"panic"}"#, Level::Error, "panic", "", ""),
+        (r#"{"level":"errors"}"#, Level::Info, "errors", "", ""),
+        (r#"{"level":""}"#, Level::Info, "", "", ""),
+        (r#"{"level":3,"message":{"a":1}}"#, Level::Info, "3", r#"{"a":1}"#, ""),
+        (r#""text""#, Level::Info, "", "text", ""),
+        (r#"["level","data"]"#, Level::Info, "", r#"["level","data"]"#, ""),
+        ("null", Level::Info, "", "", ""),
+    ] {
+        let log = Log::of_params(Json::parse(params.as_bytes()).unwrap());
+        let found = (
+            log.level(),
+            log.level_name().map(|name| name.to_string()).unwrap_or_default(),
+            log.message().to_string(),
+            log.data().map(|data| data.to_string()).unwrap_or_default(),
+        );
+        assert_eq!(found, (level, name.to_owned(), message.to_owned(), data.to_owned()), "{params}");
+    }
+}
+
+/// JSON-RPC 2.0 §5.1, and what real peers send for it.
+#[test]
+fn errors_are_read_in_all_forms_that_peers_send() {
+    for (error, code, message, data) in [
+        (r#"{"code":-32000,"message":"m","data":{"path":"p"}}"#, Some(-32000), "m", r#"{"path":"p"}"#),
+        (r#"{"code":"7","message":"","data":"d"}"#, Some(7), "d", "\"d\""),
+        (
+            r#"{"code":2147483648,"message":null,"data":null}"#,
+            None,
+            r#"{"code":2147483648,"message":null,"data":null}"#,
+            "null",
+        ),
+        (r#"{"message":5}"#, None, "5", "null"),
+        (r#""text""#, None, "text", "null"),
+        ("-5", Some(-5), "-5", "null"),
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,"error":{error}}}"#);
+        let mut client = client(7..=7);
+        let Incoming::Reply(reply) = client.receive(line.as_bytes()).incoming else { panic!("{line}") };
+        let ReplyBody::Error(read) = reply.body else { panic!("{line}") };
+        assert_eq!((read.code(), &*read.message().to_string(), &*read.data().to_string()), (code, message, data));
+        assert_eq!(read.json().to_string(), error);
+    }
+}
+
 #[test]
 fn results_of_execute() {
     type Row = (
@@ -427,6 +487,18 @@ fn results_of_execute() {
         ),
         (r#"{"success":true,"message":5,"outputs":["a"]}"#, Ok(true), "5", "", &[], true),
         (r#"{"Success":true,"MESSAGE":"m"}"#, Ok(true), "m", "", &[], false),
+        // The exact name counts, wherever it stands; without one, the last of those in another case.
+        (r#"{"success":true,"SUCCESS":false,"Message":"x","message":"m"}"#, Ok(true), "m", "", &[], false),
+        (r#"{"Success":false,"success":true,"message":"m","Message":"x"}"#, Ok(true), "m", "", &[], false),
+        (r#"{"Success":false,"SUCCESS":true,"m\u0065ssage":"m","Message":"x"}"#, Ok(true), "m", "", &[], false),
+        (
+            r#"{"\u0053uccess":true,"\u0045RROR":"e","message":"m","Outputs":{"a":1}}"#,
+            Ok(true),
+            "m",
+            "e",
+            &[("a", "1")],
+            false,
+        ),
         // Reports: zonemaster/zonemaster-backend#431.
         (r#"{"message":"m"}"#, Err("the result has no success"), "m", "", &[], false),
         (r#"{"success":null}"#, Err("the result has no success"), "", "", &[], false),

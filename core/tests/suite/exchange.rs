@@ -18,7 +18,8 @@ use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Out
 use rigline::{
     json::check::WatchedMember,
     protocol::{
-        self, Action, CallAction, Code, GEVALS, Logs, MCP, MessagePlace, OutputsPlace, Protocol, Refusal, ReplyFormat,
+        self, AMPLIFIER, Action, CallAction, Code, GEVALS, Logs, MCP, MessagePlace, OutputsPlace, Protocol, Refusal,
+        ReplyFormat,
     },
 };
 
@@ -79,6 +80,27 @@ fn what_needs_no_extension_is_answered_while_a_call_is_out() {
     for method in ["notifications/initialized", "ping", "tools/nope", "tools/list"] {
         let note = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
         assert_eq!(session.look_ahead(&to, note.as_bytes(), &mut out, b"5"), Ahead::Nothing, "{method}");
+    }
+}
+
+/// A batch is taken as one of JSON-RPC where its protocol may be, and so is what comes behind it.
+#[test]
+fn a_batch_ahead_changes_the_protocol_unless_it_is_pinned() {
+    let batch = format!("[{}]", request("1", "ping"));
+    for (pinned, fault) in [(None, true), (Some(AMPLIFIER), false), (Some(GEVALS), true)] {
+        let mut to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+        if let Some(pinned) = pinned {
+            to = to.with_protocol(pinned);
+        }
+        let (mut session, mut out) = (Session::new(&to), [0; 1000]);
+        if pinned.is_none() {
+            assert_eq!(session.look_ahead(&to, br#"{"op":"say"}"#, &mut out, b"5"), Ahead::Wait);
+            assert_eq!(session.look_ahead(&to, b"oops", &mut out, b"5"), Ahead::Wait, "Amplifier has no ids");
+        }
+        assert_eq!(session.look_ahead(&to, batch.as_bytes(), &mut out, b"5"), Ahead::Wait);
+        let next = session.look_ahead(&to, b"oops", &mut out, b"5");
+        assert_eq!(matches!(next, Ahead::Reply(_)), fault, "{pinned:?}: {next:?}");
+        assert_eq!(next == Ahead::Wait, !fault, "{pinned:?}");
     }
 }
 

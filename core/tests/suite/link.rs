@@ -120,7 +120,7 @@ fn every_payload_survives_the_wire() {
             assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 1, "only the end is a zero");
             let mut memory = vec![0; encoded_size(length)];
             let mut collector = Collector::new(&mut memory);
-            assert!(collector.limit() >= length.saturating_sub(8), "{length}: {}", collector.limit());
+            assert_eq!(collector.limit(), length);
             let mut got = None;
             for byte in bytes {
                 if let Some(Collected::Frame(frame)) = collector.push(byte) {
@@ -129,6 +129,16 @@ fn every_payload_survives_the_wire() {
             }
             assert_eq!(got, Some((u32::MAX, payload)), "{length} bytes of {fill}");
         }
+    }
+}
+
+#[test]
+fn the_limit_of_a_collector_is_the_longest_payload_that_its_memory_has_room_for() {
+    for size in (0..1100).chain([64_000, 64_770, 65_024, 65_535]) {
+        let mut memory = vec![0; size];
+        let limit = Collector::new(&mut memory).limit();
+        assert!(limit == 0 || encoded_size(limit) <= size, "{size}: {limit}");
+        assert!(encoded_size(limit + 1) > size, "{size}: {limit}");
     }
 }
 

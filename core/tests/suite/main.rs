@@ -39,3 +39,4 @@ mod session_policy;
 mod third_party_door;
 #[cfg(feature = "async")]
 mod waza;
+mod whole_messages;

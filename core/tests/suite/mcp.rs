@@ -481,7 +481,7 @@ fn a_tool_that_is_too_long_for_a_page_is_shortened() {
     const LONG: &str = "A sentence that is repeated. A sentence that is repeated. A sentence that is repeated.";
     static LENGTHY: Manifest = Manifest::new("lengthy", "1.0.0").operations(&[
         Operation::new(
-            "long",
+            "lo-ng",
             Schema::text(
                 r#"{"type":"object","properties":{"argument":{"type":"string","description":"It is described at length, so that a page has no room for it. It is described at length, so that a page has no room for it."}}}"#,
             ),
@@ -511,9 +511,9 @@ fn a_tool_that_is_too_long_for_a_page_is_shortened() {
     let mut arguments = whole.clone();
     arguments.as_object_mut().unwrap().remove("outputSchema");
     assert!(arguments["inputSchema"]["properties"]["argument"].is_object() && arguments["description"] == LONG);
-    let name = json!({"name": "long", "inputSchema": {"type": "object", "properties": {}}});
-    assert_eq!(tools(600, ""), [arguments.clone(), short.clone()]);
-    assert_eq!(tools(LEAST_REPLY, ""), [arguments, short.clone()]);
+    assert_eq!(arguments["_meta"], json!({"rigline/name": "lo-ng"}));
+    let name = json!({"name": "lo_ng", "inputSchema": {"type": "object", "properties": {}}});
+    assert_eq!(tools(620, ""), [arguments, short.clone()]);
     assert_eq!(tools(LEAST_REPLY, &"x".repeat(200)), [name, short.clone()]);
 }
 
@@ -847,6 +847,31 @@ fn a_subscription_is_acknowledged() {
     assert_eq!((&batch[0]["result"], &batch[1]["error"]["code"]), (&json!({}), &json!(-32600)));
 }
 
+/// Only a sound subscription stays open: a server over HTTP keeps its stream, and answers all else.
+#[test]
+fn no_other_request_stays_open() {
+    use rigline::exchange::{Exchange, Next, Served, Session};
+
+    let to = Served::new(&MANIFEST, rigline::protocol::ALL, (4096, 4096)).unwrap();
+    let mut old = meta();
+    old["io.modelcontextprotocol/protocolVersion"] = json!("1900-01-01");
+    for (request, stays_open) in [
+        (modern("subscriptions/listen", json!({})), true),
+        (modern("tools/list", json!({})), false),
+        (modern("server/discover", json!({})), false),
+        (modern("subscriptions/unlisten", json!({})), false),
+        (legacy("subscriptions/listen", json!({})), false),
+        (legacy("subscriptions/listen", json!({"_meta": old})), false),
+        (legacy("ping", json!({})), false),
+    ] {
+        let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 4096]);
+        let line = request.to_string();
+        let next = session.receive(&to, line.as_bytes(), &mut out, &mut exchange);
+        let is_as_told = if stays_open { matches!(next, Next::StaysOpen(_)) } else { matches!(next, Next::Reply(_)) };
+        assert!(is_as_told, "{line}: {next:?}");
+    }
+}
+
 /// 2025-03-26, Batching.
 #[test]
 fn batches() {
@@ -957,6 +982,22 @@ mod while_a_call_is_out {
         let served = Session::new(script).serve();
         assert_eq!(ids(&served.lines), [(30, 2), (40, 3)]);
         assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
+    }
+
+    /// Cancellation: only its notification cancels, and only what it names.
+    #[test]
+    fn what_names_no_request_or_is_no_cancellation_cancels_nothing() {
+        let script = vec![
+            work(1, 100, None),
+            In::At(20),
+            request(2, "ping", json!({"requestId": 1})),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"1"}}"#),
+            line(r#"{"jsonrpc":"2.0","method":"notifications/cancelledX","params":{"requestId":1}}"#),
+            In::At(200),
+        ];
+        let served = Session::new(script).serve();
+        assert_eq!(ids(&served.lines), [(20, 2), (100, 1)]);
     }
 
     #[test]

@@ -84,8 +84,8 @@ fn an_output_that_becomes_a_string_fits_with_its_quotes_and_escapes() {
     let as_string = serde_json::to_string(&serde_json::to_string(&list).unwrap()).unwrap();
     let whole = reply(&[&line], 4096, 0, |cx| cx.output("x", &list).map(|()| Outcome::DONE));
     assert_eq!(whole, format!("{start}{as_string}}}}}}}"));
-    let end = start.len() + as_string.len();
-    for limit in end - 3..end + 3 {
+    let (raw_end, end) = (start.len() + serde_json::to_string(&list).unwrap().len(), start.len() + as_string.len());
+    for limit in (raw_end - 3..raw_end + 3).chain(end - 3..end + 3) {
         let mut fits = None;
         let reply = reply(&[&line], limit + 1, 0, |cx| {
             fits = Some(cx.output("x", &list).is_ok());
@@ -317,4 +317,24 @@ fn a_plain_sink_sends_at_once_takes_all_progress_and_tells_no_length() {
         fn dropped(&mut self) {}
     }
     assert_eq!((Plain.is_queue(), Plain.progressed(0), Plain.progressed(0), Plain.capacity()), (false, true, true, 0));
+}
+
+/// Where the message is a member beside the outputs, there is only one member of this name.
+#[test]
+fn an_output_called_message_is_in_the_place_of_the_message() {
+    for line in [AMPLIFIER, NAMEL3SS] {
+        for (outputs, expected) in [
+            (&["message"][..], r#"{"message":"output"}"#),
+            (&["message", "x"], r#"{"message":"output","x":"output"}"#),
+            (&["x", "message"], r#"{"x":"output","message":"output"}"#),
+            (&["x"], r#"{"x":"output","message":"done"}"#),
+            (&["messages"], r#"{"messages":"output","message":"done"}"#),
+        ] {
+            let reply = reply(&[line], 1024, 0, |cx| {
+                outputs.iter().try_for_each(|name| cx.output(name, "output"))?;
+                cx.done("done")
+            });
+            assert!(reply.contains(&format!(r#""result":{expected}"#)), "{reply}");
+        }
+    }
 }

@@ -301,3 +301,35 @@ fn maps_are_outputs() {
     let schema = Maps.manifest().operations[1].outputs.unwrap().to_string();
     assert!(schema.contains("additionalProperties"), "{schema}");
 }
+
+/// A line that was answered takes no memory from those that come next; one that is needed again does.
+#[test]
+fn the_request_region_is_free_once_its_line_is_done_with() {
+    use rigline::engine::Step;
+    let (mut request, mut reply) = ([0; 256], [0; 1024]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::new(Kubernetes.manifest(), memory).unwrap();
+    let none = r#"{"jsonrpc":"2.0","id":1,"method":"none"}"#;
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"apply","args":{},"context":{}}}"#;
+    for (line, runs) in [
+        (none.to_owned(), false),
+        (format!("[{none}]"), false),
+        (call.to_owned(), true),
+        (format!("[{none},{call}]"), true),
+    ] {
+        let is_batch = line.starts_with('[');
+        let line = format!("{line}\n");
+        assert_eq!(engine.space().len(), 256, "{line}");
+        engine.space()[..line.len()].copy_from_slice(line.as_bytes());
+        engine.commit(line.len());
+        assert_eq!(matches!(engine.step(), Step::Run(_)), runs);
+        if runs {
+            // What comes after its member is read from the line, but not the LF.
+            assert!(!is_batch || engine.space().len() == 256 - (line.len() - 1));
+            engine.complete(&Ok(Outcome::DONE));
+            assert!(matches!(engine.step(), Step::Write(_)));
+        }
+        assert_eq!(engine.space().len(), 256, "{line}");
+        while !matches!(engine.step(), Step::Read) {}
+    }
+}

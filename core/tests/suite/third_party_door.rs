@@ -33,6 +33,13 @@ static PING: Protocol = Protocol::new(
     0,
     &FORMAT,
     |received, server| {
+        if received.is(0, "what?") {
+            return Ok(Action::Answer(|out, received, _| {
+                out.raw(b"\"pong\":");
+                out.raw(received.text());
+                out.byte(b'}');
+            }));
+        }
         let index = server.manifest.operations.iter().position(|known| received.is(0, known.name)).ok_or(UNKNOWN)?;
         Ok(Action::Call(CallAction::new(received, index, received.span(1), received.span(0))))
     },
@@ -65,6 +72,7 @@ fn a_datagram_is_a_message() {
     for (request, reply) in [
         (r#"{"ping":"say","with":{"text":"a\"b"}}"#, r#"{"pong":{"say":"a\"b"}}"#),
         ("{\n \"ping\" : \"say\"\n}", r#"{"pong":{"say":""}}"#),
+        (r#"{"ping":"what?", "with":[1]}"#, r#"{"pong":{"ping":"what?", "with":[1]}}"#),
         (r#"{"ping":"nobody"}"#, r#"{"pang":{"say":"nobody answers to nobody"}}"#),
         ("", ""),
     ] {

@@ -562,6 +562,10 @@ mod of_a_board {
         let evals = Evals::new(EVALS);
         let job = |number| Job { number, group: 0, tasks: 2 };
         let last = u32::try_from(MAX_RUNS).unwrap();
+        let unknown = |number| format!(r#","error":{{"code":-32602,"message":"runId: unknown run {number}"}}}}"#);
+        for number in [0, 1] {
+            assert_eq!(status(&evals, number), unknown(number));
+        }
         for number in 1..=last {
             assert_eq!(run(&evals), started(number));
         }
@@ -573,7 +577,6 @@ mod of_a_board {
             evals.advance(job(ended), &Step::Start);
             evals.advance(job(ended), &Step::End);
         }
-        let unknown = |number| format!(r#","error":{{"code":-32602,"message":"runId: unknown run {number}"}}}}"#);
         for (number, replaced) in [(last + 1, 2), (last + 2, 3)] {
             assert!(status(&evals, replaced).contains("completed"), "{replaced}");
             assert_eq!(run(&evals), started(number));
@@ -586,9 +589,10 @@ mod of_a_board {
         // No run has such a name.
         for name in ["0", "01", " 1", "1 ", "", "4294967297"] {
             let params = format!(r#"{{"runId":"{name}"}}"#);
+            let message = format!("runId: unknown run {name}");
             assert_eq!(
                 answer(&evals, "run.cancel", &params),
-                format!(r#","error":{{"code":-32602,"message":"runId: unknown run {name}"}}}}"#)
+                format!(r#","error":{{"code":-32602,"message":"{message}"}}}}"#)
             );
         }
     }

@@ -941,6 +941,75 @@ mod tests {
         );
     }
 
+    /// Answers each method with its name and its parameters, but `eval.list`, and has no eval `nope`.
+    struct Named;
+
+    impl EvalService for Named {
+        fn list<'a>(&'a mut self, _: Option<Text<'a>>, _: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            Ok(())
+        }
+
+        fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&Eval { path: path.as_str(), ..Eval::default() });
+            if path == "nope" { Err(Error::NotFound { path }) } else { Ok(()) }
+        }
+
+        fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&["validate", path.as_str().unwrap()]);
+            Ok(())
+        }
+
+        fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&["tasks", path.as_str().unwrap()]);
+            Ok(())
+        }
+
+        fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&["task", path.as_str().unwrap(), task.as_str().unwrap()]);
+            Ok(())
+        }
+
+        fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&["run", run.path.as_str().unwrap()]);
+            Ok(())
+        }
+
+        fn status<'a>(&'a mut self, _: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            // It has no JSON form.
+            reply.send(&f64::NAN);
+            Ok(())
+        }
+
+        fn cancel<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+            reply.send(&["cancel", run.as_str().unwrap()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_request_is_answered_once_by_its_own_method() {
+        for (method, path, answered) in [
+            ("eval.run", "p", r#""result":["run","p"]}"#),
+            ("eval.list", "p", r#""error":{"code":-32603,"message":"the service gave no answer"}}"#),
+            ("eval.get", "p", r#""result":{"path":"p"}}"#),
+            ("eval.get", "nope", r#""error":{"code":-32000,"message":"Eval not found","data":{"path":"nope"}}}"#),
+            ("eval.validate", "p", r#""result":["validate","p"]}"#),
+            ("task.list", "p", r#""result":["tasks","p"]}"#),
+            ("task.get", "p", r#""result":["task","p","t"]}"#),
+            ("run.status", "p", r#""result":null}"#),
+            ("run.cancel", "p", r#""result":["cancel","r"]}"#),
+        ] {
+            let params = std::format!(r#"{{"path":"{path}","taskId":"t","runId":"r"}}"#);
+            let request =
+                request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap()).unwrap();
+            let whole = written(|out| {
+                out.raw(b"head");
+                answer(&mut Named, &request, out);
+            });
+            assert_eq!(whole, std::format!("head,{answered}"), "{method}");
+        }
+    }
+
     #[test]
     fn a_pass_rate_is_exact_to_three_places() {
         for (passed, total, rate) in

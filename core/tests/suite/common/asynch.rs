@@ -1,7 +1,7 @@
 //! The async world: transports that are ready when chance has it, and an executor that polls only
 //! what was woken.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
@@ -226,6 +226,10 @@ pub struct Session {
     /// The end of the input ends a call of a session.
     pub ends_calls: bool,
     pub keeps_outputs: bool,
+    /// What comes after a pause, which the end of `script` is then.
+    pub resumed: Option<Vec<In>>,
+    /// Whether the transport takes the log line with this number at once, of those that it is offered.
+    pub takes: Option<fn(usize) -> bool>,
 }
 
 impl Session {
@@ -238,11 +242,13 @@ impl Session {
             manifest: &MANIFEST,
             ends_calls: true,
             keeps_outputs: false,
+            resumed: None,
+            takes: None,
         }
     }
 
     pub fn serve(self) -> Outcome {
-        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs } = self;
+        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs, resumed, takes } = self;
         let clock = Rc::new(FakeClock::with_tick(setup.tick * MS));
         let chance = setup.cuts.map(|(seed, longest)| RefCell::new((Random(seed | 1), longest)));
         let world = World { clock: clock.clone(), parked: RefCell::default(), chance };
@@ -258,6 +264,26 @@ impl Session {
                 None => pending().await,
             }
         };
+        if let Some(resumed) = resumed {
+            let server = asynch::Server::new(&mut rig, &mut engine, &*clock).transport(setup.kind).log_buffer(&mut log);
+            let result = world.run(server.serve_part(&mut reader, &mut writer));
+            if result != Ok(End::Input) {
+                assert!(!engine.is_session_open());
+                return Outcome { output: writer.output, lines: writer.lines, events: rig.events.all(), result };
+            }
+            rig.events.push("pause");
+            engine.resume();
+            reader.script = resumed.into();
+        }
+        let (events, offered) = (rig.events.clone(), Cell::new(0));
+        let send_log = |line: &[u8]| {
+            let number = offered.replace(offered.get() + 1);
+            let takes = takes.is_some_and(|takes| takes(number));
+            if takes {
+                events.push(format!("took {}", str::from_utf8(line).unwrap()));
+            }
+            takes
+        };
         let result = world.run(
             asynch::Server::new(&mut rig, &mut engine, &*clock)
                 .transport(setup.kind)
@@ -265,6 +291,7 @@ impl Session {
                 .stop(stop)
                 .end_of_input_ends_calls(ends_calls)
                 .keep_outputs(keeps_outputs)
+                .send_log(&send_log)
                 .serve(&mut reader, &mut writer),
         );
         assert!(!engine.is_session_open());
