@@ -417,7 +417,7 @@ pub trait LogSink {
     fn withdraw(&mut self) {}
 
     /// The length of the longest line that [`room`](Self::room) can ever take, in bytes; 0 if
-    /// unknown.
+    /// unknown, or if there is never more room than now.
     fn capacity(&self) -> usize {
         0
     }

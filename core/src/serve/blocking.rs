@@ -94,11 +94,10 @@ fn serve_connection<E: Extension, T: Read + Write>(
                 let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
                 let logs = step.reply.reply.format().logs;
-                let capacity = log.len();
                 let mut wire = Wire { memory: &mut *log, transport: &mut *transport, dropped: 0, result: Ok(()), logs };
                 let (result, safe) = {
                     let (wire, lost, beats) = (Cell::new(Some(&mut wire)), Cell::new(false), Beats::default());
-                    let sink = || Sink { wire: &wire, held: None, capacity, lost: &lost, beats: &beats };
+                    let sink = || Sink { wire: &wire, held: None, lost: &lost, beats: &beats };
                     let call = Watched { lost: &lost, beats: &beats, sink: &mut sink() };
                     run_call(extension, step, &mut sink(), call, clock)
                 };
@@ -244,7 +243,6 @@ impl<T: Write> Wire<'_, T> {
 struct Sink<'s, 'w, 'a, T: ErrorType> {
     wire: &'s Cell<Option<&'w mut Wire<'a, T>>>,
     held: Option<&'w mut Wire<'a, T>>,
-    capacity: usize,
     /// Whether there was a fault.
     lost: &'s Cell<bool>,
     beats: &'s Beats,
@@ -273,10 +271,6 @@ impl<T: Write> LogSink for Sink<'_, '_, '_, T> {
 
     fn progressed(&mut self, done: u32) -> bool {
         progressed(self.beats, done)
-    }
-
-    fn capacity(&self) -> usize {
-        self.capacity
     }
 
     fn dropped(&mut self) {

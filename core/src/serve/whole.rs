@@ -181,10 +181,6 @@ impl LogSink for Sink<'_> {
         progressed(self.beats, done)
     }
 
-    fn capacity(&self) -> usize {
-        self.memory.len()
-    }
-
     fn dropped(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
     }

@@ -93,6 +93,106 @@ fn logs_are_out_while_the_handler_runs() {
     assert_eq!(times, [0, 10, 20, 30, 40, 50]);
 }
 
+/// A transport that is interrupted every other time, takes few bytes at a time, and fails in the end: as with the blocking driver.
+struct Bad {
+    input: std::collections::VecDeque<u8>,
+    interrupted: std::cell::Cell<bool>,
+    output: Vec<u8>,
+    longest: usize,
+    /// Bytes after which writing fails, and how: an error or `Ok(0)`.
+    fails: Option<(usize, Option<ErrorKind>)>,
+    /// After how many flushes one fails.
+    flushes: usize,
+}
+
+impl Bad {
+    fn interrupt(&self) -> Result<(), ErrorKind> {
+        self.interrupted.set(!self.interrupted.get());
+        if self.interrupted.get() { Err(ErrorKind::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl embedded_io::ErrorType for Bad {
+    type Error = ErrorKind;
+}
+
+impl embedded_io_async::Read for Bad {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        self.interrupt()?;
+        let count = buf.len().min(self.input.len());
+        buf.iter_mut().zip(self.input.drain(..count)).for_each(|(place, byte)| *place = byte);
+        Ok(count)
+    }
+}
+
+impl embedded_io_async::Write for Bad {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+        self.interrupt()?;
+        let mut count = buf.len().min(self.longest);
+        if let Some((after, how)) = self.fails {
+            count = count.min(after - self.output.len());
+            if count == 0 {
+                return how.map_or(Ok(0), Err);
+            }
+        }
+        self.output.extend_from_slice(&buf[..count]);
+        Ok(count)
+    }
+
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        if self.flushes == 0 {
+            return Err(ErrorKind::TimedOut);
+        }
+        self.flushes -= 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn short_and_interrupted_writes_leave_no_gap() {
+    let lines = [INITIALIZE.to_owned(), execute("1", "say", r#"{"text":"0123456789","times":200}"#)];
+    let whole = PLAIN.serve(joined(&lines)).output;
+    let serve = |longest, fails, flushes| {
+        let input = joined(&lines).into();
+        let new = |input| Bad { input, interrupted: false.into(), output: Vec::new(), longest, fails, flushes };
+        let (mut reader, mut writer) = (new(input), new(std::collections::VecDeque::new()));
+        let clock = std::rc::Rc::default();
+        let mut rig = crate::common::Rig::new(&clock);
+        let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
+        let memory = rigline::engine::Memory { request: &mut request, reply: &mut reply };
+        let mut engine = rigline::engine::Engine::new(&crate::common::MANIFEST, memory).unwrap();
+        let result = {
+            let server = rigline::serve::asynch::Server::new(&mut rig, &mut engine, &*clock).log_buffer(&mut log);
+            let mut serving = std::pin::pin!(server.serve(&mut reader, &mut writer));
+            let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+            loop {
+                if let std::task::Poll::Ready(result) = std::future::Future::poll(serving.as_mut(), &mut task) {
+                    break result;
+                }
+                clock.ring();
+            }
+        };
+        (result, rig.events.count("safe"), writer.output)
+    };
+    for longest in [1, 7, 64, 65, 100_000] {
+        assert_eq!(serve(longest, None, usize::MAX), (Ok(End::Input), 1, whole.clone()));
+    }
+    for after in [0, 1, 100, 1999] {
+        for (how, error) in
+            [(None, ServeError::WriteZero), (Some(ErrorKind::BrokenPipe), ServeError::Write(ErrorKind::BrokenPipe))]
+        {
+            assert_eq!(serve(64, Some((after, how)), usize::MAX), (Err(error), 1, whole[..after].to_vec()));
+        }
+    }
+    // What cannot be flushed is a loss too, and nothing is written after it.
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let interrupted = ServeError::Write(ErrorKind::TimedOut);
+    let (result, safe, output) = serve(64, None, 0);
+    assert_eq!((result, safe, output.len()), (Err(interrupted), 0, 0), "the flush that an interrupted read asks for");
+    let (result, safe, output) = serve(64, None, 1);
+    assert_eq!((result, safe, &output[..]), (Err(interrupted), 1, &whole[..first]));
+}
+
 /// A transport may take a log at once, but none before one that waits.
 #[test]
 fn a_log_is_offered_to_the_transport_unless_it_would_overtake_another() {
