@@ -92,7 +92,8 @@ lines = {kind: (out / kind).read_text().splitlines() for kind in ("all", "caught
 known, problems = {}, []
 for line in known_file.read_text().splitlines():
     if not line.startswith("#"):
-        name, _, reason = line.partition(" | ")
+        # A change may have the sign itself, as `replace & with | in f` has.
+        name, _, reason = line.rpartition(" | ")
         known[name] = reason
         if not reason.strip():
             problems.append(f"{name}: {known_file} has no reason for it")

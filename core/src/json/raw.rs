@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn unchecked_sources_are_refused() {
-        assert!(serde_json::from_str::<RawJson<'_>>("\"1\"").is_err());
+        let refused = serde_json::from_str::<RawJson<'_>>("\"1\"").unwrap_err().to_string();
+        assert!(refused.contains("expected JSON text of rigline's own decoder"), "{refused}");
         assert_eq!(serde_json::to_string(&RawJson::NULL).unwrap(), "\"null\"");
         assert_eq!(RawJson::NULL.to_string(), "null");
     }

@@ -298,6 +298,33 @@ fn each_fault_is_named_with_its_place() {
     }
 }
 
+/// Names are compared by words of eight bytes on some processors.
+#[test]
+fn a_watched_member_is_found_by_its_whole_name_at_any_length() {
+    const LETTERS: &str = "abcdefghijklmnopqrst";
+    for length in 1..=LETTERS.len() {
+        let name = &LETTERS[..length];
+        let keys: &'static [WatchedMember] = Box::leak(Box::new([WatchedMember::new(name, 0)]));
+        let table: &'static WatchedMembers = Box::leak(Box::new(WatchedMembers::new(keys)));
+        let first_escaped = format!("\\u0061{}", &name[1..]);
+        let first_other = format!("z{}", &name[1..]);
+        let last_other = format!("{}z", &name[..length - 1]);
+        let prefixes = (0..=LETTERS.len()).map(|other| (LETTERS[..other].to_owned(), other == length));
+        let others = [(first_escaped, true), (first_other, false), (last_other, false)];
+        for (other, is_it) in prefixes.chain(others) {
+            for (before, colon, after) in
+                [("{\"", "\":", "}"), ("{\"", "\" : ", "}"), ("{\"\":[{}],\"", "\":", ",\"other\":\"and more of it\"}")]
+            {
+                let text = [before, &other, colon, "7", after].concat();
+                let mut spans = [Span::default()];
+                assert_eq!(scan(text.as_bytes(), table, &mut spans), Ok(()), "{text}");
+                let found = &text[spans[0].range()];
+                assert_eq!(found, if is_it { "7" } else { "" }, "{name} in {text}");
+            }
+        }
+    }
+}
+
 static INNER: WatchedMembers = WatchedMembers::new(&[WatchedMember::new("b", 2), WatchedMember::new("", 3)]);
 static OUTER: WatchedMembers =
     WatchedMembers::new(&[WatchedMember::new("a", 0), WatchedMember::new("name", 1).with_members(&INNER)]);

@@ -470,7 +470,6 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeErrorKind> {
         match self.peek() {
-            END => Err(DecodeErrorKind::NotJson),
             b'{' => self.map(visitor),
             b'[' => self.sequence(visitor, DecodeErrorKind::Length(0)),
             b'"' => self.deserialize_str(visitor),

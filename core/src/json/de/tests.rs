@@ -141,6 +141,7 @@ fn values_are_those_of_serde_json() {
     same::<core::time::Duration>(&[r#"{"secs":1,"nanos":2}"#]);
     same::<core::ops::Range<u8>>(&[r#"{"start":1,"end":2}"#]);
     same::<core::net::IpAddr>(&[r#""::1""#]);
+    same::<std::ffi::CString>(&["\"hi\"", "[104,105]", "[]"]);
     same::<Cow<'static, str>>(&[r#""\u0000""#]);
     same::<serde::de::IgnoredAny>(&["[[[{\"a\":[1,\"]\"]}]]]"]);
 }
@@ -382,6 +383,11 @@ fn what_was_not_given_is_empty() {
     assert_eq!(from_empty(), Ok(None::<Strict>));
     assert_eq!(from_empty(), Ok(BTreeMap::<String, u8>::new()));
     assert_eq!(from_empty(), Ok(json!({})));
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Members(BTreeMap<String, u8>);
+    assert_eq!(from_empty(), Ok(Members(BTreeMap::new())));
+    let no_number = from_empty::<super::super::decimal::Decimal<0>>().unwrap_err();
+    assert_eq!(no_number.to_string(), "expected an integer from -2147483648 to 2147483647");
     assert_eq!(from_empty::<super::super::raw::RawJson<'_>>().map(|raw| raw.as_str()), Ok("{}"));
     let missing = from_empty::<Strict>().unwrap_err();
     assert_eq!(missing.display_in("args").to_string(), "args.x: required, but missing");
@@ -521,6 +527,89 @@ fn a_value_that_its_type_does_not_take_is_named_by_its_kind() {
 }
 
 #[test]
+fn neither_a_decimal_nor_json_text_is_the_name_of_a_member() {
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct AnyText;
+    impl<'de> Deserialize<'de> for AnyText {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            super::super::raw::RawJson::deserialize(deserializer).map(|_| Self)
+        }
+    }
+    for error in [
+        decode::<BTreeMap<super::super::decimal::Decimal<3>, u8>>(r#"{"1":1}"#).err(),
+        decode::<BTreeMap<AnyText, u8>>(r#"{"1":1}"#).err(),
+    ] {
+        assert_eq!(error.unwrap().to_string(), "*: a member name is not accepted here");
+    }
+    #[derive(Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Channel(u8);
+    assert_eq!(decode::<BTreeMap<Channel, u8>>(r#"{"1":2}"#), Ok(BTreeMap::from([(Channel(1), 2)])));
+}
+
+#[test]
+fn a_visitor_gets_names_of_fields_and_variants_as_bytes_and_no_size() {
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Bytes(Vec<u8>);
+    impl<'de> Deserialize<'de> for Bytes {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_identifier(BytesOnly)
+        }
+    }
+    struct BytesOnly;
+    impl de::Visitor<'_> for BytesOnly {
+        type Value = Bytes;
+
+        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+            Ok(Bytes(bytes.to_vec()))
+        }
+    }
+    /// A struct's names with what its size is said to be, or the name of a variant.
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Names<const IS_ENUM: bool>(Vec<Bytes>, Option<usize>);
+    impl<'de, const IS_ENUM: bool> Deserialize<'de> for Names<IS_ENUM> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if IS_ENUM {
+                deserializer.deserialize_enum("Names", &["on", "off"], NamesOnly)
+            } else {
+                deserializer.deserialize_struct("Names", &["a", "b"], NamesOnly)
+            }
+        }
+    }
+    struct NamesOnly<const IS_ENUM: bool>;
+    impl<'de, const IS_ENUM: bool> de::Visitor<'de> for NamesOnly<IS_ENUM> {
+        type Value = Names<IS_ENUM>;
+
+        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("names")
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut names, size) = (Vec::new(), map.size_hint());
+            while let Some((name, de::IgnoredAny)) = map.next_entry()? {
+                names.push(name);
+            }
+            Ok(Names(names, size))
+        }
+
+        fn visit_enum<A: de::EnumAccess<'de>>(self, data: A) -> Result<Self::Value, A::Error> {
+            let (name, content) = data.variant()?;
+            de::VariantAccess::unit_variant(content)?;
+            Ok(Names(vec![name], None))
+        }
+    }
+    let names = |names: &[&str]| names.iter().map(|name| Bytes(name.as_bytes().to_vec())).collect::<Vec<_>>();
+    assert_eq!(decode(r#"{"a":1,"\u0062":null}"#), Ok(Names::<false>(names(&["a", "b"]), None)));
+    let variant = || Names::<true>(names(&["on"]), None);
+    assert_eq!(decode("\"on\""), Ok(variant()));
+    assert_eq!(decode(r#"{"on":null}"#), Ok(variant()));
+    assert_eq!(decode(r#"{"on":1}"#), Ok(BTreeMap::from([(variant(), 1)])));
+}
+
+#[test]
 fn an_enum_of_one_variant_names_it() {
     #[derive(Deserialize, Debug)]
     enum Single {
@@ -560,6 +649,9 @@ fn where_a_value_should_be_and_the_text_ends_it_is_not_json() {
 #[test]
 fn a_length_that_does_not_fit_is_named_where_it_is_known() {
     assert_eq!(decode::<heapless::String<4>>("\"abcde\"").unwrap_err().to_string(), "length 5 does not fit");
+    assert_eq!(decode::<heapless::Vec<u8, 2>>("[1,2,3]").unwrap_err().to_string(), "length 3 does not fit");
+    let inner = decode::<(heapless::String<2>, u8)>(r#"["abc",1]"#).unwrap_err();
+    assert_eq!(inner.to_string(), "[0]: length 3 does not fit");
     let of_unknown = DecodeError::new(DecodeErrorKind::Length(0)).within(Segment::Index(2));
     assert_eq!(of_unknown.display_in("args").to_string(), "args[2]: the wrong length");
     let of_unknown = DecodeError::rule("is not prime", "");
