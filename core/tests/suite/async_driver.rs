@@ -484,7 +484,7 @@ mod arrivals {
         }
     }
 
-    /// What the queue is told about the lines before a call, whatever they are, does not change its time.
+    /// The time of a call does not depend on the lines before it.
     #[test]
     fn the_limit_of_a_call_is_its_own_whatever_waits_before_it() {
         let namel3ss =

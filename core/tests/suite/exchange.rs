@@ -104,7 +104,7 @@ fn a_batch_ahead_changes_the_protocol_unless_it_is_pinned() {
     }
 }
 
-/// What is cut is never the line: its brackets and its end have their places.
+/// The line is never cut: its brackets and its end have their places.
 #[test]
 fn the_reply_to_a_batch_may_fill_the_memory() {
     let call = execute("1", "say", &format!(r#"{{"text":"{}"}}"#, "x".repeat(600)));
@@ -419,7 +419,7 @@ fn a_list_of_tools_is_answered_ahead_only_as_a_whole() {
     assert_eq!(ahead(8192, length - 1).0, Ahead::Wait);
 }
 
-/// What is known of a request that waits for its turn, and what may be decided for it.
+/// A request that waits for its turn: the questions about it, and the decisions for it.
 #[test]
 fn an_exchange_tells_what_waits_and_may_be_refused() {
     let to = Served::new(&MANIFEST, protocol::ALL, (4096, 3000)).unwrap();
@@ -559,7 +559,7 @@ fn a_notice_is_given_by_the_first_reply_that_has_a_place_for_it() {
     }
 }
 
-/// What a server says on a connection's behalf: faults that it finds itself, and warnings.
+/// The messages of a server on a connection's behalf: faults that it finds itself, and warnings.
 #[test]
 fn a_session_writes_faults_and_warnings_in_its_protocol() {
     let parse = |out: &[u8], length: usize| serde_json::from_slice::<serde_json::Value>(&out[..length]).unwrap();

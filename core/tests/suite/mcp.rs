@@ -592,7 +592,7 @@ fn a_tool_has_its_title_its_annotations_and_its_own_name() {
     );
 }
 
-/// What an agent has to know before its first call: nothing of what the extension does not have.
+/// The instructions for an agent mention nothing that the extension does not have.
 #[test]
 fn instructions_tell_what_is_there() {
     const READS: Operation = Operation::new("state", Schema::OBJECT).effects(Effects::READ_ONLY);

@@ -280,7 +280,7 @@ fn a_pinned_protocol_takes_every_line() {
     assert!(answers(Some(MCP), &[r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#])[0].contains("-32601"));
 }
 
-/// What tells the protocols over JSON-RPC apart is found whatever protocol the line before was of.
+/// A protocol over JSON-RPC is recognised by the line alone, whatever the protocol of the line before.
 #[test]
 fn a_protocol_over_json_rpc_is_recognised_after_any_other() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -1086,7 +1086,7 @@ impl Extension for Tells {
     }
 }
 
-/// What the handler tells after this line.
+/// The text that the handler tells after this line.
 fn told(line: &str) -> String {
     let answers = answers_of(&mut Tells, None, &[line]);
     let json: serde_json::Value = serde_json::from_str(&answers[0]).unwrap();

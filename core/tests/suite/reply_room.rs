@@ -49,8 +49,8 @@ fn reply(
     output.lines().last().unwrap().to_owned()
 }
 
-/// What a handler was told of an output decides what the caller gets: of one that fits, even to the last byte of the
-/// region, nothing is said, and the failure that the handler returns is the caller's.
+/// An output that fits, even to the last byte of the region, is no fault: the caller gets the failure that the handler
+/// returns.
 #[test]
 fn a_failure_behind_an_output_that_fits_to_the_last_byte_is_the_callers() {
     let gevals = execute("1", "write", "{}");

@@ -247,7 +247,7 @@ fn a_call_of_a_session_outlives_the_end_of_the_input_where_that_is_asked_for() {
     }
 }
 
-/// What a session has switched on stays so where that is asked for, but not what a call that was cut off has.
+/// Where that is asked for, the outputs of a session stay on at its end; those of a call that was cut off do not.
 #[test]
 fn outputs_stay_on_at_the_end_where_that_is_asked_for() {
     for (keeps_outputs, kind, script, count) in [

@@ -196,7 +196,7 @@ fn what_is_said_of_a_value_stands_in_its_schema() {
     }
 }
 
-/// What an alias of a type says of it holds where the field says nothing of that.
+/// The attributes of a type's alias hold where the field has none of its own.
 #[test]
 fn what_is_said_outside_goes_before_what_is_said_inside() {
     let inner = UNSAID

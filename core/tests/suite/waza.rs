@@ -405,7 +405,7 @@ fn a_notification_is_not_always_a_log() {
     }
 }
 
-/// What a service itself says and notes, without a driver.
+/// The answers and the state of a service itself, without a driver.
 mod of_a_board {
     use super::EVALS;
     use rigline::json::Json;

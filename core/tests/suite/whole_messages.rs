@@ -30,7 +30,7 @@ const PLAIN: Setup = Setup { memory: 2000, tick: 0, stop: None, touched: Some(fa
 #[derive(Debug)]
 struct Ran {
     end: HandlerEnd,
-    /// What was sent while the handler ran, and the millisecond.
+    /// The lines that were sent while the handler ran, each with its millisecond.
     lines: Vec<(u64, Value)>,
     reply: Option<Value>,
     events: Vec<String>,

@@ -226,7 +226,7 @@ pub struct Session {
     /// The end of the input ends a call of a session.
     pub ends_calls: bool,
     pub keeps_outputs: bool,
-    /// What comes after a pause, which the end of `script` is then.
+    /// The input after a pause. The end of `script` is the pause then.
     pub resumed: Option<Vec<In>>,
     /// Whether the transport takes the log line with this number at once, of those that it is offered.
     pub takes: Option<fn(usize) -> bool>,
