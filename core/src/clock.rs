@@ -170,7 +170,98 @@ impl core::fmt::Debug for Sleep<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Instant;
+    use core::cell::Cell;
+    use core::task::Waker;
+    use core::time::Duration;
+    use std::format;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::{Clock, Instant, Sleep};
+    use crate::level::Level;
+
+    #[test]
+    fn points_of_time_end_where_their_type_does() {
+        let at = Instant::from_nanos(5);
+        assert_eq!(at.after_nanos(7), Instant::from_nanos(12));
+        assert_eq!(at.after_nanos(u64::MAX), Instant::from_nanos(u64::MAX));
+        assert_eq!(at.after(Duration::new(3, 7)), Instant::from_nanos(3_000_000_012));
+        assert_eq!(at.after(Duration::from_secs(u64::MAX / 1_000_000_000 + 1)), Instant::from_nanos(u64::MAX));
+        assert_eq!(at.after(Duration::MAX), Instant::from_nanos(u64::MAX));
+        assert_eq!((Instant::from_nanos(12).nanos_since(at), at.nanos_since(Instant::from_nanos(12))), (7, 0));
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what it is asked for.
+    struct Asked {
+        waker: Waker,
+        until: Cell<u64>,
+        logs: Cell<usize>,
+        idle: Cell<usize>,
+    }
+
+    impl Clock for Asked {
+        fn now(&self) -> Instant {
+            Instant::from_nanos(9)
+        }
+
+        fn wake_at(&self, at: Instant, _: &Waker) {
+            self.until.set(at.as_nanos());
+        }
+
+        fn log_out_of_band(&self, _: Level, text: &str) {
+            self.logs.set(text.len());
+        }
+
+        fn idle(&self) {
+            self.idle.set(self.idle.get() + 1);
+        }
+
+        fn waker(&self) -> Waker {
+            self.waker.clone()
+        }
+    }
+
+    #[test]
+    fn a_reference_to_a_clock_is_that_clock() {
+        fn ask(clock: impl Clock) {
+            assert_eq!(clock.now(), Instant::from_nanos(9));
+            clock.wake_at(Instant::from_nanos(11), Waker::noop());
+            clock.log_out_of_band(Level::Warn, "four");
+            clock.idle();
+            clock.waker().wake();
+        }
+        let wakes = Arc::new(Wakes::default());
+        let clock = Asked { waker: wakes.clone().into(), until: Cell::new(0), logs: Cell::new(0), idle: Cell::new(0) };
+        ask(&clock);
+        assert_eq!((clock.until.get(), clock.logs.get(), clock.idle.get()), (11, 4, 1));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        let sleep = Sleep::until(&clock, Instant::from_nanos(11));
+        assert_eq!(format!("{sleep:?}"), "Sleep { until: Instant(11), .. }");
+    }
+
+    /// A clock that cannot wake anybody later does so at once: its task polls again and again.
+    #[test]
+    fn a_clock_without_alarms_wakes_at_once() {
+        struct Plain;
+        impl Clock for Plain {
+            fn now(&self) -> Instant {
+                Instant::from_nanos(0)
+            }
+        }
+        let wakes = Arc::new(Wakes::default());
+        Plain.wake_at(Instant::from_nanos(u64::MAX), &wakes.clone().into());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(Plain.waker().will_wake(Waker::noop()));
+    }
 
     #[test]
     fn micros_and_millis_are_rounded_down() {

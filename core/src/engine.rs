@@ -129,8 +129,8 @@ impl<'m> Engine<'m> {
     /// Limits replies to `bytes`, without the newline, in protocols whose [hosts read lines of a
     /// limited length](Protocol::with_host_line_limit). Of the protocols here that is gevals alone,
     /// whose hosts read lines of at most 65,535 bytes. Replies to batches keep to the limit in every
-    /// protocol; all others are limited by the reply region alone. A limit below [`LEAST_REPLY`] is
-    /// raised to it.
+    /// protocol; all others are limited by the reply region alone. A limit below that of a reply
+    /// region of [`LEAST_REPLY`] bytes is raised to it.
     #[must_use]
     pub fn with_host_line_limit(mut self, bytes: usize) -> Self {
         let (request, reply) = self.to.limits;

@@ -415,6 +415,21 @@ fn the_heap_framer_grows_to_its_limit_and_shrinks() {
     assert_eq!(framer.capacity(), HeapFramer::START);
 }
 
+#[cfg(feature = "alloc")]
+#[test]
+fn the_heap_framer_tells_what_it_holds() {
+    let mut framer = HeapFramer::new(10_000);
+    assert_eq!((framer.limit(), framer.capacity(), framer.buffered()), (10_000, 0, 0));
+    framer.space()[..9].copy_from_slice(b"one\ntwo\n3");
+    framer.commit(9);
+    assert_eq!((framer.capacity(), framer.buffered()), (HeapFramer::START, 9));
+    assert_eq!(framer.next_frame(), Some(Frame::Line(&mut b"one".to_vec())));
+    assert_eq!(framer.next_frame(), Some(Frame::Line(&mut b"two".to_vec())));
+    assert_eq!(framer.next_frame(), None);
+    assert_eq!(framer.buffered(), 1);
+    assert_eq!(HeapFramer::new(usize::MAX).limit(), usize::MAX - 1);
+}
+
 /// The rest of a line over the limit is dropped as it comes, in the least memory.
 #[cfg(feature = "alloc")]
 #[test]

@@ -84,6 +84,12 @@ fn faults_that_cannot_be_answered_at_once_are_answered_after() {
     let served = Session { setup, ..Session::new(script) }.serve();
     let wanted = [(100, "1", 0), (100, "null", -32700), (100, "null", -32700), (100, "2", -32601)];
     assert_eq!(codes(&served.lines), expected(&wanted));
+    let script = vec![line(execute("1", "work", r#"{"ms":100}"#)), In::At(20), line("oops"), In::At(200)];
+    for (log, at) in [(2 * LEAST_REPLY - 2, 100), (2 * LEAST_REPLY, 20)] {
+        let served = Session { setup: Setup { log, ..PLAIN }, ..Session::new(script.clone()) }.serve();
+        let fault = served.lines.iter().find(|(_, line)| line.contains("-32700")).unwrap();
+        assert_eq!(fault.0, at, "{log}");
+    }
 }
 
 #[test]
@@ -510,6 +516,50 @@ mod arrivals {
             let wanted = [(99, 7, -32001), (101, 5, 0), (910, 6, -32001)];
             assert_eq!(replies.collect::<Vec<_>>(), wanted, "{before}: {:?}", served.lines);
         }
+    }
+
+    /// A request that was cancelled while it waited has its place among those that wait, until its turn.
+    #[test]
+    fn a_cancelled_request_does_not_change_whose_limit_passes() {
+        let waits = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"say"}}"#;
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+        let served = Session::new(vec![
+            line(execute("1", "work", r#"{"ms":1000}"#)),
+            In::At(10),
+            line(waits),
+            limited("3", "{}", "100ms"),
+            limited("4", "{}", "200ms"),
+            line(cancel),
+            In::At(5000),
+        ])
+        .serve();
+        assert_eq!(codes(&served.lines), expected(&[(110, "3", -32001), (210, "4", -32001), (1000, "1", 0)]));
+        assert_eq!(served.events[..2], ["work", "ended"]);
+        assert!(!served.events.contains(&"say".to_owned()), "{:?}", served.events);
+    }
+
+    /// The limits of a batch's members count from the arrival of the batch.
+    #[test]
+    fn a_member_of_a_batch_that_waited_too_long_does_not_run() {
+        let member =
+            |id: &str, limit: &str| execute_in(id, "work", r#"{"ms":1}"#, &format!(r#"{{"timeout":"{limit}"}}"#));
+        let batch = format!("[{},{},{}]", member("2", "80ms"), member("3", "200ms"), member("4", "90ms"));
+        let served =
+            Session::new(vec![line(execute("1", "work", WORK_100)), In::At(10), line(batch), In::At(500)]).serve();
+        let (at, reply) = served.lines.last().unwrap();
+        let members: Vec<serde_json::Value> = serde_json::from_str(reply).unwrap();
+        let codes: Vec<_> = members.iter().map(|member| member["error"]["code"].as_i64().unwrap_or(0)).collect();
+        // 2 and 4 have waited for 90 ms or more.
+        assert_eq!((*at, &codes[..]), (101, &[-32001, 0, -32001][..]), "{reply}");
+    }
+
+    /// Amplifier's hosts set no limit: the extension's own counts from the call's turn, however long the line is.
+    #[test]
+    fn a_limit_of_the_extensions_own_counts_from_the_turn() {
+        let call = |text: &str| format!(r#"{{"op":"work","args":{{"ms":20000,"text":"{text}"}}}}"#);
+        let served = wire(vec![line(call("")), line(call("")), line(call(&"x".repeat(100))), In::At(90_000)]).serve();
+        let times: Vec<_> = served.lines.iter().map(|(at, line)| (*at, line.contains(r#""ok":true"#))).collect();
+        assert_eq!(times, [(20_000, true), (40_000, true), (60_000, true)]);
     }
 
     /// Where replies come in the order of their lines, a call whose limit has passed is refused in its turn.

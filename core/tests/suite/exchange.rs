@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{MANIFEST, NoTime, PLAIN, Pipe, Setup, execute, execute_in, request};
+use crate::common::{MANIFEST, NoTime, PLAIN, Pipe, Setup, WATCHED, execute, execute_in, request};
 use rigline::engine::{Engine, Memory};
 use rigline::exchange::{Ahead, Exchange, Next, Served, Session};
 use rigline::frame::TooLong;
@@ -14,7 +14,7 @@ use rigline::json::write::{Message, Writer};
 use rigline::json::{Json, Text};
 use rigline::serve::{Transport, blocking};
 use rigline::service::{Job, JobRun, Service, Step, TaskEnd};
-use rigline::{Call, Context, Extension, Failure, Level, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema};
 use rigline::{
     json::check::WatchedMember,
     protocol::{
@@ -417,4 +417,211 @@ fn a_list_of_tools_is_answered_ahead_only_as_a_whole() {
     assert_eq!(ahead(length, 8192).0, Ahead::Wait);
     assert!(matches!(ahead(8192, length).0, Ahead::Reply(_)));
     assert_eq!(ahead(8192, length - 1).0, Ahead::Wait);
+}
+
+/// What is known of a request that waits for its turn, and what may be decided for it.
+#[test]
+fn an_exchange_tells_what_waits_and_may_be_refused() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 3000)).unwrap();
+    assert_eq!((to.limits(), to.manifest().name), ((4096, 3000), "test-rig"));
+    let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 2000]);
+    let mut message = execute_in("\"a\"", "work", "{}", r#"{"timeout":"2s"}"#).into_bytes();
+    // A byte-order mark belongs to no message.
+    message.splice(0..0, *b"\xEF\xBB\xBF");
+    assert_eq!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { owes_reply: true });
+    assert_eq!((exchange.id(&message), exchange.operation()), (&b"\"a\""[..], Some(1)));
+    assert_eq!(exchange.timeout_nanos(), Some(2_000_000_000));
+    for (set, limit) in [(0, 1), (1, 1), (5_000, 5_000)] {
+        exchange.set_timeout_nanos(set);
+        assert_eq!(exchange.timeout_nanos(), Some(limit));
+    }
+    let running = exchange.run(&to, &mut message, &mut out).unwrap();
+    assert_eq!(running.work.timeout_nanos(), Some(5_000));
+
+    assert!(matches!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { .. }));
+    exchange.refuse(&to, &mut message, &mut out, FailureKind::Timeout, &"it waited too long");
+    let Next::Reply(length) = session.settle(&to, &message, &mut out, &mut exchange) else { panic!() };
+    assert_eq!(
+        str::from_utf8(&out[..length]).unwrap(),
+        r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32001,"message":"it waited too long"}}"#
+    );
+    // Nothing waits any more.
+    exchange.refuse(&to, &mut message, &mut out, FailureKind::Timeout, &"it waited too long");
+    assert_eq!(session.settle(&to, &message, &mut out, &mut exchange), Next::Nothing);
+
+    let plain = execute("7", "outputs", "{}").into_bytes();
+    session.receive(&to, &plain, &mut out, &mut exchange);
+    assert_eq!((exchange.operation(), exchange.timeout_nanos()), (Some(2), None));
+    let opens = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1","config":{"rail":"3V3"}}}"#;
+    assert_eq!(session.receive(&to, opens, &mut out, &mut exchange), Next::Run { owes_reply: true });
+    assert_eq!(exchange.operation(), None);
+
+    let watched = Served::new(&WATCHED, protocol::ALL, (4096, 4096)).unwrap();
+    for (operation, can_change) in [("work", true), ("watch", false)] {
+        let (mut session, message) = (Session::new(&watched), execute("1", operation, "{}").into_bytes());
+        assert!(!session.is_touched());
+        session.receive(&watched, &message, &mut out, &mut exchange);
+        assert_eq!((exchange.can_change(&watched), session.is_touched()), (can_change, can_change), "{operation}");
+    }
+}
+
+/// A server whose extension is gone answers requests itself, and nothing else.
+#[test]
+fn a_request_is_refused_in_its_protocol() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let mut session = Session::new(&to);
+    let mut refuse = |message: &str| {
+        let mut out = [0; 1000];
+        let why = (FailureKind::Unreachable, -32050);
+        let length = session.refuse(&to, message.as_bytes(), &mut out, why, &"the board is gone")?;
+        Some(String::from_utf8(out[..length].to_vec()).unwrap())
+    };
+    let say = execute("5", "say", "{}");
+    let refused = r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32050,"message":"the board is gone"}}"#;
+    assert_eq!(refuse(&say).as_deref(), Some(refused));
+    assert_eq!(refuse(&say.replace(r#""id":5,"#, "")).as_deref(), Some(""));
+    for none in ["{", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, &format!(" [{say}]"), r#"{"jsonrpc":"2.0","id":1}"#] {
+        assert_eq!(refuse(none), None, "{none}");
+    }
+    let refused: serde_json::Value = serde_json::from_str(&refuse(r#"{"op":"say","id":3}"#).unwrap()).unwrap();
+    assert_eq!((&refused["ok"], &refused["error"]["message"]), (&false.into(), &"the board is gone".into()));
+}
+
+/// A reply says once that the outputs were switched off; one that has no place for it leaves that to the next.
+#[test]
+fn a_notice_is_given_by_the_first_reply_that_has_a_place_for_it() {
+    let call = |id: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"work"}}}}"#).into_bytes()
+    };
+    let to = Served::new(&WATCHED, &[MCP], (4096, 4096)).unwrap();
+    let done: Result<Outcome, Failure> = Ok(Outcome::message("worked"));
+    let failed: Result<Outcome, Failure> = Err(Failure::new(FailureKind::Failed, "broken"));
+    // An error of JSON-RPC, which has no outputs.
+    let error: Result<Outcome, Failure> = Err(Failure::new(FailureKind::UnknownOperation, "gone"));
+    for (id, is_set, result, is_given) in [
+        ("1", true, &done, true),
+        ("1", false, &done, false),
+        ("1", true, &failed, true),
+        ("1", false, &failed, false),
+        ("1", true, &error, false),
+    ] {
+        let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 2000]);
+        let mut message = call(id);
+        session.receive(&to, &message, &mut out, &mut exchange);
+        if is_set {
+            exchange.set_notice();
+        }
+        assert!(exchange.run(&to, &mut message, &mut out).is_some());
+        exchange.complete(&to, &message, &mut out, result);
+        assert_eq!(exchange.has_given_notice(), is_given, "{id} {is_set} {result:?}");
+        let text = match session.settle(&to, &message, &mut out, &mut exchange) {
+            Next::Reply(length) => str::from_utf8(&out[..length]).unwrap().to_owned(),
+            next => format!("{next:?}"),
+        };
+        assert_eq!(text.contains("outputs_switched_off"), is_given, "{text}");
+    }
+    // A notification has no reply.
+    let other = Served::new(&WATCHED, &[GEVALS], (4096, 4096)).unwrap();
+    let (mut session, mut exchange, mut out) = (Session::new(&other), Exchange::new(&other), [0; 2000]);
+    let mut message = execute("1", "work", "{}").replace(r#""id":1,"#, "").into_bytes();
+    assert_eq!(session.receive(&other, &message, &mut out, &mut exchange), Next::Run { owes_reply: false });
+    exchange.set_notice();
+    assert!(exchange.run(&other, &mut message, &mut out).is_some());
+    exchange.complete(&other, &message, &mut out, &done);
+    assert!(!exchange.has_given_notice());
+    // The session remembers it.
+    let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 2000]);
+    session.note_made_safe();
+    for (result, is_given) in [(&error, false), (&done, true), (&done, false)] {
+        let mut message = call("3");
+        session.receive(&to, &message, &mut out, &mut exchange);
+        exchange.run(&to, &mut message, &mut out);
+        exchange.complete(&to, &message, &mut out, result);
+        let Next::Reply(length) = session.settle(&to, &message, &mut out, &mut exchange) else { panic!() };
+        assert_eq!(str::from_utf8(&out[..length]).unwrap().contains("outputs_switched_off"), is_given);
+    }
+    assert!(session.is_touched());
+    session.note_made_safe();
+    assert!(!session.is_touched());
+    // The acknowledgement before the work has no place for it.
+    let to = Served::new(&PLANNER, const { &[&STARTS] }, (300, 600)).unwrap();
+    for (message, is_given) in [(r#"{"start":"plan"}"#, false), (r#"{"now":"plan"}"#, true)] {
+        let (mut session, mut exchange) = (Session::new(&to), Exchange::new(&to));
+        let mut message = message.as_bytes().to_vec();
+        let next = session.receive(&to, &message, &mut out, &mut exchange);
+        if let Next::ReplyThenRun(_) = next {
+            session.settle(&to, &message, &mut out, &mut exchange);
+        }
+        exchange.set_notice();
+        assert!(exchange.run(&to, &mut message, &mut out).is_some(), "{next:?}");
+        exchange.complete(&to, &message, &mut out, &done);
+        assert_eq!(exchange.has_given_notice(), is_given, "{next:?}");
+    }
+}
+
+/// What a server says on a connection's behalf: faults that it finds itself, and warnings.
+#[test]
+fn a_session_writes_faults_and_warnings_in_its_protocol() {
+    let parse = |out: &[u8], length: usize| serde_json::from_slice::<serde_json::Value>(&out[..length]).unwrap();
+    let mut out = [0; 1000];
+    let to = Served::new(&WATCHED, protocol::ALL, (4096, 4096)).unwrap();
+    let mut session = Session::new(&to);
+    let length = session.too_long(TooLong { limit: 10, dropped: 20 }, &mut out);
+    let fault = parse(&out, length);
+    assert_eq!(fault["error"]["code"], -32700);
+    let text = fault["error"]["message"].as_str().unwrap();
+    assert!(text.contains("20") && text.contains("10"), "{text}");
+    let error = rigline::json::check::check(b"[1,]").unwrap_err();
+    let length = session.unreadable(error, &mut out);
+    let fault = parse(&out, length);
+    assert_eq!(fault["error"]["code"], -32700);
+    assert!(fault["error"]["message"].as_str().unwrap().ends_with("at byte 3"), "{fault}");
+    let length = session.write_warning(&"the wire is long", &mut out);
+    let warning = parse(&out, length);
+    assert_eq!(
+        (&warning["params"]["level"], &warning["params"]["message"]),
+        (&"warn".into(), &"the wire is long".into())
+    );
+    assert_eq!(session.write_warning(&"the wire is long", &mut out[..length]), length);
+    assert_eq!(session.write_warning(&"the wire is long", &mut out[..length - 1]), 0, "it is whole or absent");
+    let length = session.write_made_safe(&mut out);
+    assert!(parse(&out, length)["params"]["message"].as_str().unwrap().contains("outputs are off"));
+    // A client of MCP may want no warnings.
+    let mut exchange = Exchange::new(&to);
+    for (level, wants) in [("warning", true), ("error", false), ("debug", true)] {
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#);
+        assert!(matches!(session.receive(&to, message.as_bytes(), &mut out, &mut exchange), Next::Reply(_)));
+        assert_eq!(session.wants_warnings(), wants, "{level}");
+        assert_eq!(session.write_made_safe(&mut out) > 0, wants, "{level}");
+    }
+    // Amplifier has no lines for them.
+    let to = Served::new(&WATCHED, &[AMPLIFIER], (4096, 4096)).unwrap();
+    assert_eq!(Session::new(&to).write_made_safe(&mut out), 0);
+    assert!(!to.is_own_work_due());
+}
+
+#[test]
+fn the_limits_of_an_engine_are_those_of_its_memory_and_its_hosts() {
+    use rigline::engine::TooSmall;
+    use rigline::exchange::LEAST_REPLY;
+    let limits = |request: usize, reply: usize, host: Option<usize>| {
+        let (mut request, mut reply) = (vec![0; request], vec![0; reply]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let engine = Engine::new(&MANIFEST, memory)?;
+        Ok(match host {
+            Some(bytes) => engine.with_host_line_limit(bytes).limits(),
+            None => engine.limits(),
+        })
+    };
+    assert_eq!(limits(0, 4096, None), Err(TooSmall::Request));
+    assert_eq!(limits(1, LEAST_REPLY - 1, None), Err(TooSmall::Reply { size: LEAST_REPLY - 1 }));
+    assert_eq!(limits(1, LEAST_REPLY, None), Ok((0, LEAST_REPLY - 1)));
+    assert_eq!(limits(100, 4096, None), Ok((99, 4095)));
+    for (host, limit) in [(0, LEAST_REPLY - 1), (LEAST_REPLY, LEAST_REPLY), (1000, 1000), (4095, 4095), (9999, 4095)] {
+        assert_eq!(limits(100, 4096, Some(host)), Ok((99, limit)), "{host}");
+    }
+    let (mut request, mut reply) = ([0; 10], [0; 4096]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    assert_eq!(Engine::with_protocols(&MANIFEST, memory, &[]).err(), Some(TooSmall::Protocols));
 }

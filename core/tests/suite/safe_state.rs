@@ -303,6 +303,46 @@ fn blocking(input: &[u8], most: usize) -> (Vec<String>, Vec<u8>) {
 }
 
 #[test]
+fn an_error_of_the_reader_ends_serving_over_blocking_io() {
+    struct Once(std::collections::VecDeque<Result<&'static [u8], ErrorKind>>, Vec<u8>);
+    impl ErrorType for Once {
+        type Error = ErrorKind;
+    }
+    impl Read for Once {
+        fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+            let bytes = self.0.pop_front().unwrap_or(Ok(b""))?;
+            buf[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+    impl Write for Once {
+        fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+            self.1.extend_from_slice(buf);
+            Ok(buf.len())
+        }
+        fn flush(&mut self) -> Result<(), ErrorKind> {
+            Ok(())
+        }
+    }
+    const INITIALIZED: &[u8] =
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";
+    for (error, end) in [
+        (ErrorKind::ConnectionReset, Err(rigline::serve::ServeError::Read(ErrorKind::ConnectionReset))),
+        (ErrorKind::Interrupted, Ok(rigline::serve::End::Input)),
+    ] {
+        let clock = std::rc::Rc::new(FakeClock::default());
+        let mut rig = Rig::new(&clock);
+        let (mut request, mut reply) = (vec![0; PLAIN.request], vec![0; PLAIN.reply]);
+        let mut engine = Engine::new(&WATCHED, Memory { request: &mut request, reply: &mut reply }).unwrap();
+        let mut wire = Once([Ok(INITIALIZED), Err(error), Ok(INITIALIZED)].into(), Vec::new());
+        assert_eq!(blocking::Server::new(&mut rig, &mut engine, &*clock).serve(&mut wire), end);
+        assert_eq!(rig.events.all(), ["safe"], "the session was open");
+        let replies = wire.1.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(replies, if end.is_ok() { 2 } else { 1 });
+    }
+}
+
+#[test]
 fn a_call_whose_last_log_cannot_be_written_is_cut_off_in_the_blocking_driver() {
     let text = execute_in("1", "work", r#"{"ms":1,"logs":1,"quiet":true}"#, "{}") + "\n";
     let (events, output) = blocking(text.as_bytes(), usize::MAX);
