@@ -69,6 +69,24 @@ fn faults_are_answered_at_once_and_calls_in_their_turn() {
     }
 }
 
+/// The protocol of a line counts for the lines after it, and for none before it, although they wait together.
+#[test]
+fn a_line_that_waits_is_of_the_protocol_of_the_line_before_it() {
+    let script = vec![
+        line(execute("1", "work", r#"{"ms":50}"#)),
+        In::At(10),
+        line("[1]"),
+        line(r#"{"op":"health"}"#),
+        line("[1]"),
+        In::At(500),
+    ];
+    let served = Session::new(script).serve();
+    let [_, (_, first), (_, health), (_, last)] = &served.lines[..] else { panic!("{:?}", served.lines) };
+    assert!(first.starts_with(r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"#), "{first}");
+    assert_eq!(health, r#"{"status":"ok"}"#);
+    assert!(last.starts_with(r#"{"ok":false,"#), "{last}");
+}
+
 /// With a log region too small for it, a fault waits until the call has ended. What is over-long
 /// waits too.
 #[test]
