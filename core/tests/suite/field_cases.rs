@@ -610,15 +610,19 @@ fn a_reply_that_does_not_fit() {
 fn a_manifest_that_does_not_fit() {
     let whole = ask(INITIALIZE);
     let size = |limit: usize| whole.replace(r#""reply":4095"#, &format!(r#""reply":{limit}"#));
+    let with_config = INITIALIZE.replace(r#""0.0.1""#, r#""0.0.1","config":{"rail":"3V3"}"#);
     for reply in LEAST_REPLY..LEAST_REPLY + 600 {
-        let served = Setup { reply, ..PLAIN }.serve(INITIALIZE);
-        let line = served.lines()[0];
-        if size(reply - 1).len() < reply {
-            assert_eq!(line, size(reply - 1));
-        } else {
-            assert_eq!(codes(&[line]), expected(&[("\"init\"", -32603)]));
-            assert_eq!(needed(line), Some(size(reply - 1).len()));
-            assert!(served.events.is_empty(), "no session began");
+        for initialize in [INITIALIZE, &with_config] {
+            let served = Setup { reply, ..PLAIN }.serve(initialize);
+            let lines = served.lines();
+            let [.., line] = lines[..] else { panic!("a reply: {lines:?}") };
+            if size(reply - 1).len() < reply {
+                assert_eq!(line, size(reply - 1));
+            } else {
+                assert_eq!(codes(&[line]), expected(&[("\"init\"", -32603)]));
+                assert_eq!(needed(line), Some(size(reply - 1).len()));
+                assert!(!served.events.iter().any(|event| event == "safe"), "no session began: {:?}", served.events);
+            }
         }
     }
 }
