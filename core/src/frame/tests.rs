@@ -363,6 +363,19 @@ fn a_line_alone_is_framed_as_among_others() {
 /// small again.
 #[cfg(feature = "alloc")]
 #[test]
+fn the_heap_framer_grows_only_when_a_line_fills_its_memory() {
+    let mut framer = HeapFramer::new(1 << 20);
+    let first = framer.space().len();
+    for (count, capacity) in [(10, first), (first - 11, first), (1, 2 * first), (first - 1, 2 * first), (1, 4 * first)]
+    {
+        framer.space()[..count].fill(b'a');
+        framer.commit(count);
+        assert_eq!(framer.next_frame(), None);
+        assert_eq!(framer.capacity(), capacity, "{count} bytes more");
+    }
+}
+
+#[test]
 fn the_heap_framer_grows_to_its_limit_and_shrinks() {
     for limit in [0, 10, 4094, 4095, 4096, 5000, 65_535, 65_536, 100_000] {
         let sizes = [0, 1, 2, 4093, 4094, 4095, 4096, 4097, 8191, 8192, 65_534, 65_535, 65_536, 65_537];
