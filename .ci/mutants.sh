@@ -76,7 +76,7 @@ gamma() { # FILE...
     unset CARGO_TARGET_DIR
     export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_TEST_OPT_LEVEL=1 NO_COLOR=1
     cd "$tree" && cargo gamma run --no-config --no-relaunch --package rigline --all-features --mutators "$MUTATORS" \
-      --minimum-test-timeout 10 --progress never --cache-dir "$tree/target/gamma" --artifact-dir "$out/gamma" "${files[@]}" 2>&1
+      --minimum-test-timeout 5 --progress never --cache-dir "$tree/target/gamma" --artifact-dir "$out/gamma" "${files[@]}" 2>&1
   ) | grep -vE "^ *(killed|unviable|SURVIVED|TIMEOUT|Wrote)" || [ "${PIPESTATUS[0]}" -lt 2 ]
   cargo mutants --dir "$tree" -p rigline --all-features --list --json "${files[@]}" >"$out/mutants.json"
   python3 .ci/mutants.py "$out/gamma/gamma-report.json" "$out"
