@@ -64,7 +64,7 @@ shard() { # SECONDS SHARD
 gamma() { # FILE...
   if ! cargo gamma --version >/dev/null 2>&1; then
     # Its names may change until 1.0. Without optimisation it takes ten minutes to read the core.
-    CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR= cargo install --quiet --locked --debug --version ^0.4 cargo-gamma ||
+    env --unset CARGO_TARGET_DIR CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --version ^0.4 cargo-gamma ||
       { echo "there is no cargo-gamma, and cargo cannot install it: cargo install cargo-gamma --locked"; exit 77; }
   fi
   local files=() file
