@@ -53,6 +53,13 @@ fn against_a_device_that_keeps<T>(
     with_a_device(to_device.clone(), to_host.clone(), bytes, presses, |turn| host(to_device, to_host, turn))
 }
 
+/// The frames that the device sends when it gets these bytes.
+fn answers(to_device: &Wire, to_host: &Wire, turn: &mut dyn FnMut(), bytes: Vec<u8>) -> Vec<(FrameKind, u32, String)> {
+    to_device.0.borrow_mut().extend(bytes);
+    turn();
+    frames(to_host.0.borrow_mut().drain(..))
+}
+
 /// Runs `host` beside a device with this reader and this writer, which serves again whatever ended serving.
 fn with_a_device<T, E: embedded_io_async::Error>(
     reader: impl Read<Error = E>,
@@ -188,9 +195,7 @@ fn a_reply_that_is_too_long_to_be_kept_is_sent_again_from_the_engines_memory() {
         let presses = Rc::new(Cell::new(0));
         against_a_device_that_keeps(kept, presses.clone(), |to_device, to_host, turn| {
             let mut say = |bytes: Vec<u8>| {
-                to_device.0.borrow_mut().extend(bytes);
-                turn();
-                let got = frames(to_host.0.borrow_mut().drain(..));
+                let got = answers(&to_device, &to_host, &mut *turn, bytes);
                 got.into_iter().filter(|(kind, ..)| *kind != FrameKind::Log).collect::<Vec<_>>()
             };
             say(frame(FrameKind::Hello, 7, b""));
@@ -215,11 +220,7 @@ fn a_reply_that_is_too_long_to_be_kept_is_sent_again_from_the_engines_memory() {
 fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
     let presses = Rc::new(Cell::new(0));
     against_a_device(presses.clone(), |to_device, to_host, turn| {
-        let mut say = |bytes: Vec<u8>| {
-            to_device.0.borrow_mut().extend(bytes);
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
-        };
+        let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
         let unknown = |sequence| vec![(FrameKind::Unknown, sequence, String::new())];
         assert_eq!(say(frame(FrameKind::Request, 9, execute("press", 1).as_bytes())), unknown(9));
         assert_eq!(say(frame(FrameKind::Hello, 3, b"")), [(FrameKind::Hello, 3, String::new())]);
@@ -246,11 +247,7 @@ fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
 fn a_request_waits_for_the_end_of_the_one_before_it() {
     let presses = Rc::new(Cell::new(0));
     against_a_device(presses.clone(), |to_device, to_host, turn| {
-        let mut say = |bytes: Vec<u8>| {
-            to_device.0.borrow_mut().extend(bytes);
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
-        };
+        let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
         let unknown = |sequence| vec![(FrameKind::Unknown, sequence, String::new())];
         let press = frame(FrameKind::Request, 2, execute("press", 2).as_bytes());
         let wait = frame(FrameKind::Request, 1, execute("wait", 1).as_bytes());
@@ -271,11 +268,7 @@ fn a_request_waits_for_the_end_of_the_one_before_it() {
 #[test]
 fn no_session_has_the_number_0() {
     against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
-        let mut say = |bytes: Vec<u8>| {
-            to_device.0.borrow_mut().extend(bytes);
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
-        };
+        let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
         let press = frame(FrameKind::Request, 1, execute("press", 1).as_bytes());
         assert_eq!(say(frame(FrameKind::Hello, 0, b"")), []);
         assert_eq!(say(press.clone()), [(FrameKind::Unknown, 1, String::new())], "no session was opened");
@@ -292,9 +285,7 @@ fn a_request_ahead_of_the_next_one_is_unknown_and_an_earlier_one_is_ignored() {
     let presses = Rc::new(Cell::new(0));
     against_a_device(presses.clone(), |to_device, to_host, turn| {
         let mut say = |kind, sequence| {
-            to_device.0.borrow_mut().extend(frame(kind, sequence, execute("press", 1).as_bytes()));
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
+            answers(&to_device, &to_host, &mut *turn, frame(kind, sequence, execute("press", 1).as_bytes()))
         };
         say(FrameKind::Hello, 3);
         for sequence in 1..=5 {
@@ -314,11 +305,7 @@ fn a_request_ahead_of_the_next_one_is_unknown_and_an_earlier_one_is_ignored() {
 fn a_cancel_concerns_the_last_request_only() {
     let presses = Rc::new(Cell::new(0));
     against_a_device(presses.clone(), |to_device, to_host, turn| {
-        let mut say = |bytes: Vec<u8>| {
-            to_device.0.borrow_mut().extend(bytes);
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
-        };
+        let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
         let cancel = |sequence| frame(FrameKind::Cancel, sequence, b"");
         assert_eq!(say(cancel(1)), [(FrameKind::Unknown, 1, String::new())], "there is no session");
         say(frame(FrameKind::Hello, 3, b""));
@@ -413,11 +400,7 @@ fn the_request_of_a_call_that_ended_with_the_wire_is_unknown() {
         let reader = Faulty(to_device.clone(), breaks.clone());
         let writer = Faulty(to_host.clone(), breaks.clone());
         with_a_device(reader, writer, 1024, presses.clone(), |turn| {
-            let mut say = |bytes: Vec<u8>| {
-                to_device.0.borrow_mut().extend(bytes);
-                turn();
-                frames(to_host.0.borrow_mut().drain(..))
-            };
+            let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
             say(frame(FrameKind::Hello, 3, b""));
             let request = frame(FrameKind::Request, 1, execute(operation, 1).as_bytes());
             if operation == "press" {
@@ -449,11 +432,7 @@ fn a_reply_that_the_wire_did_not_take_is_sent_when_its_request_is_repeated() {
         let reader = Faulty(to_device.clone(), breaks.clone());
         let writer = Faulty(to_host.clone(), breaks.clone());
         with_a_device(reader, writer, 1024, Rc::new(Cell::new(0)), |turn| {
-            let mut say = |bytes: Vec<u8>| {
-                to_device.0.borrow_mut().extend(bytes);
-                turn();
-                frames(to_host.0.borrow_mut().drain(..))
-            };
+            let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
             say(frame(FrameKind::Hello, 3, b""));
             breaks.set(Some(fault));
             // It logs nothing: the first that is written is the reply.
@@ -560,11 +539,7 @@ fn every_request_has_one_reply_be_it_what_it_may() {
         }
     };
     against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
-        let mut say = |bytes: Vec<u8>| {
-            to_device.0.borrow_mut().extend(bytes);
-            turn();
-            frames(to_host.0.borrow_mut().drain(..))
-        };
+        let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
         say(frame(FrameKind::Hello, 3, b""));
         for (sequence, line) in (1..).zip(lines) {
             let mut got = say(frame(FrameKind::Request, sequence, line.as_bytes()));
