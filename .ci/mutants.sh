@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Mutants of the core: it is changed in one place at a time, and its own tests must notice.
-#   .ci/mutants.sh all [FILE...]   those of the core, or of these files, that cargo-gamma makes: all are in one build, so each takes a second
-# The others build each mutant, which takes half a minute. cargo-mutants makes them; they are cut into 120 shards.
+#   .ci/mutants.sh all [FILE...]   those of the core, or of these files, that cargo-gamma makes: all are in one build, so that each takes about a second
+# The other forms build each mutant by itself, which takes half a minute. cargo-mutants makes these; all are cut into 120 shards.
 #   .ci/mutants.sh SHARD...        these shards, such as: 3 60 117
 #   .ci/mutants.sh in FILE [REGEX] those of a file, and whose names match
 #   .ci/mutants.sh for MINUTES     shards from the day's on, the next day others, until the time is up
@@ -77,7 +77,7 @@ gamma() { # FILE...
     export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_TEST_OPT_LEVEL=1 NO_COLOR=1
     cd "$tree" && cargo gamma run --no-config --no-relaunch --package rigline --all-features --mutators "$MUTATORS" \
       --minimum-test-timeout 5 --progress never --cache-dir "$tree/target/gamma" --artifact-dir "$out/gamma" "${files[@]}" 2>&1
-  ) | grep -vE "^ *(killed|unviable|SURVIVED|TIMEOUT|Wrote)" || [ "${PIPESTATUS[0]}" -lt 2 ]
+  ) | grep -vE "^ *(killed|unviable|SURVIVED|TIMEOUT|Wrote)" || [ "${PIPESTATUS[0]}" = 0 ]
   cargo mutants --dir "$tree" -p rigline --all-features --list --json "${files[@]}" >"$out/mutants.json"
   python3 .ci/mutants.py "$out/gamma/gamma-report.json" "$out"
 }

@@ -165,7 +165,7 @@ mod tests {
     fn each_fault_of_arguments_has_its_sentence() {
         #[derive(serde::Deserialize)]
         struct Args {
-            #[allow(dead_code, reason = "what counts is what is refused")]
+            #[allow(dead_code, reason = "the test looks at the error alone")]
             samples: u8,
         }
         fn sentence<'a, T: Deserialize<'a>>(json: &'a mut [u8]) -> &'static str {

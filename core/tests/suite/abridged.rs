@@ -9,7 +9,7 @@ use rigline::{
 };
 
 #[derive(Params)]
-#[allow(dead_code, reason = "only its schema is looked at")]
+#[allow(dead_code, reason = "the test reads its schema alone")]
 struct Measure<'a> {
     /// The channel: "3V3", or what is wired to \ and to {"description":"x"}
     #[param(one_of = &["3V3", "AUX,"])]
@@ -22,7 +22,7 @@ struct Measure<'a> {
 }
 
 #[derive(Outputs)]
-#[allow(dead_code, reason = "only its schema is looked at")]
+#[allow(dead_code, reason = "the test reads its schema alone")]
 struct Measured {
     /// The mean, in volts
     volts: u32,

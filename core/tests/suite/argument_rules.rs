@@ -1,6 +1,6 @@
 //! The rules and the defaults of arguments, for each type that can have them.
 
-#![allow(deprecated, reason = "of what has no description")]
+#![allow(deprecated, reason = "the derive warns of fields without a description")]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn properties<T: Params>() -> Value {
 }
 
 #[derive(Debug, Params)]
-#[allow(dead_code, reason = "only that it is decoded is looked at")]
+#[allow(dead_code, reason = "the test decodes it and reads no field")]
 struct Lengths<'a> {
     #[param(min_length = 2, max_length = 3)]
     text: Option<&'a str>,
@@ -106,7 +106,7 @@ const MODES: [&str; 2] = ["3V3", "5V0"];
 const MODE_LIST: &[&str] = &MODES;
 
 #[derive(Debug, Params)]
-#[allow(dead_code, reason = "only that it is decoded is looked at")]
+#[allow(dead_code, reason = "the test decodes it and reads no field")]
 struct Chosen<'a> {
     #[param(one_of = MODE_LIST)]
     text: Option<&'a str>,
@@ -264,7 +264,7 @@ fn a_value_that_is_not_given_or_null_is_the_default() {
 }
 
 #[derive(Debug, Params)]
-#[allow(dead_code, reason = "only that it is decoded is looked at")]
+#[allow(dead_code, reason = "the test decodes it and reads no field")]
 struct Bounds {
     #[param(minimum = 2, maximum = 9)]
     unsigned: Option<u64>,

@@ -250,7 +250,7 @@ fn null_for_an_optional_argument_is_absent() {
 #[test]
 fn null_is_seen_behind_blanks_and_by_other_decoders_and_counts_as_given() {
     #[derive(Debug, PartialEq, Params)]
-    #[allow(deprecated, reason = "of what has no description")]
+    #[allow(deprecated, reason = "the derive warns of fields without a description")]
     struct Two {
         #[param(default = 7)]
         a: u8,

@@ -21,7 +21,7 @@ struct Bounded {
 }
 
 #[derive(Outputs)]
-#[allow(dead_code, reason = "only its schema is looked at")]
+#[allow(dead_code, reason = "the test reads its schema alone")]
 struct Reading<T> {
     /// The value.
     value: T,
@@ -134,7 +134,7 @@ fn two_halves_read_and_write_what_each_of_them_does() {
 }
 
 #[derive(Params)]
-#[allow(dead_code, reason = "only its schema is looked at")]
+#[allow(dead_code, reason = "the test reads its schema alone")]
 struct Scaled {
     /// A count.
     #[param(maximum = 1.5e12)]
@@ -168,7 +168,7 @@ fn bounds_with_an_exponent_are_the_numbers_that_they_say() {
 
 /// The description makes the lengths of the schemas differ in many bits, and has characters that a piece may cut.
 #[derive(Params)]
-#[allow(dead_code, reason = "only its schema is looked at")]
+#[allow(dead_code, reason = "the test reads its schema alone")]
 struct Wide<T> {
     /// é€😀 é€😀é€😀 é€😀é€😀é€😀 é€😀é€😀é€😀é€😀 é€😀é€😀é€😀é€😀é€😀 é€😀é€😀é€😀é€😀é€😀é€😀
     value: T,
