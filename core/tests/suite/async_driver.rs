@@ -434,6 +434,19 @@ fn no_byte_is_lost_at_a_full_request_region() {
     }
 }
 
+/// After a stop nothing more is read, whether the call had a reply or not: here the end of a line for which there was no room.
+#[test]
+fn a_stop_during_a_call_without_a_reply() {
+    let first = execute("1", "work", WORK_100).replace(r#""id":1,"#, "");
+    let second = request("7", "nope");
+    let setup = Setup { request: first.len() + second.len(), ..PLAIN };
+    let script = vec![line(first), line(second), In::Silence];
+    let served = Session { setup, stop: Some(30), ..Session::new(script) }.serve();
+    assert_eq!(served.result, Ok(End::Stopped));
+    assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
+    assert!(served.lines.iter().all(|(_, line)| !line.contains(r#""id":7"#)), "{:?}", served.lines);
+}
+
 /// A caller that keeps the session over a pause of the input: only half a line is forgotten.
 #[test]
 fn a_pause_ends_neither_the_session_nor_what_it_has_switched_on() {
