@@ -271,7 +271,6 @@ impl Session {
                 x.reply.silent(self.protocol);
                 Some(Done::Run)
             }
-            Stage::Written if self.is_shutting_down() => Some(Done::Nothing),
             _ => None,
         }
     }

@@ -286,6 +286,22 @@ fn bytes_are_moved_a_bounded_number_of_times() {
     assert!(moved <= text.len(), "{moved}");
 }
 
+/// A line that is held lies at the beginning of the memory, where that moves no more than was consumed: what was before it is room.
+#[test]
+fn a_line_that_is_held_leaves_the_room_of_what_was_consumed() {
+    const SIZE: usize = 64;
+    for (consumed, behind, room) in [(20, 2, SIZE - 4), (20, 18, SIZE - 20), (20, 19, SIZE - 41), (20, 30, SIZE - 52)] {
+        let mut memory = [0; SIZE];
+        let mut framer = Framer::new(&mut memory);
+        let text = [&vec![b'a'; consumed - 1][..], b"\nb\n", &vec![b'c'; behind]].concat();
+        framer.space()[..text.len()].copy_from_slice(&text);
+        framer.commit(text.len());
+        assert!(framer.next_frame().is_some());
+        let Some(Taken::Line(line, mut tail)) = framer.take() else { panic!() };
+        assert_eq!((&*line, tail.space().len()), (&b"b"[..], room), "{behind}");
+    }
+}
+
 /// Where there is no other room, the bytes that were consumed are room at once.
 #[test]
 fn a_full_memory_has_the_room_of_what_was_consumed() {

@@ -444,6 +444,16 @@ fn of_duplicate_members_the_last_counts() {
             0,
         ),
         (
+            r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"say","context":{"env":{"A":1},"env":{"A":"1"}}}}"#,
+            "2",
+            0,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"say","context":{"env":{"A":1}},"context":{"env":{}}}}"#,
+            "2",
+            0,
+        ),
+        (
             r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"say","context":{},"context":3}}"#,
             "2",
             -32602,
