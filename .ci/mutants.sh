@@ -6,8 +6,8 @@
 #   .ci/mutants.sh in FILE [REGEX] those of a file, and whose names match
 #   .ci/mutants.sh for MINUTES     shards from the day's on, the next day others, until the time is up
 #   .ci/mutants.sh today MINUTES   an eighth of one, another one each day; what is not done in this time is left out
-# At least 95 % of those that compile must be noticed; .ci/mutants.known lists those that need not be. What is missed is printed, whether this
-# fails or not: it needs a test, or a reason in that list.
+# At least 95 % of those that compile must be noticed, or all but two of a few; .ci/mutants.known lists those that need not be. What is missed is
+# printed, whether this fails or not: it needs a test, or a reason in that list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=.ci/lib.sh
@@ -15,11 +15,7 @@ source .ci/lib.sh
 [ -n "${RUSTUP_TOOLCHAIN:-}" ] || use_pinned
 usage() { sed -n '2,8s/^# //p' "$0" >&2 && exit 2; }
 [ $# -gt 0 ] || usage
-# Its own build without optimisation takes a third of the time, and it waits for cargo anyway.
-if ! cargo mutants --version >/dev/null 2>&1 && ! cargo install --quiet --locked --debug cargo-mutants; then
-  echo "there is no cargo-mutants, and cargo cannot install it: cargo install cargo-mutants --locked"
-  exit 77
-fi
+install_mutants || { echo "there is no cargo-mutants, and cargo cannot install it: cargo install cargo-mutants --locked"; exit 77; }
 
 out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/mutants
 mkdir -p "$out" && rm -rf "$out"/{tree,run,all,caught,missed,timeout,unviable}
@@ -143,9 +139,9 @@ print(
     f"mutants: of {len(lines['all'])} in all, {viable + len(lines['unviable'])} were made; {viable} of these compile, and {noticed} of them are noticed"
     f" ({100 * noticed / max(viable, 1):.1f} %), {len(excused)} are known: {len(missed)} are missed"
 )
-if viable == 0:
+if viable + len(lines["unviable"]) == 0:
     problems.append("no mutant was tried within the time")
-if len(missed) > 0.05 * viable:
+if len(missed) > max(2, 0.05 * viable):
     problems.append(f"{len(missed)} of {viable} are not noticed: write a test for each in core/tests or beside the code, or a reason into {known_file}")
 for problem in problems:
     print(f"mutants: {problem}")

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -682,7 +683,7 @@ func (r *Rig) ask(ctx context.Context, method string, params any) (answer, error
 func (r *Rig) cut(isOut bool) {
 	r.closing.Do(func() {
 		if program, is := r.stream.(*child); is && isOut {
-			program.interrupt()
+			program.terminate()
 		}
 		r.stream.Close()
 	})
@@ -1154,14 +1155,14 @@ func (c *child) wait() chan struct{} {
 	return c.done
 }
 
-// interrupt asks the program to end at once, whatever it does.
-func (c *child) interrupt() { _ = c.command.Process.Signal(terminate) }
+// terminate asks the program to end at once, whatever it does. SIGINT is ignored by what a job in the background has started; Windows has neither.
+func (c *child) terminate() { _ = c.command.Process.Signal(syscall.SIGTERM) }
 
 // Close closes the program's input, which a rig takes for a loss, and waits for its end.
 func (c *child) Close() error {
 	_ = c.WriteCloser.Close()
 	done := c.wait()
-	for _, step := range []func(){c.interrupt, func() { _ = c.command.Process.Kill() }} {
+	for _, step := range []func(){c.terminate, func() { _ = c.command.Process.Kill() }} {
 		select {
 		case <-done:
 			return nil
@@ -1190,9 +1191,6 @@ func (c *child) howItEnded() string {
 	}
 	return text
 }
-
-// terminate is what a program can catch where the system has such a thing.
-var terminate os.Signal = os.Interrupt
 
 // tail keeps the end of what is written to it.
 type tail struct {

@@ -461,7 +461,7 @@ func TestGCloseEndsAlthoughAChildOfTheProgramHoldsItsOutput(t *testing.T) {
 }
 
 func TestGCloseCutsOffACallThatIsOut(t *testing.T) {
-	rig, err := Start(context.Background(), nil, "sh", "-c", "trap 'exit 0' INT\n"+initialized+"read line\necho got >&2\nsleep 60 & wait")
+	rig, err := Start(context.Background(), nil, "sh", "-c", "trap 'exit 0' TERM\n"+initialized+"read line\necho got >&2\nsleep 60 & wait")
 	if err != nil {
 		t.Fatal(err)
 	}
