@@ -47,7 +47,8 @@ else
   echo "skipped: the emulated board, as there is no node or no rp2040js"
 fi
 cd "$package"
-"$target/python-fresh/bin/python" -m pytest -p no:cacheprovider -q "$@"
+# Most of them wait for programs.
+"$target/python-fresh/bin/python" -m pytest -p no:cacheprovider -q -n 4 "$@"
 
 # The command's test of one console from five doors, one of which is pytest.
 cd "$OLDPWD"

@@ -548,7 +548,7 @@ def test_g_a_number_of_more_digits_than_python_reads() -> None:
 
 def test_g_a_long_output_takes_little_memory() -> None:
     for piece in ("x", "\\n", '\\"', "\\\\", "é"):
-        raw = piece * ((15 << 20) // len(piece.encode()))
+        raw = piece * ((1 << 19) // len(piece.encode()))
         session = _protocol.Session()
         session.request("execute", "{}")
         line = f'{{"jsonrpc":"2.0","id":1,"result":{{"success":true,"outputs":{{"n":1.50,"a":"{raw}"}}}}}}'.encode()
