@@ -51,5 +51,5 @@ fi
 cd std-adapter/web/tests
 files=(*.test.mjs)
 if [ $# -gt 0 ]; then files=("${@/%/.test.mjs}"); fi
-# One after the other: each has a browser of its own.
-node --test --test-concurrency=1 --test-reporter=spec "${files[@]}"
+# Each has a browser of its own. Two of them are as many as two cores draw in time.
+node --test --test-concurrency=2 --test-reporter=spec "${files[@]}"
