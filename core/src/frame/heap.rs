@@ -97,7 +97,6 @@ impl HeapFramer {
         let most = self.limit.saturating_add(1);
         let (size, allocated) = match self.buf.len().saturating_mul(2) {
             size if size <= Self::SMALL => (size.min(most), size.min(most)),
-            _ if most <= Self::SMALL => (most, most),
             _ => (most, most.max(Self::LARGE)),
         };
         let mut larger = alloc::vec![0; allocated];

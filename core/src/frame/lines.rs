@@ -104,7 +104,7 @@ impl State {
     #[inline]
     fn is_empty(&mut self) -> bool {
         self.release();
-        self.end == 0 && self.excess == Excess::None && !self.finished
+        self.end == 0 && !self.finished
     }
 
     /// The held line is consumed.
@@ -514,8 +514,7 @@ pub(super) fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
         return;
     }
     if BY_WORDS {
-        if n > 0
-            && let Some(bytes) = buf.get_mut(to..from.saturating_add(n))
+        if let Some(bytes) = buf.get_mut(to..from.saturating_add(n))
             && let by = from.wrapping_sub(to)
             && by <= bytes.len()
         {

@@ -389,6 +389,15 @@ fn the_heap_framer_grows_only_when_a_line_fills_its_memory() {
         assert_eq!(framer.next_frame(), None);
         assert_eq!(framer.capacity(), capacity, "{count} bytes more");
     }
+    // Twofold up to 64 KiB, and then at once to what the longest line needs.
+    let mut rooms = Vec::new();
+    while framer.buffered() <= 64 << 10 {
+        let room = framer.space().len();
+        rooms.push(framer.buffered() + room);
+        framer.space().fill(b'a');
+        framer.commit(room);
+    }
+    assert_eq!(rooms, [16 << 10, 32 << 10, 64 << 10, (1 << 20) + 1]);
 }
 
 #[test]
