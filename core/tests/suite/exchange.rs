@@ -177,13 +177,14 @@ fn a_shutdown_ends_the_session_once_its_acknowledgement_is_out() {
     let mut out = [0; 1000];
     let mut receive = |session: &mut Session, message: &str| {
         let next = session.receive(&to, message.as_bytes(), &mut out, &mut exchange);
-        (next, session.is_open())
+        (next, session.is_open(), session.has_ended())
     };
-    assert!(matches!(receive(&mut session, crate::common::INITIALIZE), (Next::Reply(_), true)));
-    let (next, is_open) = receive(&mut session, crate::common::SHUTDOWN);
-    assert_eq!((next, is_open), (Next::Shutdown(Some(crate::common::SHUT.len())), true));
+    assert!(matches!(receive(&mut session, crate::common::INITIALIZE), (Next::Reply(_), true, false)));
+    let said = receive(&mut session, crate::common::SHUTDOWN);
+    assert_eq!(said, (Next::Shutdown(Some(crate::common::SHUT.len())), true, true));
     let next = session.settle(&to, crate::common::SHUTDOWN.as_bytes(), &mut out, &mut exchange);
-    assert_eq!((next, session.is_open(), session.lost(&to)), (Next::Shutdown(None), false, false));
+    assert_eq!((next, session.has_ended(), session.is_open()), (Next::Shutdown(None), true, false));
+    assert!(!session.lost(&to) && !session.has_ended());
 }
 
 #[test]

@@ -895,6 +895,8 @@ impl Extension for Slow {
 
     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.sleep(Duration::from_secs(10)).await;
+        // What was reported meanwhile is farther than this.
+        cx.progress(0, Some(2), "begun");
         cx.progress(1, Some(2), "half");
         cx.sleep(Duration::from_secs(10)).await;
         cx.done("waited")
