@@ -968,6 +968,13 @@ mod while_a_call_is_out {
         assert_eq!(ids(&served.lines), [(20, 2), (20, 3), (20, 4), (20, 5), (100, 1), (110, 6)]);
     }
 
+    #[test]
+    fn the_last_line_needs_no_newline_to_be_answered_at_once() {
+        let ping = In::Bytes(br#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#.to_vec());
+        let served = Session::new(vec![work(1, 100, None), In::At(20), ping]).serve();
+        assert_eq!(ids(&served.lines), [(20, 2), (100, 1)]);
+    }
+
     /// Cancellation: no response, and nothing else about it.
     #[test]
     fn a_cancelled_call_ends_and_is_not_answered() {
@@ -1029,6 +1036,17 @@ mod while_a_call_is_out {
         assert!(beats.windows(2).all(|pair| pair[0].1 < pair[1].1), "{beats:?}");
         let served = Session::new(vec![work(1, 65_000, None)]).serve();
         assert_eq!(served.lines.len(), 1, "nobody asked");
+    }
+
+    /// What was reported meanwhile is farther than the first step.
+    #[test]
+    fn progress_rises_beyond_a_heartbeat() {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "work", "arguments": {"ms": 5000, "steps": 2}, "_meta": {"progressToken": 4}}});
+        let served = Session::new(vec![line(call.to_string())]).serve();
+        let lines = served.lines.iter().map(|(_, line)| serde_json::from_str::<Value>(line).unwrap());
+        let done: Vec<f64> = lines.filter_map(|line| line["params"]["progress"].as_f64()).collect();
+        assert_eq!(done, [0.000_001, 1.0]);
     }
 }
 

@@ -92,6 +92,18 @@ fn work(operation: &str, args: Value, timeout: &str) -> String {
     execute_in("1", operation, &args.to_string(), &json!({ "timeout": timeout }).to_string())
 }
 
+/// A heartbeat is farther than the first step.
+#[test]
+fn progress_is_reported_while_the_handler_runs() {
+    for (ms, wanted) in [(3000, &[(3000, 0.0), (3000, 1.0)][..]), (5000, &[(4000, 0.000_001), (5000, 1.0)])] {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "work", "arguments": {"ms": ms, "steps": 2}, "_meta": {"progressToken": 4}}});
+        let ran = PLAIN.run(&call.to_string());
+        let done = ran.lines.iter().map(|(at, line)| (*at, line["params"]["progress"].as_f64().unwrap()));
+        assert_eq!(done.collect::<Vec<_>>(), wanted);
+    }
+}
+
 fn code(ran: &Ran) -> Option<i64> {
     ran.reply.as_ref().map(|reply| reply["error"]["code"].as_i64().unwrap_or_default())
 }

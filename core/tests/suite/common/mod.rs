@@ -103,11 +103,13 @@ struct Args<'a> {
     ms: u64,
     kind: &'a str,
     quiet: bool,
+    /// How many steps of progress it reports at the end, from 0 on.
+    steps: u32,
 }
 
 impl Default for Args<'_> {
     fn default() -> Self {
-        Self { text: "", times: 1, logs: 0, ms: 0, kind: "", quiet: false }
+        Self { text: "", times: 1, logs: 0, ms: 0, kind: "", quiet: false, steps: 0 }
     }
 }
 
@@ -144,6 +146,9 @@ impl Extension for Rig {
                 }
                 if args.logs == 0 || args.quiet {
                     cx.sleep(Duration::from_millis(args.ms)).await;
+                }
+                for done in 0..args.steps {
+                    cx.progress(done, None, "on");
                 }
                 cx.output("logs", &args.logs)?;
                 cx.done("worked")
