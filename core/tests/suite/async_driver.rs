@@ -434,6 +434,17 @@ fn no_byte_is_lost_at_a_full_request_region() {
     }
 }
 
+/// What waited on a connection that is lost is forgotten, and the time limits of the next one are its own.
+#[test]
+fn the_limits_of_a_lost_connection_are_not_those_of_the_next() {
+    let limited = |id| line(execute_in(id, "work", r#"{"ms":1}"#, r#"{"timeout":"20ms"}"#));
+    let script = vec![line(execute("1", "work", r#"{"ms":1000}"#)), limited("2"), limited("3"), In::At(10), In::Fail];
+    let next = vec![In::At(20), line(execute("11", "work", WORK_100)), limited("12"), In::At(300)];
+    let setup = Setup { kind: Transport::Stream, ..PLAIN };
+    let served = Session { setup, next: Some(next), ..Session::new(script) }.serve();
+    assert_eq!(codes(&served.lines), expected(&[(40, "12", -32001), (120, "11", 0)]));
+}
+
 /// After a stop nothing more is read, whether the call had a reply or not: here the end of a line for which there was no room.
 #[test]
 fn a_stop_during_a_call_without_a_reply() {

@@ -228,6 +228,8 @@ pub struct Session {
     pub keeps_outputs: bool,
     /// The input after a pause. The end of `script` is the pause then.
     pub resumed: Option<Vec<In>>,
+    /// The input of another connection behind this one, of which nothing is told.
+    pub next: Option<Vec<In>>,
     /// Whether the transport takes the log line with this number at once, of those that it is offered.
     pub takes: Option<fn(usize) -> bool>,
 }
@@ -243,12 +245,13 @@ impl Session {
             ends_calls: true,
             keeps_outputs: false,
             resumed: None,
+            next: None,
             takes: None,
         }
     }
 
     pub fn serve(self) -> Outcome {
-        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs, resumed, takes } = self;
+        let Self { setup, script, stop, fails, manifest, ends_calls, keeps_outputs, resumed, next, takes } = self;
         let clock = Rc::new(FakeClock::with_tick(setup.tick * MS));
         let chance = setup.cuts.map(|(seed, longest)| RefCell::new((Random(seed | 1), longest)));
         let world = World { clock: clock.clone(), parked: RefCell::default(), chance };
@@ -274,6 +277,12 @@ impl Session {
             rig.events.push("pause");
             engine.resume();
             reader.script = resumed.into();
+        }
+        if let Some(next) = next {
+            let server = asynch::Server::new(&mut rig, &mut engine, &*clock).transport(setup.kind).log_buffer(&mut log);
+            let _ = world.run(server.serve(&mut reader, &mut writer));
+            (writer.output, writer.lines) = (Vec::new(), Vec::new());
+            reader.script = next.into();
         }
         let (events, offered) = (rig.events.clone(), Cell::new(0));
         let send_log = |line: &[u8]| {
