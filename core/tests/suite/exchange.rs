@@ -187,6 +187,55 @@ fn a_shutdown_ends_the_session_once_its_acknowledgement_is_out() {
     assert!(!session.lost(&to) && !session.has_ended());
 }
 
+/// Tells whether an output may be on.
+struct Asks;
+
+impl Extension for Asks {
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let is_on = cx.may_be_on();
+        cx.done(if is_on { "on" } else { "off" })
+    }
+}
+
+#[test]
+fn a_handler_sees_what_the_server_knows_of_the_outputs() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    for (is_touched, said) in [(true, "\"on\""), (false, "\"off\"")] {
+        let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 1000]);
+        let mut message = execute("1", "say", "{}").into_bytes();
+        assert_eq!(session.receive(&to, &message, &mut out, &mut exchange), Next::Run { owes_reply: true });
+        exchange.set_touched(is_touched);
+        let next = crate::common::finish(&mut Asks, &to, &mut session, &mut message, &mut out, &mut exchange);
+        let Next::Reply(length) = next else { panic!("{next:?}") };
+        assert!(str::from_utf8(&out[..length]).unwrap().contains(said));
+    }
+}
+
+#[test]
+fn work_that_is_not_completed_counts_as_cancelled() {
+    let message = execute("1", "say", "{}");
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 1000]);
+    assert_eq!(session.receive(&to, message.as_bytes(), &mut out, &mut exchange), Next::Run { owes_reply: true });
+    let next = session.settle(&to, message.as_bytes(), &mut out, &mut exchange);
+    let Next::Reply(length) = next else { panic!("{next:?}") };
+    let cancelled = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"#;
+    assert!(out[..length].starts_with(cancelled), "{}", String::from_utf8_lossy(&out));
+
+    let (mut request, mut reply) = ([0; 1000], [0; 1000]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    engine.space()[..message.len()].copy_from_slice(message.as_bytes());
+    engine.commit(message.len());
+    engine.finish();
+    assert!(matches!(engine.step(), rigline::engine::Step::Run(_)));
+    let rigline::engine::Step::Write(line) = engine.step() else { panic!("no reply") };
+    assert!(line.starts_with(cancelled), "{}", String::from_utf8_lossy(line));
+}
+
 #[test]
 fn every_size_of_the_memory_is_safe() {
     let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use rigline::{Failure, FailureKind, Manifest, Operation, Schema};
 use rigline::{
     engine::{Engine, Memory, Step},
-    exchange::SessionPolicy,
+    exchange::{Exchange, Served, Session, SessionPolicy},
 };
 
 /// Counts those who hold it: at most one may.
@@ -71,4 +71,14 @@ fn the_gate_is_held_for_as_long_as_a_session_is_open() {
     ] {
         assert_eq!(after(lines, room), (held, held), "{lines:?} {room}");
     }
+}
+
+#[test]
+fn whole_messages_have_the_policy_too() {
+    const MANIFEST: Manifest = Manifest::new("rig", "1.0.0");
+    let policy = Turnstile::default();
+    let to = Served::new(&MANIFEST, rigline::protocol::ALL, (1024, 1024)).unwrap().with_session_policy(&policy);
+    let (mut session, mut exchange, mut out) = (Session::new(&to), Exchange::new(&to), [0; 1024]);
+    session.receive(&to, crate::common::INITIALIZE.as_bytes(), &mut out, &mut exchange);
+    assert_eq!((policy.0.get(), session.is_open()), (1, true));
 }
