@@ -434,6 +434,22 @@ fn no_byte_is_lost_at_a_full_request_region() {
     }
 }
 
+/// The time limit of a call that waits counts from its arrival, if lines are looked at before their turn. For that, their replies need room.
+#[test]
+fn a_call_whose_time_is_up_is_refused_at_once_where_there_is_room() {
+    let second = execute_in("2", "work", r#"{"ms":1}"#, r#"{"timeout":"20ms"}"#);
+    let mut counts = [0; 2];
+    for log in (LEAST_REPLY - 4..LEAST_REPLY + 4).chain(2 * LEAST_REPLY - 4..2 * LEAST_REPLY + 4) {
+        let script = vec![line(execute("1", "work", WORK_100)), line(&second), In::At(300)];
+        let replies = codes(&Session { setup: Setup { log, ..PLAIN }, ..Session::new(script) }.serve().lines);
+        let has_room = replies[0].1 == "2";
+        counts[usize::from(has_room)] += 1;
+        let wanted: &[_] = if has_room { &[(20, "2", -32001), (100, "1", 0)] } else { &[(100, "1", 0), (101, "2", 0)] };
+        assert_eq!(replies, expected(wanted), "{log}");
+    }
+    assert!(counts[0] > 3 && counts[1] > 3, "{counts:?}");
+}
+
 /// What waited on a connection that is lost is forgotten, and the time limits of the next one are its own.
 #[test]
 fn the_limits_of_a_lost_connection_are_not_those_of_the_next() {
