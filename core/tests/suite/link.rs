@@ -608,3 +608,16 @@ fn no_damaged_frame_runs_and_every_request_runs_once() {
     });
     assert_eq!(presses.get(), requests);
 }
+
+#[test]
+fn why_a_link_stopped_is_told_in_words() {
+    use rigline::link::LinkError;
+    for (error, text) in [
+        (LinkError::Wire(embedded_io::ErrorKind::TimedOut), "the wire failed: TimedOut"),
+        (LinkError::Reset, "the host opened a new session or cancelled the call"),
+        (LinkError::Interrupted, "there is something to be flushed first"),
+        (LinkError::Repeated, "the last reply is to be written again first"),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}
