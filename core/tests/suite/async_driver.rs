@@ -450,7 +450,7 @@ fn a_call_whose_time_is_up_is_refused_at_once_where_there_is_room() {
     assert!(counts[0] > 3 && counts[1] > 3, "{counts:?}");
 }
 
-/// What waited on a connection that is lost is forgotten, and the time limits of the next one are its own.
+/// The time limits of calls that wait are forgotten with a connection that is lost.
 #[test]
 fn the_limits_of_a_lost_connection_are_not_those_of_the_next() {
     let limited = |id| line(execute_in(id, "work", r#"{"ms":1}"#, r#"{"timeout":"20ms"}"#));

@@ -1038,7 +1038,7 @@ mod while_a_call_is_out {
         assert_eq!(served.lines.len(), 1, "nobody asked");
     }
 
-    /// What was reported meanwhile is farther than the first step.
+    /// A heartbeat is farther than the first step.
     #[test]
     fn progress_rises_beyond_a_heartbeat() {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
