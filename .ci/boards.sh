@@ -41,7 +41,7 @@ target() { # CHIP
 
 case ${1:-} in
 "") do=check ;;
-link) do=check && runs_them=no && shift ;;
+link) do=check && links_only=yes && shift ;;
 build) do=build && shift ;;
 --update) do=update && shift ;;
 *) echo "usage: .ci/boards.sh [link | build [IMAGE...] | --update]" >&2 && exit 2 ;;
@@ -78,7 +78,7 @@ if [ "${#built[@]}" = "${#images[@]}" ]; then
 else
   skip "the table of sizes" "not all images could be linked"
 fi
-if [ "$do" = update ] || [ -n "${runs_them:-}" ]; then finish; exit; fi
+if [ "$do" = update ] || [ -n "${links_only:-}" ]; then finish; exit; fi
 
 ready=1
 for program in qemu-system-arm:qemu-system-arm qemu-system-riscv32:qemu-system-misc; do

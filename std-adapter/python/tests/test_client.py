@@ -547,8 +547,10 @@ def test_g_a_number_of_more_digits_than_python_reads() -> None:
 
 
 def test_g_a_long_output_takes_little_memory() -> None:
-    for piece in ("x", "\\n", '\\"', "\\\\", "é"):
-        raw = piece * ((1 << 19) // len(piece.encode()))
+    # Where each character is looked at, tracing takes a minute for a few megabytes.
+    long, short = 15 << 20, 1 << 19
+    for piece, size in (("x", long), ("\\n", long), ("é", long), ('\\"', short), ("\\\\", short)):
+        raw = piece * (size // len(piece.encode()))
         session = _protocol.Session()
         session.request("execute", "{}")
         line = f'{{"jsonrpc":"2.0","id":1,"result":{{"success":true,"outputs":{{"n":1.50,"a":"{raw}"}}}}}}'.encode()

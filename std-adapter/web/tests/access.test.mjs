@@ -164,8 +164,8 @@ const STATES = {
   },
 };
 
-// Both sizes, and light, dark and forced colours. `.ci/long looks` has all pairs of them.
-const IN_THE_GATE = { 1280: ['light'], 390: ['dark', 'forced'] };
+// Each size and each colour is in one of these; `.ci/long looks` has all.
+const IN_THE_GATE = { 1280: ['light', 'forced-dark'], 390: ['dark', 'forced'] };
 
 for (const width of [1280, 390]) {
   for (const [look, options] of Object.entries(LOOKS)) {

@@ -116,6 +116,7 @@ struct Wait<'a> {
 }
 
 const GIVEN_UP: &str = "given up";
+const KILLED: &str = "the extension was killed before it had given the call up";
 
 /// Writes a file when a call is given up.
 struct Marks(String);
@@ -504,14 +505,17 @@ impl Way {
             if seen.kind != "success" {
                 wrong.push(format!("{}: the call after a cancelled one gave {seen:?}", self.name));
             }
-            // Where the protocol ends the process, a machine with too much to do may kill it before it has written.
-            let goes_on = |process| fs::read_to_string(&mark).is_ok_and(|text| text != GIVEN_UP) && is_running(process);
+            let has_given_up = || fs::read_to_string(&mark).is_ok_and(|text| text == GIVEN_UP);
+            let goes_on = |process| !has_given_up() && is_running(process);
             let since = Instant::now();
             while process.is_some_and(goes_on) && since.elapsed() < Duration::from_secs(10) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            if process.is_some_and(goes_on) {
-                wrong.push(format!("{}: the extension goes on with a cancelled call", self.name));
+            if let Some(process) = process
+                && !has_given_up()
+            {
+                let what = if is_running(process) { "the extension goes on with a cancelled call" } else { KILLED };
+                wrong.push(format!("{}: {what}", self.name));
             }
             let _ = chosen.client.close().await;
             wrong
@@ -565,7 +569,17 @@ fn every_outcome_is_the_same_in_every_way() {
 }
 
 fn a_cancelled_call_ends_at_the_extension_in_every_way() {
-    walk(Way::faults_of_cancelling);
+    walk(|way, folder| {
+        let mut wrong = way.faults_of_cancelling(folder);
+        // On a machine with too much to do, a process may not get its half second.
+        for _ in 0..2 {
+            if wrong.is_empty() || !wrong.iter().all(|fault| fault.ends_with(KILLED)) {
+                break;
+            }
+            wrong = way.faults_of_cancelling(folder);
+        }
+        wrong
+    });
 }
 
 fn rigline(words: &[&str]) -> (Option<i32>, String, String) {

@@ -475,12 +475,16 @@ async fn run(case: &Case) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         }
+        let called = Instant::now();
         let found = message(go(&host).await);
         assert!(
             found.starts_with(expected),
             "{expected:?} is not the beginning of {:?}",
             found.get(..300).unwrap_or(&found)
         );
+        if found.contains("has ended") {
+            assert!(called.elapsed() < Duration::from_secs(1), "{:?}", called.elapsed());
+        }
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     for expected in case.events {

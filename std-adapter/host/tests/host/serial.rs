@@ -174,13 +174,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             let board = Board::new(|_, line| if line.contains("execute") { b"UNPLUG".to_vec() } else { reply(line) });
             let host = Host::connect(&board.target(), options().0).await.unwrap();
             let held = Arc::clone(&board.controller);
+            let started = Instant::now();
             let (called, ()) = tokio::join!(go(&host), async move {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 held.lock().unwrap().take();
             });
-            // Not that its time is over.
             let error = message(called);
             assert!(error.starts_with("error: fake: device disconnected"), "{error}");
+            assert!(started.elapsed() < Duration::from_secs(1));
             assert!(message(go(&host).await).contains("device disconnected"));
             assert!(host.shutdown().await.is_err());
         }),

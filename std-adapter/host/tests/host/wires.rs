@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
@@ -111,8 +111,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 
             let host = Host::connect(&target, options().0).await.unwrap();
             served.lock().unwrap().abort_all();
+            let started = Instant::now();
             let found = message(go(&host).await);
             assert!(found.starts_with("error: fake: "), "{found}");
+            assert!(started.elapsed() < Duration::from_secs(1));
             host.reconnect().await.unwrap();
             assert_eq!(message(go(&host).await), "m");
             accepting.abort();
