@@ -720,10 +720,6 @@ mod device {
             let word = |kind, sequence| Frame { kind, sequence, payload: b"" };
             let Shared { session, last, hello, damaged, too_long, unknown, again, silent, .. } = self.shared;
             if let (true, Some(session)) = (hello.take(), session.get()) {
-                // A new session has no reply to repeat.
-                if last.get() == 0 {
-                    self.length = 0;
-                }
                 send(&mut self.writer, self.shared, &word(FrameKind::Hello, session)).await?;
             }
             if damaged.take() {

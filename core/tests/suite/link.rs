@@ -216,6 +216,68 @@ fn a_reply_that_is_too_long_to_be_kept_is_sent_again_from_the_engines_memory() {
     }
 }
 
+/// The call of a notification is acknowledged before it ends, so that a request may follow it.
+#[test]
+fn a_reply_that_was_written_during_a_call_is_sent_again_if_it_was_kept() {
+    for keeps in [0, 16, 1024] {
+        against_a_device_that_keeps(keeps, Rc::new(Cell::new(0)), |to_device, to_host, turn| {
+            let mut say = |bytes: Vec<u8>| answers(&to_device, &to_host, &mut *turn, bytes);
+            say(frame(FrameKind::Hello, 3, b""));
+            let wait = execute("wait", 1).replace(r#""id":1,"#, "");
+            assert_eq!(say(frame(FrameKind::Request, 1, wait.as_bytes())), [(FrameKind::Reply, 1, String::new())]);
+            let faulty = frame(FrameKind::Request, 2, b"{");
+            let refused = say(faulty.clone());
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert!(refused[0].2.contains(r#""error""#), "{}", refused[0].2);
+            let again = if keeps == 1024 { refused } else { Vec::new() };
+            assert_eq!(say(faulty.clone()), again, "{keeps}");
+            let hello = (FrameKind::Hello, 3, String::new());
+            assert_eq!(say([frame(FrameKind::Hello, 3, b""), faulty].concat()), [&[hello], &again[..]].concat());
+        });
+    }
+}
+
+/// A serial driver may fill a buffer of any size, and a frame may be of any length.
+#[test]
+fn a_line_is_read_in_pieces_of_any_size() {
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Task::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("there was nothing to read"),
+        }
+    }
+    let lines = ["{}", "{\"a\":\r\n1}", "\n", "\n\n", "", "{\"a\":\"a text that is longer than the pieces are\"}\r"];
+    for size in 1..=40 {
+        let (to_device, shared) = (Wire::default(), Shared::new());
+        let (mut memory, mut kept) = ([0; 256], [0; 64]);
+        let (mut reader, mut writer) = split(&shared, to_device.clone(), Wire::default(), &mut memory, &mut kept);
+        let mut wire = to_device.0.borrow_mut();
+        wire.extend(frame(FrameKind::Hello, 3, b""));
+        for (sequence, line) in (1..).zip(lines) {
+            // A frame that says nothing comes before each, in the same packet.
+            wire.extend(frame(FrameKind::Cancel, 100, b""));
+            wire.extend(frame(FrameKind::Request, sequence, line.as_bytes()));
+        }
+        drop(wire);
+        for line in lines {
+            // A line break within a payload becomes white space, as it would end the line.
+            let expected = line.replace(['\r', '\n'], " ") + "\n";
+            let mut pieces = Vec::new();
+            while pieces.len() < expected.len().div_ceil(size) {
+                let mut piece = vec![0xFF; size];
+                match at_once(reader.read(&mut piece)) {
+                    Ok(count) => pieces.push(piece[..count].to_vec()),
+                    Err(_) => at_once(writer.flush()).unwrap(),
+                }
+            }
+            assert_eq!(pieces.concat().escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
+            assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() == size), "each piece but the last is full");
+            // Each of them is acknowledged by the writer, as a request that was answered.
+            at_once(writer.write(b"{}\n")).unwrap();
+        }
+    }
+}
+
 #[test]
 fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
     let presses = Rc::new(Cell::new(0));
