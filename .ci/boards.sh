@@ -47,26 +47,51 @@ build) do=build && shift ;;
 *) echo "usage: .ci/boards.sh [link | build [IMAGE...] | --update]" >&2 && exit 2 ;;
 esac
 
-built=()
+wanted=()
 for image in "${images[@]}"; do
   read -r name target runs <<<"$image"
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-  if ! add_target "$target"; then
+  if add_target "$target"; then
+    wanted+=("$image")
+  else
     skip "$name" "the target cannot be had: rustup target add $target"
-    continue
   fi
-  # embassy's macro uses the parameter `_spawner` by name.
-  read -ra package <<<"$(package "$name")"
-  if [ "$do" = check ]; then
+done
+
+lint() {
+  local image name target runs package lib
+  for image in "${wanted[@]}"; do
+    read -r name target runs <<<"$image"
+    read -ra package <<<"$(package "$name")"
     lib=--lib
-    if [ "$name" = hello-esp32c3 ]; then cargo fmt --manifest-path firmware-example/esp32c3/Cargo.toml --check && lib=; fi
+    if [ "$name" = hello-esp32c3 ]; then
+      cargo fmt --manifest-path firmware-example/esp32c3/Cargo.toml --check
+      lib=
+    fi
+    # embassy's macro uses the parameter `_spawner` by name.
     cargo clippy -q "${package[@]}" --target "$target" $lib -- -D warnings -A clippy::used_underscore_binding
-  fi
-  cargo image -q "${package[@]}" --target "$target"
+  done
+}
+
+# Clippy has a profile of its own, so that both run at once.
+cargo build -q -p rigline-images
+if [ "$do" = check ]; then
+  lint >"$out/boards-clippy.log" 2>&1 &
+  linting=$!
+fi
+built=()
+for image in "${wanted[@]}"; do
+  read -r name target runs <<<"$image"
+  read -ra package <<<"$(package "$name")"
+  # As `cargo image` does, which would wait for clippy.
+  "$out/debug/rigline-images" --profile firmware -q "${package[@]}" --target "$target"
   built+=("$out/$target/firmware/$name:$runs")
 done
-for wanted in "$@"; do
-  [[ " ${built[*]} " == *"/$wanted:"* ]] || { echo "boards.sh: no image $wanted: expected one of ${images[*]%% *}" >&2; exit 2; }
+if [ -n "${linting:-}" ]; then
+  wait "$linting" || { cat "$out/boards-clippy.log" && exit 1; }
+fi
+for name in "$@"; do
+  [[ " ${built[*]} " == *"/$name:"* ]] || { echo "boards.sh: no image $name: expected one of ${images[*]%% *}" >&2; exit 2; }
 done
 if [ "$do" = build ]; then exit; fi
 if [ "${#built[@]}" = 0 ]; then finish; exit; fi

@@ -3,6 +3,7 @@
 #   compilers.sh oldest   the one that the README promises: builds, and passes the unit tests
 #   compilers.sh newest   the newest stable one, with rust-src, which rust-analyzer brings: all of `cargo test` but the emulated board's,
 #                         in the environment of somebody else: see `odd`
+#   compilers.sh ahead    builds what these two run, and tells nothing
 #   compilers.sh odd COMMAND…   a command in that environment
 #   compilers.sh version  installs the newest stable one, and prints its number
 # Exits with 77 and the reason in the last line where a compiler cannot be had.
@@ -56,17 +57,14 @@ odd() {
   )
 }
 
-case ${1:-} in
-oldest)
+use_oldest() {
   version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
   case $version in *.*.*) ;; *) version=$version.0 ;; esac
   have "$version"
   export CARGO_TARGET_DIR=$PWD/target/oldest
-  cargo "+$version" build
-  cargo "+$version" test --lib --bins
-  echo "compilers: Rust $version builds everything, and the unit tests pass"
-  ;;
-newest)
+}
+
+use_newest() {
   version=$(newest)
   [ -n "$version" ] || unavailable "rustup does not say which stable compiler is the newest"
   have "$version" rust-src rustfmt
@@ -74,6 +72,17 @@ newest)
   export RIGLINE_FIRMWARE_DIR=/no/images
   unset RIGLINE_REQUIRE_EMULATOR RIGLINE_REQUIRE_BOARDS
   export CARGO_TARGET_DIR=$PWD/target/newest
+}
+
+case ${1:-} in
+oldest)
+  use_oldest
+  cargo "+$version" build
+  cargo "+$version" test --lib --bins
+  echo "compilers: Rust $version builds everything, and the unit tests pass"
+  ;;
+newest)
+  use_newest
   mkdir -p "$CARGO_TARGET_DIR"
   log=$CARGO_TARGET_DIR/test.log
   cargo "+$version" test --no-run 2>&1 | tee "$log"
@@ -89,6 +98,10 @@ newest)
   [[ $(grep Running "$log" | tail -n 1) == *what_was_skipped* ]] || { echo "compilers: what_was_skipped is not the last test program"; exit 1; }
   echo "compilers: all tests pass with Rust $version, in somebody else's environment; $warnings warnings"
   ;;
+ahead)
+  (use_oldest && cargo "+$version" build && cargo "+$version" test --no-run --lib --bins) >/dev/null 2>&1 || true
+  (use_newest && cargo "+$version" test --no-run) >/dev/null 2>&1 || true
+  ;;
 version)
   version=$(newest)
   [ -n "$version" ] || unavailable "rustup does not say which stable compiler is the newest"
@@ -100,7 +113,7 @@ odd)
   odd "$@"
   ;;
 *)
-  sed -n '2,9p' "$0"
+  sed -n '2,10p' "$0"
   exit 2
   ;;
 esac

@@ -2,12 +2,14 @@
 # Fuzzes each target for the given number of seconds. Needs a nightly toolchain; cargo-fuzz is installed if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck source=.ci/lib.sh
+source .ci/lib.sh
 seconds=${1:-15}
 if ! rustc +nightly --version >/dev/null 2>&1; then
   echo "SKIPPED fuzz: no nightly toolchain (rustup toolchain install nightly)"
   exit 0
 fi
-cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
+install_fuzz
 for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz); do
   echo "--- $target, $seconds s"
   mkdir -p "tests/fuzz/corpus/$target"

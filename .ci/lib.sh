@@ -94,6 +94,10 @@ install_mutants() {
   cargo mutants --version >/dev/null 2>&1 || env --unset CARGO_TARGET_DIR cargo install --quiet --locked --debug --version 27.1.0 cargo-mutants
 }
 
+install_fuzz() {
+  cargo fuzz --version >/dev/null 2>&1 || env --unset CARGO_TARGET_DIR cargo install --quiet --locked --debug cargo-fuzz
+}
+
 # What the tests of rigs on other hosts need: sshd, and a NATS server.
 step_hosts() {
   local made log=${CARGO_TARGET_DIR:-target}/nats.log

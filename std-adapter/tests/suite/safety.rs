@@ -281,10 +281,8 @@ fn the_end_of_the_server_switches_off() {
 /// modelcontextprotocol/typescript-sdk#2538.
 #[test]
 fn the_head_of_a_response_goes_out_after_a_second() {
-    let server = Running::start(Options::mcp());
-    for (accept, kind, filler) in
-        [(EVENTS, "text/event-stream", ":\n\n"), ("Accept: application/json\r\n", "application/json", " ")]
-    {
+    let watched = |accept: &str, kind: &str, filler: &str| {
+        let server = Running::start(Options::mcp());
         for body in [call(1, "watch", 17_000), format!("[{}]", call(1, "watch", 1_600))] {
             let is_batch = body.starts_with('[');
             let since = Instant::now();
@@ -304,7 +302,13 @@ fn the_head_of_a_response_goes_out_after_a_second() {
                 assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["id"], 1, "{text}");
             }
         }
-    }
+    };
+    // Each with a server of its own, whose calls come one after the other.
+    thread::scope(|scope| {
+        scope.spawn(|| watched(EVENTS, "text/event-stream", ":\n\n"));
+        scope.spawn(|| watched("Accept: application/json\r\n", "application/json", " "));
+    });
+    let server = Running::start(Options::mcp());
     // What is refused before that keeps its status.
     let unknown = server.send("POST", &format!("{EVENTS}Mcp-Session-Id: nope\r\n"), &call(1, "watch", 5_000));
     assert!(whole(unknown).starts_with("HTTP/1.1 404"));

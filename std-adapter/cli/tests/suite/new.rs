@@ -107,6 +107,9 @@ fn cargo_command(project: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(project)
         .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
+        // As in the profile of this checkout: cargo builds dependencies again for a profile that differs.
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .env("CARGO_PROFILE_DEV_INCREMENTAL", "false")
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
     command
 }
