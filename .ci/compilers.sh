@@ -3,7 +3,7 @@
 #   compilers.sh oldest   the one that the README promises: builds, and passes the unit tests
 #   compilers.sh newest   the newest stable one, with rust-src, which rust-analyzer brings: all of `cargo test` but the emulated board's,
 #                         in the environment of somebody else: see `odd`
-#   compilers.sh ahead    builds what these two run, and tells nothing
+#   compilers.sh build oldest | newest   builds what one of these runs
 #   compilers.sh odd COMMAND…   a command in that environment
 #   compilers.sh version  installs the newest stable one, and prints its number
 # Exits with 77 and the reason in the last line where a compiler cannot be had.
@@ -74,7 +74,16 @@ use_newest() {
   export CARGO_TARGET_DIR=$PWD/target/newest
 }
 
-case ${1:-} in
+case "$*" in
+"build oldest")
+  use_oldest
+  cargo "+$version" build
+  cargo "+$version" test --no-run --lib --bins
+  ;;
+"build newest")
+  use_newest
+  cargo "+$version" test --no-run
+  ;;
 oldest)
   use_oldest
   cargo "+$version" build
@@ -98,22 +107,18 @@ newest)
   [[ $(grep Running "$log" | tail -n 1) == *what_was_skipped* ]] || { echo "compilers: what_was_skipped is not the last test program"; exit 1; }
   echo "compilers: all tests pass with Rust $version, in somebody else's environment; $warnings warnings"
   ;;
-ahead)
-  (use_oldest && cargo "+$version" build && cargo "+$version" test --no-run --lib --bins) >/dev/null 2>&1 || true
-  (use_newest && cargo "+$version" test --no-run) >/dev/null 2>&1 || true
-  ;;
 version)
   version=$(newest)
   [ -n "$version" ] || unavailable "rustup does not say which stable compiler is the newest"
   have "$version" rust-src rustfmt >&2
   echo "$version"
   ;;
-odd)
+"odd "*)
   shift
   odd "$@"
   ;;
 *)
-  sed -n '2,10p' "$0"
+  sed -n '2,9p' "$0"
   exit 2
   ;;
 esac

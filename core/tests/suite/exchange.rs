@@ -380,6 +380,7 @@ impl Extension for Planner {
     }
 
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        assert_eq!(format!("{job:?}"), format!("{:?}", job.job()));
         job.run(self, cx).await;
     }
 }

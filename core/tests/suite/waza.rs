@@ -114,6 +114,54 @@ fn with_a_board_that_logs(
     });
 }
 
+/// A task that measures may not give up the processor before it ends.
+#[test]
+fn what_a_run_reports_is_sent_before_its_task_begins() {
+    struct Listens {
+        sent: Wire,
+        seen: Rc<Cell<usize>>,
+    }
+
+    impl Extension for Listens {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest = Manifest::new("listens", "1.0.0");
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+            cx.done("")
+        }
+
+        async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+            job.run(self, cx).await;
+        }
+
+        async fn run_task(&mut self, _: usize, _: usize, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+            let sent: Vec<u8> = self.sent.0.borrow().iter().copied().collect();
+            self.seen.set(String::from_utf8(sent).unwrap().matches("trial_start").count());
+            Ok(Outcome::DONE)
+        }
+    }
+
+    let (mut to_board, mut to_client, seen) = (Wire::default(), Wire::default(), Rc::new(Cell::new(0)));
+    to_board.0.borrow_mut().extend(request(1, "eval.run", r#"{"path":"self-test"}"#).bytes());
+    let mut extension = Listens { sent: to_client.clone(), seen: seen.clone() };
+    let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 8192]);
+    let evals = Evals::new(EVALS);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::new(extension.manifest(), memory).unwrap().with_service(&evals);
+    let mut board = pin!(
+        Server::new(&mut extension, &mut engine, &NoTime)
+            .transport(Transport::Stream)
+            .log_buffer(&mut log)
+            .serve(&mut to_board, &mut to_client)
+    );
+    for _ in 0..100 {
+        assert!(board.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!(seen.get(), 2, "that of the second task too");
+}
+
 fn request(id: u32, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
 }
