@@ -393,6 +393,7 @@ impl Session {
             }
             Ok(Action::CloseSession { answer }) => {
                 self.state = State::ShuttingDown { initialized: self.state == State::Initialized };
+                self.least_log = Level::Debug;
                 turn.x.is_closed = true;
                 if let Some(policy) = turn.to.policy {
                     policy.close();
@@ -411,9 +412,15 @@ impl Session {
         if turn.x.reply.is_error() {
             self.not_initialized(turn.to);
         } else {
-            self.state = State::Initialized;
+            self.begin();
         }
         end
+    }
+
+    /// A session begins: what one before has asked for does not hold in it.
+    pub(super) fn begin(&mut self) {
+        self.state = State::Initialized;
+        self.least_log = Level::Debug;
     }
 
     /// A session did not start. One that had started before goes on.

@@ -338,7 +338,7 @@ impl Session {
     #[inline(never)]
     fn configured(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
         match core::mem::replace(&mut exchange.opened, Opened::NotAsked) {
-            Opened::Yes => self.state = State::Initialized,
+            Opened::Yes => self.begin(),
             Opened::No => self.not_initialized(to),
             Opened::NotAsked => {}
         }

@@ -14,7 +14,7 @@ mod answer;
 pub use answer::{Incoming, answer, answer_too_long};
 
 use crate::frame::TooLong;
-use crate::json::check::{self, NO_SPANS, SLOTS, Span, Spans, SyntaxError, WatchedMember, WatchedMembers};
+use crate::json::check::{self, NO_SPANS, Span, Spans, SyntaxError, WatchedMember, WatchedMembers};
 use crate::json::write::{Message as _, Writer};
 use crate::json::{Json, Text};
 use crate::message::{Code, Envelope, Received, Refusal};
@@ -68,7 +68,7 @@ pub const fn members(params: &'static WatchedMembers) -> [WatchedMember; FIRST_F
 
 static NO_MEMBERS: WatchedMembers = WatchedMembers::new(&[]);
 static ENVELOPE: [WatchedMember; FIRST_FREE] = members(&NO_MEMBERS);
-static MEMBERS: WatchedMembers = WatchedMembers::new(&ENVELOPE).with_others(SLOTS - 1);
+static MEMBERS: WatchedMembers = WatchedMembers::new(&ENVELOPE);
 
 /// Checks one message and finds the members of its envelope.
 pub(crate) fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {

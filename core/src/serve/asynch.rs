@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped};
+use super::{Beats, End, Heartbeat, ServeError, Transport, logs_of_driver, progressed, write_dropped};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -378,7 +378,7 @@ impl<'d> Driver<'d> {
         result: &'g mut Result<Outcome, Failure>,
     ) -> Guard<'g, 'd> {
         let deadline = timeout_nanos.map(|nanos| self.clock.now().after_nanos(nanos));
-        self.queue.logs.set(reply.reply.format().logs);
+        self.queue.logs.set(logs_of_driver(reply));
         self.queue.beats.set(None);
         let heartbeat = Heartbeat::of(reply, self.clock);
         Guard { driver: self, deadline, heartbeat, state, result, last: None, ran: CallEnd::Stopped, lost: false }

@@ -8,7 +8,7 @@ use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
-use super::{Beats, End, Heartbeat, ServeError, Transport, progressed, write_dropped, write_made_safe};
+use super::{Beats, End, Heartbeat, ServeError, Transport, logs_of_driver, progressed, write_dropped};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
@@ -93,25 +93,19 @@ fn serve_connection<E: Extension, T: Read + Write>(
             Next::Run => {
                 let (is_touched, has_safe_state) = (engine.is_touched(), engine.has_safe_state());
                 let Some(step) = engine.run() else { continue };
-                let logs = step.reply.reply.format().logs;
+                let logs = logs_of_driver(&step.reply);
                 let mut wire = Wire { memory: &mut *log, transport: &mut *transport, dropped: 0, result: Ok(()), logs };
-                let (result, safe) = {
+                let (result, end) = {
                     let (wire, lost, beats) = (Cell::new(Some(&mut wire)), Cell::new(false), Beats::default());
                     let sink = || Sink { wire: &wire, held: None, lost: &lost, beats: &beats };
-                    let call = Watched { lost: &lost, beats: &beats, sink: &mut sink() };
+                    let sink_of_driver = &mut sink();
+                    let call = Watched { lost: &lost, beats: &beats, sink: sink_of_driver, is_touched, has_safe_state };
                     run_call(extension, step, &mut sink(), call, clock)
                 };
                 wire.report_dropped();
+                let is_made_safe = end == CallEnd::MadeSafe;
                 // A call whose last log could not be written was cut off too.
-                *cut_off = is_touched && (!safe || wire.result.is_err());
-                let is_made_safe = *cut_off && wire.result.is_ok();
-                if is_made_safe {
-                    block_on(extension.safe_state(), clock);
-                    *cut_off = false;
-                    if has_safe_state {
-                        wire.report_made_safe(clock);
-                    }
-                }
+                *cut_off = is_touched && !is_made_safe && (end == CallEnd::CutOff || wire.result.is_err());
                 wire.result?;
                 if is_made_safe {
                     engine.note_made_safe();
@@ -132,47 +126,70 @@ struct Watched<'w> {
     beats: &'w Beats,
     /// For what the driver reports while the handler waits.
     sink: &'w mut dyn LogSink,
+    /// The extension's outputs may be on.
+    is_touched: bool,
+    has_safe_state: bool,
 }
 
-/// Runs a call to its end, its deadline or the loss of the connection, and returns too whether it came to its end.
+/// How a call's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallEnd {
+    Ended,
+    CutOff,
+    /// The call was cut off, and the safe state was brought about.
+    MadeSafe,
+}
+
+/// Runs a call to its end, its deadline or the loss of the connection. Outputs that a late call may have left on are
+/// switched off, and its caller hears of it.
 fn run_call<E: Extension>(
     extension: &mut E,
     mut step: Run<'_>,
     logs: &mut dyn LogSink,
     call: Watched<'_>,
     clock: &dyn Clock,
-) -> (Result<Outcome, Failure>, bool) {
+) -> (Result<Outcome, Failure>, CallEnd) {
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
     let mut heartbeat = Heartbeat::of(&step.reply, clock);
     let mut cx = Context::new(step.reply, logs, clock, deadline);
     step.work.prepare(&mut cx);
-    let mut handler = pin!(run_work(extension, step.work, &mut cx));
-    let waker = clock.waker();
-    let mut task = task::Context::from_waker(&waker);
-    loop {
-        let polled = handler.as_mut().poll(&mut task);
-        if is_late() {
-            return (Err(Failure::TIMEOUT), false);
-        }
-        match polled {
-            Poll::Ready(result) => return (result, true),
-            Poll::Pending if call.lost.get() => return (Err(Failure::CANCELLED), false),
-            Poll::Pending => {
-                if let Some(deadline) = deadline {
-                    clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+    let failure = {
+        let mut handler = pin!(run_work(&mut *extension, step.work, &mut cx));
+        let waker = clock.waker();
+        let mut task = task::Context::from_waker(&waker);
+        loop {
+            let polled = handler.as_mut().poll(&mut task);
+            if is_late() {
+                break Failure::TIMEOUT;
+            }
+            match polled {
+                Poll::Ready(result) => return (result, CallEnd::Ended),
+                Poll::Pending if call.lost.get() => break Failure::CANCELLED,
+                Poll::Pending => {
+                    if let Some(deadline) = deadline {
+                        clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                    }
+                    if let Some(next) = heartbeat.beat(clock, call.beats, call.sink) {
+                        clock.wake_at(next, task.waker());
+                    }
+                    clock.idle();
                 }
-                if let Some(next) = heartbeat.beat(clock, call.beats, call.sink) {
-                    clock.wake_at(next, task.waker());
-                }
-                clock.idle();
+            }
+            // A handler that slept past its deadline does not wake up.
+            if is_late() {
+                break Failure::TIMEOUT;
             }
         }
-        // A handler that slept past its deadline does not wake up.
-        if is_late() {
-            return (Err(Failure::TIMEOUT), false);
-        }
+    };
+    if !call.is_touched || call.lost.get() {
+        return (Err(failure), CallEnd::CutOff);
     }
+    block_on(extension.safe_state(), clock);
+    if call.has_safe_state {
+        cx.tell_made_safe();
+    }
+    (Err(failure), CallEnd::MadeSafe)
 }
 
 /// Runs what the engine hands out.
@@ -221,12 +238,6 @@ impl<T: Write> Wire<'_, T> {
     fn send(&mut self, length: usize) {
         if self.result.is_ok() {
             self.result = write_line(self.transport, self.memory.get(..length).unwrap_or_default());
-        }
-    }
-
-    fn report_made_safe(&mut self, clock: &dyn Clock) {
-        if let Some(length) = write_made_safe(self.memory, self.logs, clock) {
-            self.send(length);
         }
     }
 

@@ -23,7 +23,6 @@ use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::message::Received;
 use crate::protocol::format::{Log, Logs, Progress};
-use crate::reply::MADE_SAFE;
 
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
@@ -140,16 +139,15 @@ impl<'c> Heartbeat<'c> {
     }
 }
 
-/// Writes the log line that says that the safe state was brought about; returns its length, or none if there is none.
-fn write_made_safe(memory: &mut [u8], logs: Logs, clock: &dyn Clock) -> Option<usize> {
-    let Logs::Line(write) = logs else {
-        clock.log_out_of_band(Level::Warn, MADE_SAFE);
-        return None;
-    };
-    let mut out = Writer::new(memory);
-    write(&mut out, &Log { level: Level::Warn, message: &MADE_SAFE, data: None, received: None });
-    out.byte(b'\n');
-    out.finish().ok().map(|line| line.len())
+/// The form of the logs that a driver writes for a call by itself; out of band if the caller takes no warnings.
+#[inline(never)]
+fn logs_of_driver(reply: &ReplyBuffer<'_>) -> Logs {
+    let logs = reply.reply.format().logs;
+    let Logs::Line(write) = logs else { return logs };
+    let mut out = Writer::new(&mut []);
+    write(&mut out, &Log { level: Level::Warn, message: &"", data: None, received: reply.received });
+    let is_asked_for = reply.reply.least_log.is_some_and(|least| least <= Level::Warn) && out.finish().is_err();
+    if is_asked_for { logs } else { Logs::OutOfBand }
 }
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not

@@ -7,7 +7,7 @@ use core::pin::pin;
 use core::task::Poll;
 
 use super::blocking::run_work;
-use super::{Beats, Heartbeat, progressed, write_dropped_with};
+use super::{Beats, Heartbeat, logs_of_driver, progressed, write_dropped_with};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
@@ -80,7 +80,7 @@ impl<'a> Runner<'a> {
         let (result, end, is_cancelled) = {
             let Some(mut run) = exchange.run(to, message, out) else { return HandlerEnd::Returned };
             let deadline = run.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
-            let logs = run.reply.reply.format().logs;
+            let logs = logs_of_driver(&run.reply);
             let (lines, rest) = memory.split_at_mut_checked(memory.len() / 2).unwrap_or_default();
             let beats = Beats::default();
             let mut sink = Sink { memory: lines, send, beats: &beats, dropped: 0 };

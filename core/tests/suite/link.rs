@@ -139,6 +139,12 @@ fn every_payload_survives_the_wire() {
     }
 }
 
+/// The length of a payload takes up to five bytes, and that of 900 takes two.
+#[test]
+fn the_size_of_a_frame_is_what_the_longest_ones_take() {
+    assert_eq!(frame(FrameKind::Reply, u32::MAX, &[1; 900]).len() + 3, encoded_size(900));
+}
+
 #[test]
 fn the_limit_of_a_collector_is_the_longest_payload_that_its_memory_has_room_for() {
     for size in (0..1100).chain([64_000, 64_770, 65_024, 65_535]) {

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{FakeClock, MS, Pipe};
+use crate::common::{FakeClock, INITIALIZE, MS, Pipe, SHUTDOWN};
 use rigline::Effects;
 use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::mcp::{LEGACY, MODERN, TIMEOUT_NAME};
-use rigline::serve::blocking;
+use rigline::serve::{Transport, blocking};
 use rigline::{
     Call, Config, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Phase, Schema,
 };
@@ -105,7 +105,9 @@ fn lines_of(manifest: &'static Manifest, requests: &[Value], reply: usize) -> Ve
     let mut engine = Engine::new(manifest, memory).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
     let clock = crate::common::NoTime;
-    blocking::Server::new(&mut Bench, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
+    let mut bench = Bench;
+    let server = blocking::Server::new(&mut bench, &mut engine, &clock).transport(Transport::Stream);
+    server.log_buffer(&mut log).serve(&mut pipe).unwrap();
     let text = String::from_utf8(pipe.output).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
@@ -832,6 +834,22 @@ fn logs_go_to_those_who_want_them() {
     }
     let found = lines(&[modern("tools/call", json!({"name": "log"}))], 4096);
     assert_eq!(found.len(), 1, "a modern request gets logs only if it asks");
+}
+
+/// A board may serve one host after the other on one wire.
+#[test]
+fn the_level_of_logs_ends_with_the_session_that_set_it() {
+    let begin = legacy("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}));
+    let limit = legacy("logging/setLevel", json!({"level": "emergency"}));
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let logs = |between: &[Value]| {
+        let messages: Vec<Value> = [&[begin.clone(), limit.clone()], between, &[call("log", "")]].concat();
+        lines(&messages, 4096).iter().filter(|line| line["method"] == "notifications/message").count()
+    };
+    assert_eq!(logs(&[]), 1);
+    assert_eq!(logs(std::slice::from_ref(&begin)), 4);
+    assert_eq!(logs(&[read(INITIALIZE)]), 4, "of gevals");
+    assert_eq!(logs(&[read(SHUTDOWN)]), 4);
 }
 
 /// Subscriptions, Acknowledgment: it is the first message, and no reply follows.

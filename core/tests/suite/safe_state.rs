@@ -187,6 +187,64 @@ fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
     }
 }
 
+/// What each driver says by itself goes to callers who take warnings, and to nobody else.
+#[test]
+fn who_asked_for_no_warnings_gets_none_of_the_drivers() {
+    let mcp = |operation: &str, mut meta: Value| {
+        meta["rigline/timeoutMs"] = json!(10);
+        let params = json!({"name": operation, "arguments": {"ms": 1000}, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+    };
+    let level = |least: &str| {
+        json!({"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": least}}).to_string()
+    };
+    let modern = |log_level: Option<&str>, token: &str| {
+        let mut meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}, "progressToken": token});
+        if let Some(level) = log_level {
+            meta["io.modelcontextprotocol/logLevel"] = json!(level);
+        }
+        meta
+    };
+    let gevals = execute_in("1", "work", r#"{"ms":1000}"#, r#"{"timeout":"10ms"}"#);
+    let notification = gevals.replacen(r#""id":1,"#, "", 1);
+    // A report of progress that does not fit is a line that is dropped.
+    let (log, long) = (1000, "t".repeat(1000));
+    let report = |meta: Value| {
+        let params = json!({"name": "work", "arguments": {"ms": 5000}, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+    };
+    for (text, off, dropped) in [
+        (gevals.clone(), 1, 0),
+        (notification, 0, 0),
+        (mcp("work", json!({})), 1, 0),
+        (level("warning") + "\n" + &mcp("work", json!({})), 1, 0),
+        (level("error") + "\n" + &mcp("work", json!({})), 0, 0),
+        (mcp("work", modern(None, "t")), 0, 0),
+        (mcp("work", modern(Some("info"), "t")), 1, 0),
+        (mcp("work", modern(Some("error"), "t")), 0, 0),
+        (report(json!({"progressToken": long})), 0, 1),
+        (level("error") + "\n" + &report(json!({"progressToken": long})), 0, 0),
+        (report(modern(None, &long)), 0, 0),
+        (report(modern(Some("warning"), &long)), 0, 1),
+        // What a session has asked for ends with it.
+        (level("error") + "\n" + INITIALIZE + "\n" + &gevals, 1, 0),
+    ] {
+        let count = |lines: &[String]| {
+            let of = |word: &str| lines.iter().filter(|line| line.contains(word) && !line.contains("\"id\"")).count();
+            (of("outputs are off"), of("dropped"))
+        };
+        let (_, output) = blocking_within(log, (text.clone() + "\n").as_bytes(), usize::MAX);
+        let lines: Vec<String> = String::from_utf8(output).unwrap().lines().map(str::to_owned).collect();
+        assert_eq!(count(&lines), (off, dropped), "{text:.400}: {lines:?}");
+        let setup = Setup { log: 2 * log, ..PLAIN };
+        let script = text.lines().map(line).collect();
+        let served = Session { setup, manifest: &WATCHED, ..Session::new(script) }.serve();
+        let lines: Vec<String> = served.lines.into_iter().map(|(_, line)| line).collect();
+        assert_eq!(count(&lines), (off, dropped), "{text:.400}: {lines:?}");
+    }
+}
+
 /// The blocking driver reads nothing during a call: it notices the loss of its connection when it reports that the call goes on.
 #[test]
 fn a_call_whose_reports_cannot_be_sent_ends_in_the_safe_state_over_blocking_io() {
@@ -266,6 +324,10 @@ fn outputs_stay_on_at_the_end_where_that_is_asked_for() {
 
 /// Serves over the blocking driver, whose output breaks after so many bytes.
 fn blocking(input: &[u8], most: usize) -> (Vec<String>, Vec<u8>) {
+    blocking_within(PLAIN.log, input, most)
+}
+
+fn blocking_within(log: usize, input: &[u8], most: usize) -> (Vec<String>, Vec<u8>) {
     struct Broken<'i>(&'i [u8], Vec<u8>, usize);
     impl ErrorType for Broken<'_> {
         type Error = ErrorKind;
@@ -293,7 +355,7 @@ fn blocking(input: &[u8], most: usize) -> (Vec<String>, Vec<u8>) {
     }
     let clock = std::rc::Rc::new(FakeClock::default());
     let mut rig = Rig::new(&clock);
-    let (mut request, mut reply, mut log) = (vec![0; PLAIN.request], vec![0; PLAIN.reply], vec![0; PLAIN.log]);
+    let (mut request, mut reply, mut log) = (vec![0; PLAIN.request], vec![0; PLAIN.reply], vec![0; log]);
     let mut engine = Engine::new(&WATCHED, Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut wire = Broken(input, Vec::new(), most);
     let server = blocking::Server::new(&mut rig, &mut engine, &*clock).transport(Transport::Stdio).log_buffer(&mut log);
