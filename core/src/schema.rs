@@ -114,6 +114,10 @@ impl Schema {
                     None if found > name.len().wrapping_add(1) => b':',
                     None => b'"',
                 };
+                // There may be space before the colon.
+                if wanted == b':' && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                    continue;
+                }
                 found = if *byte == wanted { found.wrapping_add(1) } else { usize::from(*byte == b'"') };
                 if found == name.len().wrapping_add(3) {
                     return true;

@@ -28,7 +28,7 @@ fn main() {
     assert_eq!(
         env::var("CARGO_CFG_TARGET_OS").as_deref(),
         Ok("none"),
-        "{board} is an image for a board: .ci/boards.sh {board} builds it for its target"
+        "{board} is an image for a board: .ci/boards.sh build {board} builds it for its target"
     );
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let layout = Path::new("memory").join(format!("{board}.x"));

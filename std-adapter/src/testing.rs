@@ -123,6 +123,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     faults: Faults,
+    /// Decides how much each read gets. The writes have the seed of the faults: how often a reader looks does not change them.
+    reads: u64,
     counts: Counts,
     waiting: VecDeque<Chunk>,
     delivered: Vec<u8>,
@@ -144,6 +146,7 @@ impl Wire {
     /// An empty wire with these faults.
     pub fn new(faults: Faults) -> Self {
         let state = State {
+            reads: faults.seed,
             faults,
             counts: Counts::default(),
             waiting: VecDeque::new(),
@@ -164,7 +167,9 @@ impl Wire {
 
     /// Replaces the faults from now on. A wire that was cut stays cut.
     pub fn set_faults(&self, faults: Faults) {
-        self.state().faults = faults;
+        let mut state = self.state();
+        state.reads = faults.seed;
+        state.faults = faults;
     }
 
     /// Returns the bytes that the reader has read since the last call.
@@ -217,29 +222,30 @@ enum Taken {
     NotYet,
 }
 
+fn below(seed: &mut u64, bound: usize) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    usize::try_from(*seed >> 33).unwrap_or_default() % bound.max(1)
+}
+
+fn piece(seed: &mut u64, longest: usize, most: usize) -> usize {
+    if longest == usize::MAX { most } else { most.min(below(seed, longest) + 1) }
+}
+
 impl State {
     fn chance(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.below(1000) < per_mille as usize
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        let seed = &mut self.faults.seed;
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        usize::try_from(*seed >> 33).unwrap_or_default() % bound.max(1)
-    }
-
-    fn piece(&mut self, most: usize) -> usize {
-        let longest = self.faults.pieces;
-        if longest == usize::MAX { most } else { most.min(self.below(longest) + 1) }
+        below(&mut self.faults.seed, bound)
     }
 
     fn read(&mut self, buf: &mut [u8]) -> Taken {
         if buf.is_empty() {
             return Taken::Count(0);
         }
-        let room = self.piece(buf.len());
         let Some(chunk) = self.waiting.front_mut() else {
             return if self.closed { Taken::Count(0) } else { Taken::Nothing };
         };
@@ -247,7 +253,7 @@ impl State {
             chunk.delay -= 1;
             return Taken::NotYet;
         }
-        let count = room.min(chunk.bytes.len());
+        let count = piece(&mut self.reads, self.faults.pieces, buf.len()).min(chunk.bytes.len());
         for (place, byte) in buf.iter_mut().zip(chunk.bytes.drain(..count)) {
             *place = byte;
         }
@@ -269,7 +275,7 @@ impl State {
             self.stalled = 1 + u32::try_from(self.below(5)).unwrap_or_default();
             return None;
         }
-        let count = self.piece(bytes.len());
+        let count = piece(&mut self.faults.seed, self.faults.pieces, bytes.len());
         self.counts.writes += 1;
         if count == 0 || self.closed {
             return Some(count);
@@ -353,6 +359,9 @@ impl embedded_io_async::Write for Wire {
 mod tests {
     use std::thread;
 
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use embedded_io::{Read as _, Write as _};
 
     use super::{Counts, Faults, Wire};
@@ -413,6 +422,29 @@ mod tests {
         let faults = |seed| Faults::none(seed).pieces(9).flip(50).duplicate(50).delay(50).stall(50).cut(1);
         assert_eq!(through(faults(8)), through(faults(8)));
         assert_ne!(through(faults(8)).0, through(faults(9)).0);
+    }
+
+    #[test]
+    fn how_often_a_reader_looks_changes_no_fault() {
+        let delivered = |looks: usize| {
+            let wire = Wire::new(Faults::none(8).pieces(9).flip(200));
+            let (mut reader, mut writer) = (wire.clone(), wire.clone());
+            let mut task = Context::from_waker(Waker::noop());
+            for _ in 0..20 {
+                for _ in 0..looks {
+                    let mut buffer = [0; 50];
+                    let read = pin!(embedded_io_async::Read::read(&mut reader, &mut buffer));
+                    let _: Poll<_> = read.poll(&mut task);
+                }
+                writer.write_all(TEXT).unwrap();
+            }
+            wire.close();
+            while reader.read(&mut [0; 50]).unwrap() > 0 {}
+            (wire.take_delivered(), wire.counts())
+        };
+        assert!(delivered(0).1.flipped > 5);
+        assert_eq!(delivered(0), delivered(1));
+        assert_eq!(delivered(0), delivered(7));
     }
 
     #[test]

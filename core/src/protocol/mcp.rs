@@ -616,12 +616,17 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
         if json.kind() == JsonKind::Object
             && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
         {
-            if json.get("properties").is_none() {
-                let end = out.len();
-                out.truncate(end.saturating_sub(1));
-                out.raw(b",\"properties\":{}}");
+            match json.get("properties").map(|properties| properties.kind()) {
+                None => {
+                    let end = out.len();
+                    out.truncate(end.saturating_sub(1));
+                    out.raw(b",\"properties\":{}}");
+                    return;
+                }
+                Some(JsonKind::Object) => return,
+                // Other languages write a table that was never made as null.
+                Some(_) => {}
             }
-            return;
         }
         out.truncate(start);
     }

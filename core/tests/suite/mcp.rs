@@ -543,6 +543,8 @@ fn the_schema_of_a_tool_is_one_of_objects_with_properties() {
         (Schema::text("true"), NONE),
         (Schema::text(r#"{"type":"string"}"#), NONE),
         (Schema::text(r#"{"type":["object"],"properties":{"a":{}}}"#), NONE),
+        (Schema::text(r#"{"type":"object","properties":null}"#), NONE),
+        (Schema::text(r#"{"properties":[],"type":"object"}"#), NONE),
         (Schema::text(r#"{"properties":{"a":{}}}"#), NONE),
         (Schema::text(r#"{"type":"object"}"#), NONE),
         (
@@ -834,6 +836,23 @@ fn logs_go_to_those_who_want_them() {
     }
     let found = lines(&[modern("tools/call", json!({"name": "log"}))], 4096);
     assert_eq!(found.len(), 1, "a modern request gets logs only if it asks");
+}
+
+/// A schema that another program wrote may have space before its colons.
+#[test]
+fn an_argument_of_a_schema_with_spaces_is_none_that_clients_add() {
+    const FOREIGN: Manifest = Manifest::new("foreign", "1.0.0").operations(&[Operation::new(
+        "take",
+        Schema::text("{\"properties\" :{\"_id\" :\t{},\"sessionKey\" \t : {} , \"user_context\":{}}}"),
+    )]);
+    for (name, is_added) in
+        [("_id", false), ("sessionKey", false), ("user_context", false), ("toolCallId", true), ("_i", true)]
+    {
+        let request = legacy("tools/call", json!({"name": "take", "arguments": {name: 1}}));
+        let found = lines_of(&FOREIGN, &[request], 4096);
+        let log = format!("left out the argument {name}, which the client adds itself");
+        assert_eq!(found.iter().any(|line| line["params"]["data"] == log), is_added, "{name}: {found:?}");
+    }
 }
 
 /// A board may serve one host after the other on one wire.

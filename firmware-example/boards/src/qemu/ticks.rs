@@ -8,8 +8,9 @@ use cortex_m::peripheral::syst::SystClkSource;
 use cortex_m_rt::exception;
 use rigline::{Clock, Instant};
 
-/// Milliseconds since the start.
-static NOW: AtomicU32 = AtomicU32::new(0);
+/// Milliseconds since the start, the lower and the upper half: these processors have no atomic numbers of 64 bits.
+static LOW: AtomicU32 = AtomicU32::new(0);
+static HIGH: AtomicU32 = AtomicU32::new(0);
 
 /// The running clock.
 #[derive(Debug)]
@@ -33,7 +34,15 @@ impl Ticks {
 
 impl Clock for Ticks {
     fn now(&self) -> Instant {
-        Instant::from_nanos(u64::from(NOW.load(Ordering::Relaxed)) * 1_000_000)
+        loop {
+            let high = HIGH.load(Ordering::Relaxed);
+            let low = LOW.load(Ordering::Relaxed);
+            // No tick came between the two that changed both.
+            if high == HIGH.load(Ordering::Relaxed) {
+                let millis = u64::from(high) << 32 | u64::from(low);
+                return Instant::from_nanos(millis.wrapping_mul(1_000_000));
+            }
+        }
     }
 
     fn idle(&self) {
@@ -43,5 +52,7 @@ impl Clock for Ticks {
 
 #[exception]
 fn SysTick() {
-    NOW.fetch_add(1, Ordering::Relaxed);
+    if LOW.fetch_add(1, Ordering::Relaxed) == u32::MAX {
+        HIGH.fetch_add(1, Ordering::Relaxed);
+    }
 }

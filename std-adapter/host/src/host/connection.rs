@@ -149,8 +149,8 @@ pub(crate) enum RequestError {
 impl Connection {
     /// Begins to read from a wire.
     pub(crate) fn open(wire: RawConnection, name: &str, options: &Arc<Options>) -> Self {
-        // Another session on a wire that outlives sessions may still be answered.
-        let base = if wire.traits.shared { random() } else { 0 };
+        // Another session on a wire that outlives sessions may still be answered: a UART may be behind TCP.
+        let base = if wire.traits.resend.is_some() { random() } else { 0 };
         let client = ClientSession::new(base);
         let state = State {
             client: if options.strict { client.strict() } else { client },
@@ -288,6 +288,7 @@ impl Connection {
         let after = self.shared.options.start_timeout;
         let (sender, mut completions) = mpsc::unbounded_channel();
         let mut out = VecDeque::new();
+        let mut may_be_behind_half_a_line = self.traits.resend.is_some();
         loop {
             // What the lost ones are answered with is welcome too, as long as they are few.
             if out.len() >= 4
@@ -309,6 +310,11 @@ impl Connection {
             let result = match timeout_at(next, completions.recv()).await {
                 Ok(Some(Completion::Answer(OwnedReply::Result(text)))) => Ok(text),
                 Ok(Some(Completion::Answer(OwnedReply::Error(error, _)))) => {
+                    // A client before has left half a line, which this one has ended.
+                    if may_be_behind_half_a_line && error.code == Some(-32700) {
+                        may_be_behind_half_a_line = false;
+                        continue;
+                    }
                     Err(HostError::Refused { extension: self.name(), error })
                 }
                 // Damage on a wire that is just being opened: the next try may get through.

@@ -44,11 +44,12 @@ pub struct RawConnection {
 #[non_exhaustive]
 pub struct TransportTraits {
     /// The time after which `initialize` is repeated with a new id, since a board may have been
-    /// booting when it came first. `None` means that it is not repeated.
+    /// booting when it came first. `None` means that it is not repeated. Otherwise ids begin at
+    /// random, and `initialize` is repeated at once after the first parse error: half a line of
+    /// another client may have been before it.
     pub resend: Option<Duration>,
-    /// Whether the wire outlives sessions, so that it may hold half a line or old replies. If so,
-    /// ids begin at random, a newline is sent first, and an error without an id does not fail
-    /// `initialize`.
+    /// Whether the wire outlives sessions, so that it may hold half a line or old replies. If so, a
+    /// newline is sent first, and an error without an id does not fail `initialize`.
     pub shared: bool,
     /// The bytes that end a received line.
     pub ends: LineEnds,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 
 use crate::common::{go, message, options, trial};
 use crate::fake::MANIFEST;
@@ -116,6 +116,25 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(found.starts_with("error: fake: "), "{found}");
             assert!(started.elapsed() < Duration::from_secs(1));
             host.reconnect().await.unwrap();
+            assert_eq!(message(go(&host).await), "m");
+            accepting.abort();
+        }),
+        trial("tcp: what a client before has left on a board's wire", || async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let accepting = tokio::spawn(async move {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (mut reader, mut writer) = stream.into_split();
+                // Half a line that this one ends, and then replies to calls that were out.
+                while reader.read_u8().await.unwrap() != b'\n' {}
+                let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
+                let late = |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"success\":true}}}}\n");
+                let left: String = (1..9).map(late).collect();
+                writer.write_all(format!("{parse_error}\n{left}").as_bytes()).await.unwrap();
+                serve(reader, writer, 2).await;
+            });
+            let target = format!("tcp:127.0.0.1:{port}").parse().unwrap();
+            let host = Host::connect(&target, options().0).await.unwrap();
             assert_eq!(message(go(&host).await), "m");
             accepting.abort();
         }),

@@ -237,6 +237,8 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         _ => format!("{}: {error}", folder.display()),
     })?;
     let type_name = type_name(name, files);
+    // The name of its USB port is the chip's own, which does not say what runs on it.
+    let port = if matches!(arguments.firmware, Some(Board::Esp32c3)) { "serial:/dev/ttyACM0" } else { "serial:auto" };
     let mut sources = Vec::new();
     for (file, text) in files.iter().chain(COMMON).chain(STARTER_FILES.iter().copied().flatten()) {
         let path = folder.join(file);
@@ -248,6 +250,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
             .replace("{{NAME}}", name)
             .replace("{{CRATE}}", &name.replace('-', "_"))
             .replace("{{TYPE}}", &type_name)
+            .replace("{{PORT}}", port)
             .replace("{{OPERATIONS}}", operations);
         let text = depend_on(checkout.as_deref(), &text);
         path.parent()
