@@ -545,7 +545,8 @@ fn answer(result: &str) -> CallOutcome {
             kind: kind.unwrap_or(FailureKind::Failed),
             code: custom_code.clone().map(Value::from),
             custom_code,
-            message: text.clone(),
+            // An empty text is none that a model's interface takes.
+            message: if text.trim().is_empty() { "the tool gave no reason".to_owned() } else { text.clone() },
         }
     });
     let message = (!is_error && !text.is_empty()).then_some(text);
@@ -580,7 +581,7 @@ fn refused(error: &str) -> CallOutcome {
 mod tests {
     use rigline::FailureKind;
 
-    use super::{beside_message, refused};
+    use super::{answer, beside_message, refused};
 
     #[test]
     fn the_code_of_an_error_tells_its_kind() {
@@ -596,6 +597,18 @@ mod tests {
             (r#"{"code":"a","message":"a"}"#, FailureKind::Unreachable),
         ] {
             assert_eq!(refused(error).failure.unwrap().kind, kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failure_without_a_text_says_that_it_gave_no_reason() {
+        for (result, reason) in [
+            (r#"{"content":[],"isError":true}"#, "the tool gave no reason"),
+            (r#"{"content":[{"type":"text","text":" "}],"isError":true}"#, "the tool gave no reason"),
+            (r#"{"structuredContent":{"why":1},"isError":true}"#, "the tool gave no reason"),
+            (r#"{"content":[{"type":"text","text":"no ink"}],"isError":true}"#, "no ink"),
+        ] {
+            assert_eq!(answer(result).failure.unwrap().message, reason, "{result}");
         }
     }
 
