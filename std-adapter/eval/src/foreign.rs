@@ -71,6 +71,9 @@ pub(super) const CONFIG: &[&str] = &[
 ];
 /// Members of a task.
 pub(super) const TASK: &[&str] = &[
+    "setup",
+    "cleanup",
+    "teardown",
     "hooks",
     "enabled",
     "skip",

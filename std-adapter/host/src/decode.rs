@@ -1,7 +1,7 @@
 //! Explanations of recorded lines: the kind of each line, and its fault. A line belongs to the
 //! protocol whose members it has. If it has none, it belongs to the protocol of the line before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use rigline::client::Log;
@@ -167,11 +167,15 @@ impl Requests {
         }
         if self.ids.len() >= 2 * REMEMBERED_IDS {
             let Self { ids, by_id, .. } = self;
-            ids.retain(|id| by_id.contains_key(id));
+            let mut seen = HashSet::new();
+            ids.retain(|id| by_id.contains_key(id) && seen.insert(id.clone()));
         }
         let asked = (what.chars().take(LONGEST_ID).collect(), self.now());
-        self.ids.push_back(id.to_owned());
-        self.by_id.insert(id.to_owned(), asked).is_none()
+        let is_new = self.by_id.insert(id.to_owned(), asked).is_none();
+        if is_new {
+            self.ids.push_back(id.to_owned());
+        }
+        is_new
     }
 
     /// Records a request that has no id, and returns its description. `form` is the form that its
@@ -317,6 +321,22 @@ mod tests {
             ('>', "\u{feff}{\"op\":\"health\"}", "request: health", ""),
             ('<', r#"{"status":"ok"}"#, "reply to health: ok", ""),
         ]);
+    }
+
+    /// SC-3: an id that a peer uses again and again.
+    #[test]
+    fn requests_with_the_same_ids_take_the_room_of_each_id_once() {
+        let mut requests = Requests::new();
+        for _ in 0..3 * REMEMBERED_IDS {
+            requests.asked("1", "ping");
+        }
+        assert_eq!((requests.ids.len(), requests.by_id.len()), (1, 1));
+        for number in 0..3 * REMEMBERED_IDS {
+            let id = (number % 2).to_string();
+            requests.asked(&id, "ping");
+            requests.by_id.remove(&id);
+        }
+        assert!(requests.ids.len() <= 2 * REMEMBERED_IDS, "{}", requests.ids.len());
     }
 
     #[test]

@@ -1364,7 +1364,7 @@ fn a_member_that_is_nearly_a_known_one_is_said_and_counted() {
     let validate = |args: &[&str]| run(command(&["eval", "validate"]).arg(folder.path()).args(args));
     let (code, stdout, _) = validate(&[]);
     assert!(
-        code == Some(0) && stdout.contains("warning: minimum") && stdout.contains(": valid, 8 warnings"),
+        code == Some(0) && stdout.contains("warning: minimum") && stdout.contains(": valid, 10 warnings"),
         "{stdout}"
     );
     assert_eq!(validate(&["--strict"]).0, Some(1));

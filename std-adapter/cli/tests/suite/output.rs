@@ -1,7 +1,7 @@
 //! The output of the command: full disks, JSON in every outcome, terminals of every width, files of others.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -85,6 +85,19 @@ fn a_full_disk_is_told_by_every_command() {
         let full = || File::options().write(true).open("/dev/full").unwrap();
         let output = command(arguments).stdout(full()).stderr(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    }
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+    for arguments in [&["bridge", "sim"][..], &["serve", "sim"], &["monitor", "sim"], &["rig"], &["mcp", "sim"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{request}").unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        let (_, errors) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("No space left on device"), "{arguments:?}: {errors}");
     }
     for (arguments, code) in [(&["bogus"][..], 2), (&["call", "sim", "bogus"], 2), (&["call", "exec:false", "x"], 3)] {
         let full = File::options().write(true).open("/dev/full").unwrap();

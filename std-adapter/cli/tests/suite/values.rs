@@ -202,6 +202,36 @@ tasks:
     assert_eq!(eval(folder.path(), &["--strict"]).0, 2);
 }
 
+/// NR-03: what is judged, and what is run, is told also where the right name stands beside the wrong one.
+#[test]
+fn a_member_that_is_written_in_two_ways_is_said() {
+    let text = "name: x
+config: { executor: mock }
+grader: [ { type: contains, value: zz } ]
+graders: []
+tasks:
+  - id: t
+    steps: [ { id: a, operation: op } ]
+    step: [ { id: b, operation: op } ]
+    graders: [ { type: contains, value: mock } ]
+    grader: [ { type: contains, value: zz } ]
+    cleanup: [ { operation: all-off } ]
+    owner: me
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (_, report) = eval(folder.path(), &[]);
+    let warnings = report["runs"][0]["warnings"].as_array().unwrap();
+    let texts: Vec<&str> = warnings.iter().map(|text| text.as_str().unwrap()).collect();
+    for wanted in [
+        "grader: an eval has no such member, so it has no effect; `graders` is there too (eval.yaml:3)",
+        "step: a task has no such member, so it has no effect; `steps` is there too (eval.yaml:8)",
+        "grader: a task has no such member, so it has no effect; `graders` is there too (eval.yaml:10)",
+        "cleanup: not supported here; it has no effect (eval.yaml:11)",
+    ] {
+        assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
+    }
+}
+
 #[test]
 fn a_misspelt_placeholder_is_a_warning() {
     let text = "name: x

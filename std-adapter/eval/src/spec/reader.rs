@@ -63,11 +63,13 @@ impl Reader<'_> {
             }
             let meant = known.meant.iter().find(|(written, _)| written == name).map(|(_, meant)| *meant);
             let what = known.what;
-            // What the map has already is not meant by another member.
-            if let Some(meant) =
-                meant.or_else(|| nearest_or_longer(name, known.names)).filter(|meant| node.get(meant).is_none())
-            {
-                self.warn(member, format!("{name}: {what} has no such member; did you mean `{meant}`?"));
+            if let Some(meant) = meant.or_else(|| nearest_or_longer(name, known.names)) {
+                let advice = if node.get(meant).is_some() {
+                    format!(", so it has no effect; `{meant}` is there too")
+                } else {
+                    format!("; did you mean `{meant}`?")
+                };
+                self.warn(member, format!("{name}: {what} has no such member{advice}"));
             } else if let Some(level) = level_of(name) {
                 self.warn(member, format!("{name}: {what} has no such member; it is one of {level}"));
             } else if !known.is_open {

@@ -262,6 +262,8 @@ async fn post(server: Arc<RemoteServer>, line: Vec<u8>, send: mpsc::Sender<Vec<u
                     // The server waits for the one who reads.
                     let _ = send.send(message).await;
                 }
+                // A server that never pauses leaves time for timeouts and signals.
+                tokio::task::yield_now().await;
             }
             Ok::<_, http_client::HttpError>(response.head)
         };

@@ -154,11 +154,13 @@ fn not_json(text: &[u8], error: SyntaxError) -> ReplyError {
         }
     }
     let is_depth = matches!(error.kind, SyntaxErrorKind::TooDeep { .. });
-    let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = (!is_depth && last.len() < text.len() && Json::parse(last).is_ok()).then(|| {
-        let first = text.split(|byte| *byte == b'\n').find(|line| Json::parse(line).is_err()).unwrap_or_default();
-        String::from_utf8_lossy(first.get(..first.len().min(200)).unwrap_or_default()).trim_end().to_owned()
-    });
+    let lines = || text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let is_json = |line: &&[u8]| Json::parse(line).is_ok();
+    // A line that is the response by itself, and what was printed before or after it.
+    let junk = lines().find(|line| !is_json(line)).or_else(|| lines().next());
+    let line = junk
+        .filter(|_| !is_depth && lines().count() > 1 && lines().any(|line| is_json(&line)))
+        .map(|junk| String::from_utf8_lossy(junk.get(..junk.len().min(200)).unwrap_or_default()).trim_end().to_owned());
     ReplyError::NotJson { error: reason, line }
 }
 
@@ -196,8 +198,16 @@ mod tests {
             assert_eq!(read(text), result.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
         assert!(read(r#"{"ok":true,"result":NaN}"#).unwrap_err().contains("NaN is not JSON"));
-        let error = read("debug\n{\"ok\":true,\"result\":1}").unwrap_err();
-        assert!(error.contains(r#"the tool has printed "debug" in addition to its response"#), "{error}");
+        for (text, junk) in [
+            ("debug\n{\"ok\":true,\"result\":1}", r#""debug""#),
+            ("\r\ndebug\r\n\r\n{\"ok\":true,\"result\":1}\r\n", r#""debug""#),
+            ("{\"ok\":true,\"result\":1}\nbye\n", r#""bye""#),
+            ("7\n{\"ok\":true,\"result\":1}", r#""7""#),
+            ("[1]\n{\"ok\":true,\"result\":1}\n", r#""[1]""#),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(&format!("the tool has printed {junk} in addition to its response")), "{error}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rigline_std::queue::{Queue, QueueClient, Settings};
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 
 use crate::connect::{self, Connection, Failure};
+use crate::out;
 use crate::protocol::{self, DEFAULT};
 use crate::record::{self, RecordArguments};
 
@@ -108,7 +109,7 @@ impl Arguments {
         };
         let (queue, working) = Queue::over(relay, settings, TokioClock::new());
         let (queue, mut working) = (Arc::new(queue), pin!(working));
-        let (input, output, client) = (tokio::io::stdin(), tokio::io::stdout(), QueueClient::of_process());
+        let (input, output, client) = (tokio::io::stdin(), out::Bytes::new(), QueueClient::of_process());
         let ended = tokio::select! {
             _ = lines::serve(&queue, client, input, output, Transport::Stdio, std::future::pending()) => Ok(connect::SUCCESS),
             // The caller is gone: the running call is cancelled.

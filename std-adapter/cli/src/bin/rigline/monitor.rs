@@ -52,7 +52,7 @@ impl Arguments {
         let stderr = wire.stderr.take().map(|stderr| tokio::spawn(show_errors(stderr)));
         // On a terminal the view alone is enough.
         let passes = !std::io::stdout().is_terminal();
-        let (mut input, mut output) = (tokio::io::stdin(), tokio::io::stdout());
+        let (mut input, mut output) = (tokio::io::stdin(), out::Bytes::new());
         let (mut sent, mut chunk, mut got) = (vec![0; 64 * 1024], vec![0; 64 * 1024], vec![0; 64 * 1024]);
         let (mut to, mut from) = (Lines::new(Direction::Sent), Lines::new(Direction::Received));
         // What was read from standard input and the target has not taken yet. The target is read meanwhile: it may take no more

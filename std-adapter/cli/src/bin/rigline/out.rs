@@ -5,15 +5,18 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use rigline::json::{Json, JsonKind};
 use rigline_host::terminal;
 use rigline_std::mutex::lock;
 use serde_json::json;
+use tokio::io::AsyncWrite;
 use unicode_width::UnicodeWidthStr;
 
 use crate::exit;
@@ -166,6 +169,36 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
             if code == ExitCode::SUCCESS { ExitCode::from(exit::FAILED) } else { code }
         }
         _ => code,
+    }
+}
+
+/// Standard output for bytes as they are. [`finish`] tells its first fault.
+pub(crate) struct Bytes(tokio::io::Stdout);
+
+impl Bytes {
+    pub(crate) fn new() -> Self {
+        Self(tokio::io::stdout())
+    }
+}
+
+fn told<T>(polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    if let Poll::Ready(Err(error)) = &polled {
+        failed(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error));
+    }
+    polled
+}
+
+impl AsyncWrite for Bytes {
+    fn poll_write(mut self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        told(Pin::new(&mut self.0).poll_write(task, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        told(Pin::new(&mut self.0).poll_flush(task))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        told(Pin::new(&mut self.0).poll_shutdown(task))
     }
 }
 
