@@ -418,10 +418,11 @@ struct State {
     is_making_safe: bool,
     /// The configuration that one of them has set, as JSON text.
     config: Option<String>,
-    /// Clients that may have switched something on since the last safe state.
+    /// Clients that may have switched something on since the last safe state, and whose protocol
+    /// has it switched off when they go.
     touched: Clients,
-    /// Whether one of them leaves on what it has switched on when it goes, as its protocol has it.
-    stays_on: bool,
+    /// Those whose protocol leaves it on.
+    staying: Clients,
     /// Clients whose next reply reports the safe state.
     owed: Clients,
     /// When a client was heard of last, or something ended.
@@ -693,10 +694,9 @@ impl Shared {
         let mut state = self.state();
         (state.is_unsafe, state.is_making_safe) = (false, false);
         self.calm.notify_waiters();
-        let touched = std::mem::take(&mut state.touched);
-        state.stays_on = false;
-        state.owed.are_all |= touched.are_all;
-        for who in touched.known.into_iter().chain(cause.map(|(who, _)| who.clone())) {
+        let (touched, staying) = (std::mem::take(&mut state.touched), std::mem::take(&mut state.staying));
+        state.owed.are_all |= touched.are_all || staying.are_all;
+        for who in touched.known.into_iter().chain(staying.known).chain(cause.map(|(who, _)| who.clone())) {
             state.owed.add(who);
         }
         if !to.manifest().has_safe_state {
@@ -723,8 +723,9 @@ impl Shared {
         }
     }
 
-    /// Has the safe state brought about if the last session has ended, and only sessions have
-    /// switched something on: of a client without one, only its silence says that it is gone.
+    /// Has the safe state brought about if the last session has ended, and, of the clients whose
+    /// protocol has a safe end, only sessions have switched something on: of a client without one,
+    /// only its silence says that it is gone.
     fn make_safe_without_sessions(&self) {
         if !self.ends_safe() || !lock(&self.sessions).is_empty() {
             return;
@@ -740,8 +741,7 @@ impl Shared {
         loop {
             ticks.tick().await;
             let mut state = self.state();
-            let is_on = !state.touched.are_none() && !state.stays_on;
-            let is_idle = state.running.is_none() && state.open.is_empty() && is_on;
+            let is_idle = state.running.is_none() && state.open.is_empty() && !state.touched.are_none();
             if is_idle && state.heard.is_some_and(|heard| heard.elapsed() >= idle) {
                 state.is_unsafe = true;
                 self.ready.notify_one();
@@ -765,8 +765,8 @@ impl State {
 
     fn facts(&self, who: &Who) -> Facts {
         Facts {
-            is_touched: !self.touched.are_none(),
-            is_touched_by_it: self.touched.has(who),
+            is_touched: !self.touched.are_none() || !self.staying.are_none(),
+            is_touched_by_it: self.touched.has(who) || self.staying.has(who),
             is_owed: self.owed.has(who),
         }
     }
@@ -1271,11 +1271,8 @@ impl Queue {
         let who = Who::Connection(client.key());
         let mut state = self.shared.state();
         state.owed.known.remove(&who);
-        if state.touched.known.remove(&who)
-            && protocol.has_safe_end()
-            && !self.shared.settings.keeps_outputs
-            && state.sessions == 0
-        {
+        let has_touched = state.touched.known.remove(&who) | state.staying.known.remove(&who);
+        if has_touched && protocol.has_safe_end() && !self.shared.settings.keeps_outputs && state.sessions == 0 {
             state.is_unsafe = true;
         }
         drop(state);
@@ -1747,8 +1744,8 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
         let sessions = shared.ends_safe().then(|| lock(&shared.sessions));
         shared.ended(number, |state| {
             if touched.get() && !was_made_safe {
-                state.touched.add(who);
-                state.stays_on |= !session.protocol().has_safe_end();
+                let has_safe_end = session.protocol().has_safe_end();
+                if has_safe_end { &mut state.touched } else { &mut state.staying }.add(who);
             }
             if sessions.as_ref().is_some_and(|sessions| sessions.is_empty()) {
                 state.no_session_is_left();
@@ -1778,7 +1775,7 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
 async fn end<E: Extension>(shared: &Arc<Shared>, extension: &mut E) {
     let is_in_session = {
         let state = shared.state();
-        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none() && !state.stays_on
+        state.sessions > 0 || state.is_unsafe || shared.ends_safe() && !state.touched.are_none()
     };
     if shared.settings.keeps_outputs {
         return;

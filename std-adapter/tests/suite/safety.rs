@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rigline::Effects;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_std::http::{HttpServer, Options};
+use rigline_std::{amplifier, namel3ss};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -64,10 +65,14 @@ impl Running {
     }
 
     fn send(&self, method: &str, headers: &str, body: &str) -> TcpStream {
+        self.send_to("/mcp", method, headers, body)
+    }
+
+    fn send_to(&self, path: &str, method: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let length = body.len();
-        let head = format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
         stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
         stream
     }
@@ -228,6 +233,45 @@ fn the_end_of_the_last_session_switches_off() {
     whole(server.send("DELETE", &one, ""));
     whole(waiting);
     server.wait_for("safe", 1);
+}
+
+/// Whatever an Amplifier client does, its protocol does not say that it is there, so that it does
+/// not keep on what MCP clients have switched on.
+#[test]
+fn a_client_of_another_protocol_does_not_take_the_safe_end_from_the_mcp_clients() {
+    const ON: &str = r#"{"op":"on","args":{}}"#;
+    for ends in ["session", "silence", "server"] {
+        for is_before in [true, false] {
+            let options = Options::mcp().and(&amplifier::ROUTES).and(&namel3ss::ROUTES);
+            let idle = Duration::from_millis(300);
+            let server = Running::start(options.idle(Some(idle).filter(|_| ends == "silence")));
+            let invoke = || whole(server.send_to("/invoke", "POST", "Content-Type: application/json\r\n", ON));
+            let other = is_before.then(invoke);
+            let session = server.session();
+            server.post(&session, &call(1, "on", 0));
+            let other = other.unwrap_or_else(invoke);
+            assert!(other.starts_with("HTTP/1.1 200"), "{other}");
+            let happened = server.happened.clone();
+            match ends {
+                "session" => assert!(whole(server.send("DELETE", &session, "")).starts_with("HTTP/1.1 204")),
+                "silence" => {}
+                _ => drop(server),
+            }
+            let since = Instant::now();
+            while happened.lock().unwrap().last().unwrap() != "safe" {
+                assert!(since.elapsed() < Duration::from_secs(5), "{ends}, {is_before}: {happened:?}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    // What only it has switched on stays on, as its protocol has it.
+    let options = Options::mcp().and(&amplifier::ROUTES).idle(Some(Duration::from_millis(200)));
+    let server = Running::start(options);
+    let session = server.session();
+    whole(server.send_to("/invoke", "POST", "Content-Type: application/json\r\n", ON));
+    whole(server.send("DELETE", &session, ""));
+    thread::sleep(Duration::from_millis(600));
+    assert_eq!(server.happened(), ["on"]);
 }
 
 #[test]
