@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, Pending, pending};
@@ -74,6 +75,10 @@ pub struct StreamServer<'a, E, S = Pending<()>> {
 pub(crate) struct Pauses<'a> {
     pub(crate) is_pause: &'a dyn Fn() -> bool,
     pub(crate) tell: &'a dyn Fn(&[u8]),
+    /// Whether the input ended only for the same client to be served anew, and loses nothing.
+    pub(crate) is_renewal: &'a dyn Fn() -> bool,
+    /// Whether the client may have switched something on before it was served anew.
+    pub(crate) is_touched_before: &'a Cell<bool>,
 }
 
 /// The reason why serving failed.
@@ -257,17 +262,25 @@ impl<'a, E: Extension, S: Future<Output = ()>> StreamServer<'a, E, S> {
             let end = self.clock.drive(serving.serve_part(&mut reader, &mut writer)).await;
             match end {
                 Ok(End::Input) if (pauses.is_pause)() => {}
-                Ok(End::Input) => {
-                    if engine.disconnect() && !self.keeps_outputs {
+                end => {
+                    let is_touched = engine.is_touched() && engine.session().protocol().has_safe_end();
+                    let is_input = matches!(end, Ok(End::Input));
+                    if is_input && (pauses.is_renewal)() {
+                        pauses.is_touched_before.set(is_touched || pauses.is_touched_before.get());
+                        return Ok(End::Input);
+                    }
+                    // The engine is disconnected already at another end.
+                    let is_lost = pauses.is_touched_before.take() | (is_input && engine.disconnect());
+                    if is_lost && !self.keeps_outputs && !matches!(end, Ok(End::Shutdown)) {
                         self.clock.drive(self.extension.safe_state()).await;
                     }
-                    return Ok(End::Input);
+                    return end.map_err(ServerError::Transport);
                 }
-                end => return end.map_err(ServerError::Transport),
             }
             // The session goes on, and hears what was done: at once, and in its next reply.
             let session = *engine.session();
-            if session.is_touched() && session.protocol().has_safe_end() {
+            let is_touched = session.is_touched() | pauses.is_touched_before.take();
+            if is_touched && session.protocol().has_safe_end() {
                 self.clock.drive(self.extension.safe_state()).await;
                 engine.note_made_safe();
                 let mut line = vec![0; LEAST_REPLY];

@@ -42,6 +42,7 @@
 //! whose limit passes while it waits for its turn is answered, and never runs. The logs of a handler that does not await are sent when
 //! `cx.log` returns, too. Only its time limit is noticed late.
 
+use std::cell::Cell;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ use rigline::exchange::LEAST_REPLY;
 use rigline::json::{Json, JsonKind};
 use rigline::protocol::{self, Protocol};
 use rigline::rpc;
-use rigline::serve::ServeError;
+use rigline::serve::{End, ServeError};
 use tokio::runtime;
 use tokio::sync::watch as watch_channel;
 
@@ -385,7 +386,10 @@ impl Stdio {
         }
         let is_pause = || idle.as_ref().is_some_and(Idle::was_pause);
         let tell = |line: &[u8]| output.send_own(line);
-        let pauses = Pauses { is_pause: &is_pause, tell: &tell };
+        let (renewing, is_touched_before) = (input.renewing(), Cell::new(false));
+        let is_renewal = || renewing.get();
+        let pauses =
+            Pauses { is_pause: &is_pause, tell: &tell, is_renewal: &is_renewal, is_touched_before: &is_touched_before };
         loop {
             let serving = StreamServer::new(&mut *extension)
                 .protocols(self.protocols)
@@ -402,7 +406,8 @@ impl Stdio {
                 .pauses(&pauses)
                 .serve(&mut input, Lines::new(output.clone(), stop.clone(), between.clone()));
             match serving.await {
-                Ok(_) if stop.code().is_none() && input.renews() => {}
+                // Where it is to end, the next part ends at once, and as the last one.
+                Ok(End::Input) if input.renews() => {}
                 Ok(_) => return Ok(()),
                 Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
                     return end_of_peer(error);

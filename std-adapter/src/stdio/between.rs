@@ -1,8 +1,10 @@
 //! The input of a process with somebody [between](crate::between) the client and the extension.
 
+use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -52,7 +54,7 @@ pub(super) struct Gate<R> {
     ready: Vec<u8>,
     taken: usize,
     has_ended: bool,
-    is_renewing: bool,
+    is_renewing: Rc<Cell<bool>>,
     idle: Option<Idle>,
 }
 
@@ -82,7 +84,7 @@ impl<R> Gate<R> {
             ready: Vec::new(),
             taken: 0,
             has_ended: false,
-            is_renewing: false,
+            is_renewing: Rc::default(),
             idle,
         }
     }
@@ -97,11 +99,16 @@ impl<R> Gate<R> {
     /// Whether the extension read its end only to be served anew. It is asked once, and then that
     /// is told.
     pub(super) fn renews(&mut self) -> bool {
-        let renews = std::mem::take(&mut self.is_renewing);
+        let renews = self.is_renewing.take();
         if let Some((between, _)) = self.between.as_ref().filter(|_| renews) {
             between.renewed();
         }
         renews
+    }
+
+    /// Whether the input has ended only for a renewal.
+    pub(super) fn renewing(&self) -> Rc<Cell<bool>> {
+        self.is_renewing.clone()
     }
 
     /// The input without what is between.
@@ -163,7 +170,7 @@ impl<R> Gate<R> {
                 self.ready.extend_from_slice(&line);
                 self.ready.push(b'\n');
             }
-            Own::Renewal => self.is_renewing = true,
+            Own::Renewal => self.is_renewing.set(true),
         }
     }
 }
@@ -209,7 +216,7 @@ impl<R: Read<Error = io::Error>> Read for Gate<R> {
             }
             self.ready.clear();
             self.taken = 0;
-            if self.is_renewing {
+            if self.is_renewing.get() {
                 return Ok(0);
             }
             if self.has_ended {
@@ -308,7 +315,7 @@ mod tests {
                 ready: Vec::new(),
                 taken: 0,
                 has_ended: false,
-                is_renewing: false,
+                is_renewing: Rc::default(),
                 idle: None,
             };
             input.send(Own::Line(b"own".to_vec())).unwrap();
@@ -340,7 +347,7 @@ mod tests {
             ready: Vec::new(),
             taken: 0,
             has_ended: false,
-            is_renewing: false,
+            is_renewing: Rc::default(),
             idle: None,
         };
         input.send(Own::Renewal).unwrap();

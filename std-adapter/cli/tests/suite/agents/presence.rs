@@ -133,6 +133,51 @@ for line in sys.stdin:
     print(json.dumps(reply), flush=True)
 "#;
 
+// maximhq/bifrost#6885: the target and what it has on are the same after it has said that its tools are others.
+#[test]
+fn a_target_whose_tools_change_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("changing.py");
+    fs::write(&script, CHANGING).unwrap();
+    let mut agent = ServerProcess::start(&["mcp", &format!("exec:python3 {}", script.display())]);
+    agent.initialize(json!({}));
+    let mut before = Value::Null;
+    for count in 1..=3 {
+        let called = agent.call("next", json!({}));
+        let process = called["content"][0]["text"].clone();
+        assert!(process.is_string() && (before.is_null() || before == process), "{before}: {called}");
+        before = process;
+        wait_for_change(&mut agent);
+        assert_eq!(agent.tools().iter().filter(|tool| tool.starts_with("tool_")).count(), count);
+    }
+    // The session ends when the client goes, as it does without a change.
+    drop(agent.stdin.take());
+    agent.child.wait().unwrap();
+}
+
+/// An MCP server that has one more tool after each call. It says which process it is.
+const CHANGING: &str = r#"
+import json, os, sys
+count = 0
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method, reply = request.get("method"), {"jsonrpc": "2.0", "id": request["id"]}
+    if method == "initialize":
+        reply["result"] = {"protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "changing", "version": "1.0.0"}}
+    elif method == "tools/list":
+        names = ["next"] + ["tool_%d" % number for number in range(count)]
+        reply["result"] = {"tools": [{"name": name, "description": name, "inputSchema": {"type": "object", "properties": {}}} for name in names]}
+    elif method == "tools/call":
+        count += 1
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)
+        reply["result"] = {"content": [{"type": "text", "text": str(os.getpid())}]}
+    else:
+        reply["error"] = {"code": -32601, "message": "no"}
+    print(json.dumps(reply), flush=True)
+"#;
+
 // The same of a server on this machine that is started later.
 #[test]
 fn a_server_that_does_not_listen_yet_is_waited_for() {
