@@ -23,7 +23,8 @@
 //!
 //! A call is given up when its time is over or its caller is gone. It is then cancelled at the
 //! target too: a program is ended and started again for the next call, and a connection is opened
-//! again. When the session of the relay's own client is lost, the session with the target is also
+//! again. A call that only reads goes on there instead, without its time limit, if something may be on
+//! that the end of the call would switch off. When the session of the relay's own client is lost, the session with the target is also
 //! ended as a loss, so that the target brings about its safe state. A session of an MCP client
 //! always ends like that. A relay that is dropped ends its session regularly, and waits for that.
 //!
@@ -1128,7 +1129,7 @@ impl OtherEnd {
         }
     }
 
-    async fn call(&mut self, request: CallRequest, mut answer: oneshot::Sender<RelayedOutcome>) {
+    async fn call(&mut self, mut request: CallRequest, mut answer: oneshot::Sender<RelayedOutcome>) {
         // The caller may be gone.
         if answer.is_closed() {
             return;
@@ -1138,11 +1139,16 @@ impl OtherEnd {
         }
         let only_reads = lock(&self.known).only_reads(&request.operation);
         self.traces.is_touched |= !only_reads;
+        // There all callers are one client, for which a call that is late switches off what any of them has on. It is given up here.
+        if only_reads && !self.is_safe() {
+            request.timeout = Some(Duration::ZERO);
+        }
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
             told = self.answer(request) => Some(told),
         };
+        let is_safe = self.is_safe();
         match (told, &mut self.open) {
             (Some(told), _) => {
                 self.traces.is_left = false;
@@ -1151,7 +1157,6 @@ impl OtherEnd {
             // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
             // next one is given up too, it does not come to its end.
             (None, Some(upstream)) => {
-                let is_safe = !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state;
                 let may_stay = only_reads && !self.traces.is_left && !(is_safe && upstream.cancels_calls());
                 self.traces.is_left = may_stay && upstream.leave();
                 let asked_by = lock(&self.known).asked_by.clone();
@@ -1167,6 +1172,11 @@ impl OtherEnd {
             }
             (None, None) => {}
         }
+    }
+
+    /// Whether the end of a call at the other end switches nothing off there.
+    fn is_safe(&self) -> bool {
+        !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state
     }
 
     async fn answer(&mut self, request: CallRequest) -> RelayedOutcome {

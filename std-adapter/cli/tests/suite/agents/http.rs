@@ -292,3 +292,21 @@ fn clients_over_http_are_told_of_other_tools() {
     let listed = legacy.result("tools/list", json!({}));
     assert!(listed["tools"][0]["description"].as_str().unwrap().starts_with("Absent"), "{listed}");
 }
+
+/// At the target all clients of a relay are one: the time limit of a call that only reads is kept before it.
+#[test]
+fn the_time_limit_of_a_call_that_only_reads_switches_nothing_of_another_client_off() {
+    for target in [&format!("exec:{RIGLINE} rig"), &format!("exec:{RIGLINE} mcp sim"), "sim"] {
+        let server = serve(&[target, "--http", "127.0.0.1:0"]);
+        let address = server.address.strip_prefix("http://").unwrap().split(['/', ' ']).next().unwrap();
+        let url = format!("http://{address}/mcp");
+        let mut one = Agent::begin(&url, "one", json!({}));
+        one.call("power", power(true));
+        let wait = json!({"channel": "AUX", "min": 9, "max": 10, "within_ms": 4000});
+        let body = json!({"protocol_version": 1, "tool_name": "wait-for", "payload": wait, "timeout_ms": 400});
+        let reply = post(&url, "/tools", &body);
+        assert!(reply.to_string().contains("TimeoutError"), "{target}: {reply}");
+        let state = one.call("state", json!({}));
+        assert_eq!(state["structuredContent"]["rails_on"], json!(["3V3"]), "{target}: {state}");
+    }
+}
