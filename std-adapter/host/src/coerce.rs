@@ -255,9 +255,9 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     Coerced { json, checked }
 }
 
-/// Converts strings to numbers where the schema accepts numbers and no string. All digits stay. The
-/// namel3ss engine writes the decimals of a flow as strings, so its arguments need this. A text
-/// that is not JSON is returned as it is.
+/// Converts strings to numbers and booleans where the schema accepts those and no string. All digits
+/// stay. The namel3ss engine writes the decimals of a flow as strings, and agents write what they
+/// like, so their arguments need this. A text that is not JSON is returned as it is.
 pub fn read_numeric_strings(json: &str, schema: &Schema) -> String {
     match Json::parse(json.as_bytes()) {
         Ok(value) => coerce(&with_numeric_strings(value), schema).json,
@@ -272,12 +272,12 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
         }
         JsonKind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
         _ => {
-            let number = value
+            let other = value
                 .text()
                 .map(|text| text.to_string())
-                .filter(|text| is_number(text))
+                .filter(|text| is_number(text) || matches!(text.as_str(), "true" | "false"))
                 .and_then(|text| json_unless_string(&text));
-            Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(number).collect())
+            Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(other).collect())
         }
     }
 }
@@ -845,10 +845,14 @@ mod tests {
     }
 
     #[test]
-    fn numeric_strings_become_numbers_where_those_are_wanted() {
+    fn texts_of_numbers_and_booleans_become_those_where_they_are_wanted() {
         let schema = json!({ "properties": {
             "max": { "type": "number" }, "count": { "type": "integer" }, "name": { "type": "string" }, "any": {},
             "maybe": { "type": ["number", "null"] }, "either": { "type": ["number", "string"] },
+            "on": { "type": "boolean" }, "word": { "enum": ["true", "false"] },
+            "perhaps": { "anyOf": [{ "type": "boolean" }, { "type": "null" }] },
+            "both": { "anyOf": [{ "type": "boolean" }, { "type": "string" }] },
+            "deep": { "items": { "properties": { "on": { "type": "boolean" } } } },
             "list": { "items": { "type": "number" } }, "inner": { "properties": { "x": { "$ref": "#/$defs/n" } } },
         }, "$defs": { "n": { "type": "number" } } });
         for (args, wanted) in [
@@ -869,6 +873,15 @@ mod tests {
             (r#"{"list": ["1.5", 2]}"#, r#"{"list":[1.5,2]}"#),
             (r#"{"inner": {"x": "1.5"}}"#, r#"{"inner":{"x":1.5}}"#),
             (r#"{"more\u0022": "1.5"}"#, r#"{"more\"":"1.5"}"#),
+            (r#"{"on": "true"}"#, r#"{"on":true}"#),
+            (r#"{"on": "false"}"#, r#"{"on":false}"#),
+            (r#"{"on": "True"}"#, r#"{"on":"True"}"#),
+            (r#"{"on": "1"}"#, r#"{"on":"1"}"#),
+            (r#"{"name": "true"}"#, r#"{"name":"true"}"#),
+            (r#"{"word": "true"}"#, r#"{"word":"true"}"#),
+            (r#"{"perhaps": "true"}"#, r#"{"perhaps":true}"#),
+            (r#"{"both": "true"}"#, r#"{"both":"true"}"#),
+            (r#"{"deep": [{"on": "false"}]}"#, r#"{"deep":[{"on":false}]}"#),
         ] {
             assert_eq!(read_numeric_strings(args, &Schema::from(&schema)), wanted, "{args}");
         }
