@@ -9,7 +9,7 @@ mod http;
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use serde_json::{Value, json};
 
-use super::stream::HttpDialer;
+use super::stream::{Farewells, HttpDialer};
 use crate::check::{
     Bench, Case, CaseFailure, CaseResult, Peer, Reply, Report, Settings, Suite, Verdict, calls as calls_of, cases, cut,
     names, run_on,
@@ -92,7 +92,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
             let (url, limit) = (url.clone(), settings.options.line_limit);
             let credentials = settings.options.credentials.clone();
             http_client::parse(&url).map_err(|error| ClientError::usage(error.to_string()))?;
-            let dialer = Box::new(HttpDialer { url, credentials, limit });
+            let dialer = Box::new(HttpDialer { url, credentials, limit, farewells: Farewells::default() });
             let bench = Bench::over(dialer, &settings.target, &settings.options);
             run_on(cases, with_tools(bench, &settings).await, settings, report).await
         }

@@ -23,6 +23,7 @@ use rigline::{FailureKind, Level, Phase};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::stream::{Farewells, HttpDialer};
 use crate::client::{
     Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description,
     Part, Pending,
@@ -56,6 +57,8 @@ const ALL_OFF: &str = "all_off";
 
 struct McpClient {
     dialer: Box<dyn Connect>,
+    /// The ends of sessions over HTTP.
+    farewells: Farewells,
     options: Arc<Options>,
     open: Option<Open>,
     /// The next progress token.
@@ -76,10 +79,12 @@ struct Open {
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
+        let farewells = Farewells::default();
         let dialer: Box<dyn Connect> = match target {
             Target::Http(url) => {
                 let (url, limit) = (url.clone(), options.host.line_limit);
-                Box::new(super::stream::HttpDialer { url, credentials: options.host.credentials.clone(), limit })
+                let (credentials, farewells) = (options.host.credentials.clone(), farewells.clone());
+                Box::new(HttpDialer { url, credentials, limit, farewells })
             }
             _ => wire::dialer(target, &options.host)?,
         };
@@ -88,7 +93,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
         options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
         let options = Arc::new(options);
-        Ok(Box::new(McpClient { dialer, options, open: None, next: 1, renamed: HashMap::new(), has_changed })
+        Ok(Box::new(McpClient { farewells, ..McpClient::new(dialer, options, None, has_changed) })
             as Box<dyn Client>)
     })
 }
@@ -159,6 +164,11 @@ fn no_answer(text: impl Into<String>) -> ClientError {
 type Reply = Result<String, String>;
 
 impl McpClient {
+    fn new(dialer: Box<dyn Connect>, options: Arc<Options>, open: Option<Open>, has_changed: Arc<AtomicBool>) -> Self {
+        let farewells = Farewells::default();
+        Self { dialer, farewells, options, open, next: 1, renamed: HashMap::new(), has_changed }
+    }
+
     async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {
         if self.open.as_ref().is_some_and(|open| open.server.is_some() && open.connection.ended().is_none()) {
             return Ok(());
@@ -274,6 +284,7 @@ impl McpClient {
     async fn hang_up(&mut self) {
         if let Some(Open { connection, .. }) = self.open.take() {
             host::hang_up(connection).await;
+            self.farewells.said().await;
         }
     }
 }
@@ -330,7 +341,7 @@ pub(crate) async fn client_of(
     has_changed: Arc<AtomicBool>,
 ) -> Result<Box<dyn Client>, ClientError> {
     let open = Some(Open { connection, server: Some(server), pending: None });
-    let mut client = McpClient { dialer, options, open, next: 1, renamed: HashMap::new(), has_changed };
+    let mut client = McpClient::new(dialer, options, open, has_changed);
     client.notify("notifications/initialized", None).await?;
     Ok(Box::new(client))
 }

@@ -20,7 +20,7 @@ use rigline::protocol::mcp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::host::HostError;
@@ -47,6 +47,22 @@ pub(super) struct HttpDialer {
     pub(super) credentials: Credentials,
     /// The longest message that is accepted, in bytes.
     pub(super) limit: usize,
+    /// The ends of its sessions.
+    pub(super) farewells: Farewells,
+}
+
+/// The tasks of connections, which end the sessions with the server.
+#[derive(Clone, Default)]
+pub(super) struct Farewells(Arc<Mutex<Vec<JoinHandle<()>>>>);
+
+impl Farewells {
+    /// Waits until the sessions of all connections that were closed have ended at the server.
+    pub(super) async fn said(&self) {
+        let tasks = std::mem::take(&mut *lock(&self.0));
+        for task in tasks {
+            let _ = timeout(FAREWELL, task).await;
+        }
+    }
 }
 
 impl Connect for HttpDialer {
@@ -65,7 +81,10 @@ impl Connect for HttpDialer {
                 limit: self.limit,
                 session: Mutex::default(),
             };
-            tokio::spawn(pass(Arc::new(server), theirs));
+            let task = tokio::spawn(pass(Arc::new(server), theirs));
+            let mut farewells = lock(&self.farewells.0);
+            farewells.retain(|task| !task.is_finished());
+            farewells.push(task);
             let (reader, writer) = split(ours);
             Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
         })

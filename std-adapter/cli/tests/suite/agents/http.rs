@@ -1,11 +1,13 @@
 //! Rules of an owner over HTTP: they hold as they do on standard input and output, for each client.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{Agent, Listening, PATIENCE, RIGLINE, refused, says};
+use crate::agents::support::{Agent, Listening, PATIENCE, RIGLINE, refused, run, says};
 
 fn power(on: bool) -> Value {
     json!({"rail": "3V3", "on": on})
@@ -308,5 +310,41 @@ fn the_time_limit_of_a_call_that_only_reads_switches_nothing_of_another_client_o
         assert!(reply.to_string().contains("TimeoutError"), "{target}: {reply}");
         let state = one.call("state", json!({}));
         assert_eq!(state["structuredContent"]["rails_on"], json!(["3V3"]), "{target}: {state}");
+    }
+}
+
+/// A command that has begun a session ends it before it ends itself.
+#[test]
+fn the_session_of_a_command_ends_with_it() {
+    let server = serve(&[&["sim"], &AGENTS[..]].concat());
+    let behind = server.address.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = heads.clone();
+    // Between the command and the server, to see the requests.
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&behind).unwrap());
+            let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut answers, &mut to_client);
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+            let mut first = vec![0; 64 << 10];
+            let count = client.read(&mut first).unwrap_or_default();
+            seen.lock().unwrap().push(String::from_utf8_lossy(&first[..count]).into_owned());
+            let _ = server.write_all(&first[..count]);
+            thread::spawn(move || std::io::copy(&mut client, &mut server));
+        }
+    });
+    for words in [&["call", &url, "state"][..], &["describe", &url]] {
+        heads.lock().unwrap().clear();
+        let output = run(words, &[]);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        let heads = heads.lock().unwrap();
+        let begun = heads.iter().filter(|head| head.contains("\"initialize\"")).count();
+        let ended = heads.iter().filter(|head| head.starts_with("DELETE ")).count();
+        assert_eq!((begun, ended), (1, 1), "{words:?}: {heads:#?}");
     }
 }
