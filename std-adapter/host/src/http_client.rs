@@ -314,14 +314,24 @@ fn head(uri: &Uri, method: Method, headers: &[(&str, &str)], body: Vec<u8>) -> R
     request.body(Full::new(Bytes::from(body))).map_err(|error| HttpError::Broken { reason: error.to_string() })
 }
 
+/// The host and the port of a server.
+pub(crate) fn place(url: &str) -> Result<(String, u16), HttpError> {
+    let uri = parse(url)?;
+    let (host, port) = place_of(&uri);
+    Ok((host.to_owned(), port))
+}
+
+fn place_of(uri: &Uri) -> (&str, u16) {
+    let host = uri.host().unwrap_or_default();
+    (host.trim_start_matches('[').trim_end_matches(']'), uri.port_u16().unwrap_or(80))
+}
+
 /// Connects to where `url` says.
 async fn open(url: &str) -> Result<(Uri, http1::SendRequest<Full<Bytes>>, Moving), HttpError> {
     let uri = parse(url)?;
-    let host = uri.host().unwrap_or_default();
-    let port = uri.port_u16().unwrap_or(80);
-    let address = format!("{host}:{port}");
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port))
+    let (host, port) = place_of(&uri);
+    let address = format!("{}:{port}", uri.host().unwrap_or_default());
+    let stream = TcpStream::connect((host, port))
         .await
         .map_err(|error| HttpError::Connect { address, reason: error.to_string() })?;
     let _ = stream.set_nodelay(true);

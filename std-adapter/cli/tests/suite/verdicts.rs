@@ -941,17 +941,18 @@ fn a_call_whose_answer_comes_after_its_limit_ends_with_124_in_each_protocol() {
 struct Served(std::process::Child, u16);
 
 impl Served {
-    fn new() -> Self {
+    /// `way` is `--tcp` or `--http`.
+    fn new(way: &str) -> Self {
         let mut server = Command::new(RIGLINE)
-            .args(["serve", "sim", "--tcp", "127.0.0.1:0"])
+            .args(["serve", "sim", way, "127.0.0.1:0"])
             .stdout(Stdio::piped())
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim_end().rsplit(':').next().unwrap().parse().unwrap();
-        Self(server, port)
+        let port = line.split("127.0.0.1:").nth(1).unwrap().split(|char: char| !char.is_ascii_digit()).next().unwrap();
+        Self(server, port.parse().unwrap())
     }
 }
 
@@ -971,19 +972,26 @@ fn rigline(args: &[&str]) -> (Option<i32>, String) {
 /// pyserial/pyserial#206: two programs opened one port, and each got a part of the answers.
 #[test]
 fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
-    let served = Served::new();
-    let names = ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"].map(|host| format!("tcp:{host}:{}", served.1));
-    let [localhost, address, mapped] = &names;
+    let served = Served::new("--tcp");
+    assert_alone(&["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"].map(|host| format!("tcp:{host}:{}", served.1)));
+    let served = Served::new("--http");
+    let places = ["localhost:PORT/mcp", "127.0.0.1:PORT/mcp", "127.0.0.1:PORT/invoke"];
+    assert_alone(&places.map(|place| format!("http://{}", place.replace("PORT", &served.1.to_string()))));
+}
+
+/// Asserts that a run has a server alone, which has these names.
+fn assert_alone(names: &[String; 3]) {
+    let [localhost, address, other] = names;
     let slow = folder(&[(
         "eval.yaml",
-        "name: slow\nconfig: { target: TARGET }\ntasks:\n  - id: t\n    steps:\n      - { id: w, operation: wait-for, args: { channel: 3V3, min: 9, max: 10, within_ms: 60000 }, timeout: 90s }\n",
+        "name: slow\nconfig: { target: TARGET }\ntasks:\n  - id: t\n    steps:\n      - { id: w, operation: wait-for, args: { channel: 3V3, min: 9, max: 10, within_ms: 15000 }, timeout: 30s }\n",
     )]);
     let quick = folder(&[(
         "eval.yaml",
         "name: quick\nconfig: { target: TARGET }\ntasks: [ { id: t, steps: [ { id: m, operation: measure, args: { channel: 3V3 } } ] } ]\n",
     )]);
     // Sessions that are not runs share a server.
-    for name in &names {
+    for name in names {
         assert_eq!(rigline(&["call", name, "measure", "channel=3V3"]).0, Some(0), "{name}");
     }
     let mut first = Command::new(RIGLINE)
@@ -1001,7 +1009,7 @@ fn a_run_has_its_rig_alone_whatever_the_rig_is_called() {
         thread::sleep(Duration::from_millis(200));
         has_begun()
     }));
-    for name in [address, mapped, localhost] {
+    for name in [address, other, localhost] {
         let ran = run(quick.path(), &["--target", name]);
         assert_rig_error(name, &ran);
         let why = ran.2["error"].as_str().unwrap();

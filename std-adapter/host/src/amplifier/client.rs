@@ -13,17 +13,22 @@ use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Part,
     Pending, Record, kind_named,
 };
-use crate::host::wire::Connect;
+use crate::host::wire::{self, Connect, InUse};
 use crate::host::{Connection, Manifest, NO_LIMIT};
 use crate::target::Target;
 
 struct AmplifierClient {
     host: Host,
     events: Option<Record>,
+    /// A server is in use as long as this is there.
+    _in_use: Option<InUse>,
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
-    Box::pin(async move { client(Host::new(target, &options.host)?, &options) })
+    Box::pin(async move {
+        let in_use = wire::in_use(target, &options.host).await?;
+        client(Host::new(target, &options.host)?, &options, in_use)
+    })
 }
 
 /// A client over what `dialer` opens, which leads to `target`; with a connection that is open, if all that was asked on it has been answered.
@@ -34,20 +39,18 @@ pub(crate) fn client_of(
     open: Option<Connection>,
 ) -> Result<Box<dyn Client>, ClientError> {
     let host = Host::over(dialer, target, &options.host);
-    client(
-        match open {
-            Some(connection) => host.on(connection),
-            None => host,
-        },
-        options,
-    )
+    let host = match open {
+        Some(connection) => host.on(connection),
+        None => host,
+    };
+    client(host, options, None)
 }
 
-fn client(mut host: Host, options: &ClientOptions) -> Result<Box<dyn Client>, ClientError> {
+fn client(mut host: Host, options: &ClientOptions, in_use: Option<InUse>) -> Result<Box<dyn Client>, ClientError> {
     let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
     host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
     host.session_id = options.own.one("session").map(str::to_owned);
-    Ok(Box::new(AmplifierClient { host, events }))
+    Ok(Box::new(AmplifierClient { host, events, _in_use: in_use }))
 }
 
 impl Client for AmplifierClient {

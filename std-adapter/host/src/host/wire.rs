@@ -14,10 +14,12 @@ use super::link::LinkDialer;
 use super::ports::Roots;
 use super::recorded::RecordingDialer;
 use super::replay::ReplayDialer;
-use super::rig_lock::{self, InUse};
+use super::rig_lock;
+pub(crate) use super::rig_lock::InUse;
 use super::serial::SerialDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, Timed, TransportTraits, Writer};
 use super::{Options, deadline};
+use crate::http_client;
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 use rigline_std::mutex::lock;
@@ -132,6 +134,27 @@ pub async fn open(dialer: &dyn Connect, options: &Options, wait: Duration) -> Re
             return Err(error);
         }
         sleep_until(given_up.min(Instant::now() + RETRY)).await;
+    }
+}
+
+/// Takes the server at a URL, alone or with others, as the dialers of other targets do; none for those. It waits as [`open`] does.
+///
+/// # Errors
+/// [`HostError::Busy`] if another process has it.
+pub(crate) async fn in_use(target: &Target, options: &Options) -> Result<Option<InUse>, HostError> {
+    let Target::Http(url) = target else { return Ok(None) };
+    // If there is no such server, the first request says so.
+    let Ok((host, port)) = http_client::place(url) else { return Ok(None) };
+    let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else { return Ok(None) };
+    let names = rig_lock::of_addresses(addresses);
+    let given_up = deadline(Instant::now(), options.wait);
+    loop {
+        match InUse::new(names.clone(), options.is_alone, url, &options.roots) {
+            Err(HostError::Busy { .. }) if Instant::now() < given_up => {
+                sleep_until(given_up.min(Instant::now() + RETRY)).await;
+            }
+            taken => return taken.map(Some),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::client::{
     Beside, CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description,
     Part, Pending,
 };
-use crate::host::wire::{self, Connect};
+use crate::host::wire::{self, Connect, InUse};
 use crate::host::{
     self, Completion, Connection, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options,
     RequestError, RpcFailure, deadline,
@@ -59,6 +59,8 @@ struct McpClient {
     dialer: Box<dyn Connect>,
     /// The ends of sessions over HTTP.
     farewells: Farewells,
+    /// A server over HTTP is in use as long as this is there.
+    _in_use: Option<InUse>,
     options: Arc<Options>,
     open: Option<Open>,
     /// The next progress token.
@@ -79,6 +81,7 @@ struct Open {
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
+        let in_use = wire::in_use(target, &options.host).await?;
         let farewells = Farewells::default();
         let dialer: Box<dyn Connect> = match target {
             Target::Http(url) => {
@@ -93,7 +96,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let listener = options.listener.take().unwrap_or_else(|| Arc::new(|_: &Event| {}));
         options.listener = Some(with_logs(listener, Arc::clone(&has_changed)));
         let options = Arc::new(options);
-        Ok(Box::new(McpClient { farewells, ..McpClient::new(dialer, options, None, has_changed) })
+        Ok(Box::new(McpClient { farewells, _in_use: in_use, ..McpClient::new(dialer, options, None, has_changed) })
             as Box<dyn Client>)
     })
 }
@@ -166,7 +169,7 @@ type Reply = Result<String, String>;
 impl McpClient {
     fn new(dialer: Box<dyn Connect>, options: Arc<Options>, open: Option<Open>, has_changed: Arc<AtomicBool>) -> Self {
         let farewells = Farewells::default();
-        Self { dialer, farewells, options, open, next: 1, renamed: HashMap::new(), has_changed }
+        Self { dialer, farewells, _in_use: None, options, open, next: 1, renamed: HashMap::new(), has_changed }
     }
 
     async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {

@@ -14,6 +14,7 @@ use crate::client::{
     CallFailure, CallOutcome, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Part, Pending,
     Record, kind_named,
 };
+use crate::host::wire::{self, InUse};
 use crate::http_client::Credentials;
 use crate::process;
 use crate::target::{Exec, Target};
@@ -26,6 +27,8 @@ struct Namel3ssClient {
     traces: Option<Record>,
     /// Whether trace records have the shape of namel3ss's own.
     has_real_traces: bool,
+    /// A server is in use as long as this is there.
+    _in_use: Option<InUse>,
 }
 
 /// A host of the tools at a target; of a folder, the tools of the project in it.
@@ -56,6 +59,7 @@ pub(super) fn host(target: &Target, credentials: Credentials) -> Result<Host, Cl
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
         let ClientOptions { host: connection, own, .. } = options;
+        let in_use = wire::in_use(target, &connection).await?;
         let mut host = host(target, connection.credentials)?;
         if own.has("handshake") {
             host.project.settings.python_tools.service_handshake_required = Some(true);
@@ -65,7 +69,8 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         let traces = own.one("trace").map(|path| Record::append("trace", path)).transpose()?;
         let tool = own.one("tool").map(str::to_owned);
         let has_real_traces = own.one("trace-format") == Some("namel3ss");
-        Ok(Box::new(Namel3ssClient { host, tool, required, traces, has_real_traces }) as Box<dyn Client>)
+        Ok(Box::new(Namel3ssClient { host, tool, required, traces, has_real_traces, _in_use: in_use })
+            as Box<dyn Client>)
     })
 }
 
