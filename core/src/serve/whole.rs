@@ -12,7 +12,7 @@ use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::exchange::{Exchange, Served};
-use crate::failure::Failure;
+use crate::failure::{Failure, PathPrefix};
 use crate::json::write::Writer;
 use crate::protocol::define::Protocol;
 use crate::protocol::format::Logs;
@@ -73,7 +73,8 @@ impl<'a> Runner<'a> {
         stop: impl Future<Output = bool>,
     ) -> HandlerEnd {
         let Self { clock, send, memory, touched } = self;
-        let is_touched = touched.is_none_or(Cell::get) || exchange.can_change(to);
+        let was_touched = touched.is_none_or(Cell::get);
+        let is_touched = was_touched || exchange.can_change(to);
         if let Some(touched) = touched {
             touched.set(is_touched);
         }
@@ -122,6 +123,10 @@ impl<'a> Runner<'a> {
                 if to.manifest.has_safe_state {
                     cx.tell_made_safe();
                 }
+            }
+            // What its arguments refused has changed nothing.
+            if let (Some(touched), Err(Failure { prefix: PathPrefix::Args, .. })) = (touched, &ended.0) {
+                touched.set(was_touched);
             }
             if sink.dropped > 0
                 && let Some(length) = write_count(sink.memory, sink.dropped, logs)

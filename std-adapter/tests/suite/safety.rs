@@ -18,16 +18,26 @@ type Happened = Arc<Mutex<Vec<String>>>;
 
 struct Rail(Happened);
 
+#[derive(rigline::Params)]
+#[allow(dead_code, reason = "it is only decoded")]
+struct Level {
+    ms: u32,
+}
+
 impl Extension for Rail {
     fn manifest(&self) -> &'static Manifest {
         const MANIFEST: Manifest = Manifest::new("rail", "1.0.0").safe_state(true).operations(&[
             Operation::new("on", Schema::OBJECT),
             Operation::new("watch", Schema::OBJECT).effects(Effects::READ_ONLY),
+            Operation::new("set", Schema::OBJECT),
         ]);
         &MANIFEST
     }
 
-    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        if call.operation() == "set" {
+            let _: Level = call.args()?;
+        }
         let ms = call.args_json().get("ms").and_then(|ms| ms.number()?.to_u32().ok()).unwrap_or(0);
         self.0.lock().unwrap().push(call.operation().to_owned());
         tokio::time::sleep(Duration::from_millis(ms.into())).await;
@@ -179,6 +189,28 @@ fn a_cancelled_call_changes_nothing_for_a_client_that_has_changed_nothing() {
     assert!(server.post(&one, &call(8, "watch", 0)).contains(SAYS), "its next reply says so");
     assert!(!server.post(&one, &call(9, "watch", 0)).contains(SAYS), "once");
     assert!(!server.post(&other, &call(9, "watch", 0)).contains(SAYS), "it had nothing on");
+}
+
+/// A call whose arguments are refused has changed nothing, and does not count for later ones.
+#[test]
+fn a_refused_call_changes_nothing_for_another_client() {
+    let server = Running::start(Options::mcp());
+    let (one, other) = (server.session(), server.session());
+    let watch_and_cancel = |count: usize| {
+        let waiting = server.send("POST", &format!("{EVENTS}{other}"), &call(4, "watch", 60_000));
+        server.wait_for("watch", count);
+        server.cancel(&other, 4);
+        whole(waiting);
+        server.post(&one, &call(5, "watch", 0));
+        server.happened().contains(&"safe".to_owned())
+    };
+    server.post(&one, &call(1, "on", 0));
+    let refused = server.post(&other, &call(2, "set", 0).replace("\"ms\":0", "\"x\":1"));
+    assert!(refused.contains("\"isError\":true"), "{refused}");
+    assert!(!watch_and_cancel(1));
+    // It has changed something when it was not refused.
+    server.post(&other, &call(3, "set", 0));
+    assert!(watch_and_cancel(3));
 }
 
 /// Whoever says the same of itself is one client where there are no sessions.
