@@ -554,7 +554,8 @@ impl Shared {
     /// A task has ended.
     fn complete(&self, job: Job) {
         let Job { task, trials, spent: duration, .. } = job;
-        let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed, Verdict::Skipped]
+        // A trial that did not pass decides, also if a later one was cut off.
+        let verdict = [Verdict::Error, Verdict::Failed, Verdict::Cancelled, Verdict::Skipped]
             .into_iter()
             .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
             .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize {
@@ -704,6 +705,13 @@ impl Shared {
         loop {
             let mut record = worker.run(task, number).await;
             record.attempts = attempt;
+            if record.verdict == Verdict::Cancelled
+                && let Some(failed) = earlier.iter().find(|attempt: &&EarlierAttempt| attempt.class == Class::Fail)
+            {
+                // No attempt has passed, and one has failed.
+                (record.verdict, record.cause) = (Verdict::Failed, Cause::Board);
+                record.error = Some(format!("{}; attempt {attempt} was cancelled", failed.error));
+            }
             let class = record.class();
             let is_over = !matches!(record.verdict, Verdict::Failed | Verdict::Error);
             let is_retried = retries < config.retries && (class == Class::RigError || config.retries_failures);

@@ -6,11 +6,12 @@ use super::records::TrialRecord;
 pub(crate) use super::records::{Cause, Class};
 
 /// Returns the verdict of a task by those of its trials. A failure of the board counts more than an
-/// error of the rig, since it is certain.
+/// error of the rig, since it is certain. Both count more than a trial that was cut off.
 pub fn of_trials(trials: &[TrialRecord]) -> Class {
     let has = |class| trials.iter().any(|trial| trial.class() == class);
+    let is_cut_off = trials.is_empty() || has(Class::Cancelled);
     match () {
-        () if has(Class::Cancelled) || trials.is_empty() => Class::Cancelled,
+        () if is_cut_off && !has(Class::Fail) && !has(Class::RigError) => Class::Cancelled,
         () if has(Class::Flaky) || (has(Class::Fail) && has(Class::Pass)) => Class::Flaky,
         () if has(Class::Fail) => Class::Fail,
         () if has(Class::RigError) => Class::RigError,
