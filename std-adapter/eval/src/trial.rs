@@ -81,6 +81,13 @@ impl EarlyEnd {
     fn cancelled() -> Self {
         Self::new(Verdict::Cancelled, Cause::Board, "cancelled")
     }
+
+    /// One for several steps, with all reasons: a failure of the board comes first, then a mistake of the eval, then the rig.
+    fn of_all(mut all: Vec<Self>) -> Option<Self> {
+        all.sort_by_key(|end| (end.cause.is_rig(), end.verdict == Verdict::Error));
+        let why = all.iter().map(|end| end.why.as_str()).collect::<Vec<_>>().join("; ");
+        Some(Self { why, ..all.into_iter().next()? })
+    }
 }
 
 /// The graders that failed, as texts.
@@ -396,7 +403,7 @@ impl Worker {
         output: Option<&str>,
         began: SystemTime,
     ) -> Option<EarlyEnd> {
-        let mut broken = None;
+        let mut broken = Vec::new();
         for step in task.steps.iter().filter(|step| step.phase == Phase::Cleanup) {
             if self.session.is_none() && self.context.executor != Executor::Mock {
                 break;
@@ -413,10 +420,10 @@ impl Worker {
             self.attach(step, steps, began).await;
             if let Err(error) = result {
                 (self.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
-                broken = broken.or(Some(error));
+                broken.push(error);
             }
         }
-        broken
+        EarlyEnd::of_all(broken)
     }
 
     /// Keeps the files that a step attaches, whatever became of it.
