@@ -508,6 +508,58 @@ fn a_command_that_is_killed_leaves_red_reports() {
     assert!(read("r.html").contains("has not ended"));
 }
 
+/// A command that fails before its runs is in every report, in the place of an earlier run that passed. (scalatest/scalatest#1801)
+#[test]
+fn a_command_that_fails_without_runs_leaves_red_reports_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("empty")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    let outcome = outcomes().join("pass");
+    let pass = outcome.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(RIGLINE);
+        command.args(["eval", "run", "--quiet"]).args(args).current_dir(folder.path());
+        command.args(["--junit", "r.xml", "--ctrf", "r.ctrf.json", "--html", "r.html", "--json-file", "r.json"]);
+        command.env("XDG_STATE_HOME", at("state")).stdin(Stdio::null()).output().unwrap()
+    };
+    let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+    for (args, why) in [
+        (&[pass, "--rig", "nosuch", "--tap", "-"] as &[&str], "nosuch"),
+        (&["empty", "--tap", "-"], "there are no evals in this folder"),
+        (&[pass, "empty", "--tap", "-"], "there are no evals in this folder"),
+        (&[pass, "--runs", "file/runs", "--tap", "-"], "file"),
+        (&[pass, "--token-file", "nosuch", "--tap", "-"], "nosuch"),
+        (&[pass, "--record", "file", "--tap", "-"], "--record"),
+        (&[pass, "--target", "foo:bar", "--tap", "-"], "foo"),
+        (&[pass, "--meta", "a=1", "--meta", "a=2", "--tap", "-"], "--meta a"),
+        // Another report cannot be written, or would take the place of an eval.
+        (&[pass, "--tap", "file/r.tap"], "--tap"),
+        (&["file", "--tap", "file"], "this is an eval"),
+    ] {
+        assert!(run(&[pass, "--tap", "green.tap"]).status.success());
+        assert!(junit(&read("r.xml")).0.iter().all(|case| case.mark == "passed"));
+        let output = run(args);
+        let code = output.status.code().unwrap();
+        assert!(code != 0 && code != 1, "{args:?}: {output:?}");
+        let (cases, _) = junit(&read("r.xml"));
+        let [case] = cases.as_slice() else { panic!("{args:?}: {cases:?}") };
+        assert!(case.mark == "error" && case.why.contains(why), "{args:?}: {case:?}");
+        let report: Value = serde_json::from_str(&read("r.ctrf.json")).unwrap();
+        assert_eq!(report["results"]["summary"]["failed"], 1, "{args:?}");
+        let json: Value = serde_json::from_str(&read("r.json")).unwrap();
+        assert_eq!((&json["success"], &json["exit_code"]), (&false.into(), &code.into()), "{args:?}");
+        assert!(json["errors"][0]["error"].as_str().unwrap().contains(why), "{args:?}: {json:#}");
+        assert!(read("r.html").contains(&format!("data-exit-code=\"{code}\"")), "{args:?}");
+        if args.ends_with(&["-"]) {
+            let text = String::from_utf8(output.stdout).unwrap();
+            let cases = tap(&text);
+            assert!(cases.len() == 1 && cases[0].mark == "failed" && cases[0].why.contains(why), "{args:?}: {text}");
+        }
+    }
+    assert_eq!(read("file"), "", "what might be an eval is not written over");
+}
+
 #[test]
 fn log_lines_of_parallel_tasks_name_their_task() {
     let folder = tempfile::tempdir().unwrap();

@@ -64,29 +64,30 @@ struct Wanted {
     task_file: Option<String>,
 }
 
-/// The evals that paths mean, and the errors of files that could not be read.
-fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
-    let (mut evals, mut errors) = (Vec::new(), Vec::new());
+/// The evals that paths mean, and the errors of files that could not be read. Instead of those: why the first of the paths means none.
+fn wanted(paths: &[PathBuf]) -> (Vec<Wanted>, Result<Vec<String>, Failure>) {
+    let mut evals = Vec::new();
+    let mut errors = Ok(Vec::new());
     for path in paths {
         if !path.is_dir() {
-            let (path, task_file) = match owner_of(path) {
-                Ok(Some((eval, file))) => (eval, Some(file)),
-                Ok(None) => (path.clone(), None),
-                Err(why) => return Err(Failure::usage(why)),
-            };
-            evals.push(Wanted { path, task_file });
+            match owner_of(path) {
+                Ok(Some((eval, file))) => evals.push(Wanted { path: eval, task_file: Some(file) }),
+                Ok(None) => evals.push(Wanted { path: path.clone(), task_file: None }),
+                Err(why) => errors = errors.and(Err(Failure::usage(why))),
+            }
             continue;
         }
         let listing = list(path);
         listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
         listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
         if listing.evals.is_empty() && listing.errors.is_empty() {
-            return Err(no_evals(path, &listing.errors));
+            errors = errors.and(Err(no_evals(path, &listing.errors)));
+        } else if let Ok(errors) = &mut errors {
+            errors.extend(listing.errors);
         }
-        errors.extend(listing.errors);
         evals.extend(listing.evals.into_iter().map(|eval| Wanted { path: eval.path, task_file: None }));
     }
-    Ok((evals, errors))
+    (evals, errors)
 }
 
 /// The error of `run`, `list` and `validate` for a folder without evals.

@@ -109,21 +109,59 @@ pub(super) struct Run {
 }
 
 impl Run {
-    #[allow(clippy::too_many_lines, reason = "the steps of a run, in their order")]
     pub(super) fn run(self) -> Result<u8, Failure> {
-        self.reports_can_be_written()?;
-        let (evals, errors) = wanted(&self.paths)?;
-        let is_eval =
-            |report: &Path| evals.iter().any(|eval| crate::files::place(&eval.path) == crate::files::place(report));
-        if let Some((option, path)) = self.files().find(|(_, path)| is_eval(path)) {
-            return Err(Failure::usage(format!("{option} {}: this is an eval, which would be lost", path.display())));
-        }
+        let begun = Begun::now();
+        let (evals, unreadable) = wanted(&self.paths);
+        let inputs: Vec<PathBuf> =
+            evals.iter().map(|eval| &eval.path).chain(&self.paths).map(|path| crate::files::place(path)).collect();
+        let are_writable = self.reports_can_be_written(&inputs);
+        let write_failed: &dyn Fn(&Path, &str) = match are_writable {
+            Ok(()) => &|path, text| {
+                write_report(path, text);
+            },
+            // The others are still reports of this command.
+            Err(_) => &|path, text| {
+                if !is_stdout(path) && !inputs.contains(&crate::files::place(path)) {
+                    let _ = files::write(path, text.as_bytes());
+                }
+            },
+        };
+        let mut recorder = None;
+        let ended = are_writable.and_then(|()| {
+            self.begin_reports();
+            self.run_all(evals, &unreadable?, &begun, &mut recorder)
+        });
+        let (code, results) = match ended {
+            Ok(ended) => ended,
+            Err(failure) => {
+                let results = self.without_runs(&failure, &begun);
+                self.write_all_reports(&results, &BTreeMap::new(), write_failed);
+                begun.end(&results, recorder.as_deref(), failure.code);
+                return Err(failure);
+            }
+        };
+        Ok(begun.end(&results, recorder.as_deref(), code))
+    }
+
+    /// The results of a command that fails before its runs, or without them.
+    fn without_runs(&self, failure: &Failure, begun: &Begun) -> Results {
+        let mut results = begun.results(self.meta().unwrap_or_default());
+        results.errors.push(UnrunnableEval::new(None, failure.text.as_str()));
+        results.exit_code = Some(failure.code);
+        results
+    }
+
+    #[allow(clippy::too_many_lines, reason = "the steps of a run, in their order")]
+    fn run_all(
+        &self,
+        evals: Vec<Wanted>,
+        errors: &[String],
+        begun: &Begun,
+        recorder: &mut Option<Arc<Recorder>>,
+    ) -> Result<(u8, Results), Failure> {
         let meta = self.meta()?;
-        let recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
+        *recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
         let (runs, store) = self.runs(recorder.clone())?;
-        let (began, started) = (Instant::now(), SystemTime::now());
-        self.begin_reports();
-        let github = GitHub::begin();
         let (done, left, signal) = connect::on_threads(async {
             let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
@@ -183,9 +221,7 @@ impl Run {
             Err(error) => matches!(error, StartError::Ending),
         };
         let signal = signal.filter(|_| !left.is_empty() || done.iter().any(is_cut_off));
-        let mut results = Results::default();
-        (results.started_at_ms, results.duration_ms) = (unix_millis(started), millis(began.elapsed()));
-        (results.meta, results.host) = (meta, Some(reports::host()));
+        let mut results = begun.results(meta);
         let recording = self.record.folder().and_then(|folder| std::path::absolute(folder).ok());
         results.recording = recording.map(shown);
         let by = signal.map(signal_name);
@@ -219,10 +255,7 @@ impl Run {
         let code = signal.unwrap_or_else(|| code(&done, !errors.is_empty()));
         (results.exit_code, results.success) = (Some(code), code == exit::SUCCESS);
         let code = self.tell(&done, &mut results);
-        if let Some(github) = github {
-            github.end(&results);
-        }
-        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &results, code)))
+        Ok((code, results))
     }
 
     /// The facts of `--meta`.
@@ -239,14 +272,23 @@ impl Run {
     /// Writes reports that say that the command has not ended, in the place of those of earlier runs.
     fn begin_reports(&self) {
         let unfinished = reports::unfinished();
-        let write = |path: &Path, text: &str| {
+        self.write_all_reports(&unfinished, &BTreeMap::new(), |path, text| {
             if !is_stdout(path) {
                 write_report(path, text);
             }
-        };
-        self.write_reports(&unfinished, &BTreeMap::new(), write);
+        });
+    }
+
+    /// Writes the reports, and JSON as the last of them.
+    fn write_all_reports(
+        &self,
+        results: &Results,
+        attachments: &BTreeMap<String, Vec<PathBuf>>,
+        mut write: impl FnMut(&Path, &str),
+    ) {
+        self.write_reports(results, attachments, &mut write);
         if let Some(path) = &self.json_file {
-            write(path, &terminal::json(&unfinished.to_json()));
+            write(path, &terminal::json(&results.to_json()));
         }
     }
 
@@ -263,10 +305,16 @@ impl Run {
         self.reports.write(results, write);
     }
 
-    /// Finds out before anything is run that a report could not be written.
-    fn reports_can_be_written(&self) -> Result<(), Failure> {
+    /// Finds out before anything is run that a report could not be written, or would be written over one of the `inputs`.
+    fn reports_can_be_written(&self, inputs: &[PathBuf]) -> Result<(), Failure> {
         let reports: Vec<(&str, Option<&Path>)> = self.files().map(|(option, path)| (option, Some(path))).collect();
-        crate::files::ensure_reports(&reports, self.json.then_some("--json"))
+        crate::files::ensure_reports(&reports, self.json.then_some("--json"))?;
+        match self.files().find(|(_, path)| inputs.contains(&crate::files::place(path))) {
+            Some((option, path)) => {
+                Err(Failure::usage(format!("{option} {}: this is an eval, which would be lost", path.display())))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The options of reports, with their files.
@@ -411,6 +459,35 @@ impl Run {
         };
         let ids = results.runs.iter().map(|run| &run.run_id);
         ids.map(|id| (id.clone(), of(id))).collect()
+    }
+}
+
+/// When the command began, and GitHub Actions if it runs there.
+struct Begun {
+    at: SystemTime,
+    clock: Instant,
+    github: Option<GitHub>,
+}
+
+impl Begun {
+    fn now() -> Self {
+        Self { at: SystemTime::now(), clock: Instant::now(), github: GitHub::begin() }
+    }
+
+    /// Results without runs, up to now.
+    fn results(&self, meta: BTreeMap<String, String>) -> Results {
+        let mut results = Results::default();
+        (results.started_at_ms, results.duration_ms) = (unix_millis(self.at), millis(self.clock.elapsed()));
+        (results.meta, results.host) = (meta, Some(reports::host()));
+        results
+    }
+
+    /// Ends what GitHub Actions shows, and the recording. Returns the exit code.
+    fn end(self, results: &Results, recorder: Option<&Recorder>, code: u8) -> u8 {
+        if let Some(github) = self.github {
+            github.end(results);
+        }
+        recorder.map_or(code, |recorder| end_recording(recorder, results, code))
     }
 }
 

@@ -37,7 +37,8 @@ pub(super) struct Validate {
 
 impl Validate {
     pub(super) fn run(self) -> Result<u8, Failure> {
-        let (evals, errors) = wanted(&self.paths)?;
+        let (evals, errors) = wanted(&self.paths);
+        let errors = errors?;
         let operations = match &self.target {
             Some(target) => Some(operations(target, self.credentials.read(target)?)?),
             None => None,
