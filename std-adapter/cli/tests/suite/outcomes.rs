@@ -560,6 +560,54 @@ fn a_command_that_fails_without_runs_leaves_red_reports_with_the_reason() {
     assert_eq!(read("file"), "", "what might be an eval is not written over");
 }
 
+/// As the reports of `eval run`: those of a check that was cut off are red, and have the cases before that.
+#[test]
+fn a_check_that_is_cut_off_leaves_red_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+    // It answers until the file is there.
+    let script = "#!/bin/sh\n[ -e silent ] && exec sleep 60\nexec \"$RIGLINE\" rig\n";
+    let path = at("rig.sh");
+    fs::write(&path, script).unwrap();
+    let begin = |more: &[&str]| {
+        let mut command = Command::new(RIGLINE);
+        command.args(["check", "exec:sh rig.sh", "--patience", "30s", "--start-timeout", "30s"]).args(more);
+        command.args(["--json-file", "c.json", "--junit", "c.xml"]).current_dir(folder.path()).env("RIGLINE", RIGLINE);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+        let _ = fs::remove_file(at("silent"));
+        assert!(begin(&["--case", "handshake"]).wait().unwrap().success());
+        assert!(!read("c.xml").contains("<error"));
+        fs::write(at("silent"), "").unwrap();
+        let mut child = begin(&[]);
+        let started = Instant::now();
+        while !read("c.xml").contains("<error") && started.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // JUnit is the last of them, and then signals are waited for.
+        std::thread::sleep(Duration::from_millis(500));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        let code = child.wait().unwrap().code();
+        let why = match signal {
+            rustix::process::Signal::TERM => "the check was cut off: terminated",
+            _ => "the check has not ended",
+        };
+        assert_eq!(code, (signal == rustix::process::Signal::TERM).then_some(143));
+        let (cases, _) = junit(&read("c.xml"));
+        let last = cases.last().unwrap();
+        assert!(last.mark == "error" && last.why.contains(why), "{cases:?}");
+        let json: Value = serde_json::from_str(&read("c.json")).unwrap();
+        assert!(json["error"].as_str().unwrap().contains(why), "{json:#}");
+    }
+    // What is wrong with the command line is in the reports, too.
+    let _ = fs::remove_file(at("silent"));
+    assert!(begin(&["--case", "handshake"]).wait().unwrap().success());
+    assert_eq!(begin(&["--call", "{"]).wait().unwrap().code(), Some(2));
+    assert!(read("c.xml").contains("<error"), "{}", read("c.xml"));
+}
+
 #[test]
 fn log_lines_of_parallel_tasks_name_their_task() {
     let folder = tempfile::tempdir().unwrap();

@@ -226,9 +226,17 @@ pub struct Report {
     /// The reason if a server, or a program that runs for each call, was never reached, so that
     /// nothing was checked.
     pub unreached: Option<String>,
+    /// The reason why the check ended before its last case. `None` if all cases were run.
+    pub unfinished: Option<String>,
 }
 
 impl Report {
+    /// A report of a check that ended before its last case, with the cases that were run and the
+    /// reason.
+    pub fn unfinished(target: String, results: Vec<CaseResult>, why: String) -> Self {
+        Self { target, results, unopened: None, unreached: None, unfinished: Some(why) }
+    }
+
     /// Returns the number of cases with this outcome.
     pub fn count(&self, outcome: CaseOutcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
@@ -244,7 +252,8 @@ impl Report {
     /// Its members are `target`, `passed`, `failed`, `failed_by_standard` (the number of failed
     /// cases that no real host needs), `skipped` and `cases`. A case has `name`, `section`,
     /// `needed_by` (`host` or `standard`), `outcome`, `text`, `seconds` and `exchange`, a list of
-    /// `{"sent":…}` and `{"got":…}`. If there is a transcript, `transcript` is its path.
+    /// `{"sent":…}` and `{"got":…}`. If there is a transcript, `transcript` is its path. If the
+    /// check did not come to its end, or to its target, the member `error` says why.
     pub fn to_json(&self) -> Value {
         let exchange = |result: &CaseResult| -> Vec<Value> {
             result
@@ -275,14 +284,19 @@ impl Report {
                 case
             })
             .collect();
-        json!({
+        let mut report = json!({
             "target": self.target,
             "passed": self.count(CaseOutcome::Pass),
             "failed": self.count(CaseOutcome::Fail),
             "failed_by_standard": self.failed(Need::Standard),
             "skipped": self.count(CaseOutcome::Skip),
             "cases": cases,
-        })
+        });
+        let unopened = self.unopened.as_ref().map(ToString::to_string);
+        if let Some(error) = unopened.or_else(|| self.unreached.clone()).or_else(|| self.unfinished.clone()) {
+            report["error"] = error.into();
+        }
+        report
     }
 }
 
@@ -321,5 +335,5 @@ pub async fn run<'c, F: Fixture + 'c>(
         results.push(result);
     }
     let (unopened, unreached) = (fixture.unopened(), fixture.unreached());
-    Ok(Report { target: fixture.target(), results, unopened, unreached })
+    Ok(Report { target: fixture.target(), results, unopened, unreached, unfinished: None })
 }

@@ -1,5 +1,6 @@
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rigline_eval::report::junit::{self, Case, Status, Suite};
@@ -84,14 +85,43 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        connect::run(self.check())
+        let are_writable = files::ensure_reports(&self.files(), self.json.then_some("--json"));
+        let is_stdout_free = are_writable.is_ok();
+        let results = RefCell::new(Vec::new());
+        let has_reported = Cell::new(false);
+        let ended = are_writable.and_then(|()| {
+            // In the place of an earlier report, in case that this command is killed.
+            let unended = "the check has not ended: it still runs, or it was killed".to_owned();
+            self.write_unfinished(&Report::unfinished(self.connection.target.to_string(), Vec::new(), unended), false);
+            connect::run(self.check(&results, &has_reported))
+        });
+        if let Err(failure) = &ended
+            && !has_reported.get()
+        {
+            let is_signal = failure.code > 128;
+            let why = if is_signal { format!("the check was cut off: {}", failure.text) } else { failure.text.clone() };
+            let target = self.connection.target.to_string();
+            self.write_unfinished(&Report::unfinished(target, results.take(), why), is_stdout_free);
+        }
+        ended
     }
 
-    async fn check(self) -> Result<u8, Failure> {
-        files::ensure_reports(
-            &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
-            self.json.then_some("--json"),
-        )?;
+    /// The options of reports, with their files.
+    fn files(&self) -> [(&'static str, Option<&Path>); 2] {
+        [("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())]
+    }
+
+    /// Writes a report of a check that did not come to its end. The command fails in any case.
+    fn write_unfinished(&self, report: &Report, has_stdout: bool) {
+        let texts = [format!("{:#}\n", report.to_json()), junit(report, self.strict)];
+        for ((_, path), text) in self.files().into_iter().zip(texts) {
+            if let Some(path) = path.filter(|path| has_stdout || !files::is_stdout(path)) {
+                let _ = files::write(path, &text);
+            }
+        }
+    }
+
+    async fn check(&self, results: &RefCell<Vec<CaseResult>>, has_reported: &Cell<bool>) -> Result<u8, Failure> {
         self.own.check(Some(self.protocol))?;
         let Some(suite) = self.protocol.check else {
             return Err(Failure::usage(format!("--protocol {}: there are no cases for it", self.protocol.name)));
@@ -114,7 +144,12 @@ impl Arguments {
             own: self.own.values.clone(),
             prefixes: self.case.clone(),
         };
-        let report = (suite.run)(settings, &mut |result| self.tell(result)).await?;
+        let mut tell = |result: &CaseResult| {
+            results.borrow_mut().push(result.clone());
+            self.tell(result);
+        };
+        let report = (suite.run)(settings, &mut tell).await?;
+        has_reported.set(true);
         self.report(&report)
     }
 
@@ -287,6 +322,15 @@ fn junit(report: &Report, is_strict: bool) -> String {
     if let Some(why) = unopened.or_else(|| report.unreached.clone()) {
         let status = Status::Error("no answer".to_owned(), why);
         cases.push(Case { name: "the target answers".to_owned(), class_name: name.clone(), status, ..Case::default() });
+    }
+    if let Some(why) = report.unfinished.clone() {
+        let status = Status::Error("not ended".to_owned(), why);
+        cases.push(Case {
+            name: "the check as a whole".to_owned(),
+            class_name: name.clone(),
+            status,
+            ..Case::default()
+        });
     }
     let time = cases.iter().map(|case| case.time).sum();
     junit::xml("rigline check", &[Suite { name, time, cases, ..Suite::default() }])
