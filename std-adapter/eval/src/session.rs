@@ -233,15 +233,14 @@ fn listener(log: OnLog) -> Listener {
 }
 
 /// Why there is no answer. The time limit is distinguished from the grace, in which an extension can itself report a
-/// timeout.
+/// timeout. Not every protocol has one.
 fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String {
     match (error, limit) {
-        (HostError::Timeout { extension, request, details, .. }, Some(limit)) => {
-            let grace = Options::default().grace;
-            format!(
-                "{extension} did not answer `{request}` within {limit:?} (waited {:.1}s: limit {limit:?} + grace {grace:?}){details}",
-                elapsed.as_secs_f64()
-            )
+        (HostError::Timeout { extension, request, details, after, .. }, Some(limit)) => {
+            let grace = after.saturating_sub(limit);
+            let parts = if grace.is_zero() { String::new() } else { format!(": limit {limit:?} + grace {grace:?}") };
+            let waited = elapsed.as_secs_f64();
+            format!("{extension} did not answer `{request}` within {limit:?} (waited {waited:.1}s{parts}){details}")
         }
         _ => error.to_string(),
     }

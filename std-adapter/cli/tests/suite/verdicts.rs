@@ -1071,3 +1071,35 @@ fn measurements_have_marginal_limits_and_may_be_lists_and_texts() {
         assert!(text.contains(fault), "{limits}: {text}");
     }
 }
+
+/// zephyrproject-rtos/zephyr#45904: the reason names the limit of the step, and what was waited.
+#[test]
+fn the_reason_of_a_step_without_an_answer_names_its_limit_and_no_grace_that_there_was_not() {
+    // Each speaks one protocol, and refuses what it does not know.
+    let slow = SLOW.replace("time.sleep(0.8)", "time.sleep(60)");
+    let gevals = slow.replace("\"clientInfo\" in request[\"params\"]", "False");
+    let mcp = slow.replace("elif method == \"initialize\":", "elif False:").replace(
+        "say({\"jsonrpc\": \"2.0\", \"id\": request[\"id\"], \"result\": {}})",
+        "say({\"jsonrpc\": \"2.0\", \"id\": request[\"id\"], \"error\": {\"code\": -32601, \"message\": \"Method not found\"}})",
+    );
+    let amplifier = slow.replace(
+        "    method = request.get(\"method\")\n",
+        "    method = None\n    if \"op\" not in request:\n        say({\"ok\": False, \"error\": {\"code\": \"bad_request\", \"message\": \"no op\"}})\n",
+    );
+    let files = folder(&[("gevals.py", &gevals), ("mcp.py", &mcp), ("amplifier.py", &amplifier)]);
+    let why = |protocol: &str| {
+        let program = files.path().join(protocol).with_extension("py");
+        let folder = eval(&format!("exec:python3 -u {}", program.display()), "", ", timeout: 300ms");
+        let path = folder.path().join("eval.yaml");
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("operation: measure", "operation: op")).unwrap();
+        let ran = run(folder.path(), &[]);
+        assert_rig_error(protocol, &ran);
+        ran.2["tasks"][0]["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {:#}", ran.1)).to_owned()
+    };
+    let gevals = why("gevals");
+    assert!(gevals.contains("within 300ms (waited 2.") && gevals.contains("limit 300ms + grace 2s)"), "{gevals}");
+    let mcp = why("mcp");
+    assert!(mcp.contains("within 300ms (waited 0.") && !mcp.contains("grace"), "{mcp}");
+    let amplifier = why("amplifier");
+    assert!(amplifier.contains("no answer within 300ms (waited 2."), "{amplifier}");
+}

@@ -72,7 +72,8 @@ pub enum CallError {
     Http(HttpError),
     /// The module did not answer within the time limit.
     #[error(
-        "no answer within {limit:?}{}{}{}",
+        "no answer within {limit:?}{}{}{}{}",
+        if waited > limit { format!(" (waited {:.1}s)", waited.as_secs_f64()) } else { String::new() },
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
         shown(odd.as_deref()),
         last_words(stderr)
@@ -80,6 +81,8 @@ pub enum CallError {
     Timeout {
         /// The time limit.
         limit: Duration,
+        /// The time for which the host waited: the limit, and the grace if there was one.
+        waited: Duration,
         /// The likely cause, if one is known.
         hint: Option<String>,
         /// The first line that was not JSON. `None` if there was no such line.

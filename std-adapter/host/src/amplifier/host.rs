@@ -174,7 +174,10 @@ impl Host {
             return Err(CallError::Arguments);
         }
         let start = Instant::now();
-        let answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
+        let mut answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
+        if let Err(CallError::Timeout { limit, .. }) = &mut answer {
+            *limit = self.timeout;
+        }
         let took = match &self.place {
             ModuleLocation::Lines(lines) => lines.since_request(),
             ModuleLocation::Http { .. } => start.elapsed(),
@@ -217,7 +220,7 @@ impl Host {
                 match answer {
                     Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {
-                        Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
+                        Err(CallError::Timeout { limit, waited: limit, hint: None, odd: None, stderr: String::new() })
                     }
                     Err(error) => Err(CallError::Http(error)),
                 }

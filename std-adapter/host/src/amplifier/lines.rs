@@ -195,7 +195,7 @@ impl Lines {
         if self.is_asked || child.is_some_and(|child| child.exit().is_some()) {
             self.end().await;
         }
-        let late = |odd, stderr, hint| CallError::Timeout { limit, odd, stderr, hint };
+        let late = |odd, stderr, hint| CallError::Timeout { limit, waited: limit, odd, stderr, hint };
         if self.open.is_none() {
             let wait = limit.saturating_add(self.options.wait);
             match timeout_at(deadline(Instant::now(), wait), self.dial()).await {

@@ -324,6 +324,7 @@ impl fmt::Display for RpcFailure {
 
 fn and_grace(limit: Option<Duration>, after: Duration) -> String {
     limit
+        .filter(|limit| after > *limit)
         .map(|limit| format!(": its time limit of {limit:?}, and {:?} of grace", after.saturating_sub(limit)))
         .unwrap_or_default()
 }
