@@ -1,6 +1,6 @@
 //! Measurements: the numbers that graders record, and their statistics over several trials.
 
-use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
+use bigdecimal::{BigDecimal, FromPrimitive as _, RoundingMode, ToPrimitive as _, Zero as _};
 use indexmap::IndexMap;
 
 pub(crate) use super::records::Measurement;
@@ -67,6 +67,7 @@ impl Statistics {
         let by_value = |a: &&(BigDecimal, &str), b: &&(BigDecimal, &str)| a.0.cmp(&b.0);
         let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned()).unwrap_or_default();
         let (min, max) = (text(values.iter().min_by(by_value)), text(values.iter().max_by(by_value)));
+        let texts: Vec<&str> = values.iter().map(|(_, text)| *text).collect();
         let numbers: Vec<&BigDecimal> = values.iter().map(|(value, _)| value).collect();
         #[allow(clippy::cast_precision_loss, reason = "trials are few")]
         let count = values.len() as f64;
@@ -93,18 +94,63 @@ impl Statistics {
             count: values.len(),
             min,
             max,
-            mean: mean.map(|mean| mean.to_plain_string()).unwrap_or_default(),
+            mean: mean.map(|mean| written(&mean, has_exponent(&texts))).unwrap_or_default(),
             deviation: finite(deviation),
             cpk: finite(cpk),
         })
     }
 }
 
-/// Rounds a decimal number to `digits` digits after the point. Returns `None` if the text is no
-/// number.
-pub fn rounded(number: &str, digits: usize) -> Option<String> {
-    let digits = i64::try_from(digits).ok()?;
-    Some(number::decimal(number)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())
+/// The digits of numbers that are shown beside given values: as many as the values have after the point, and one more.
+pub(super) struct Rounding {
+    /// How many digits after the point. It is negative for what is far before it.
+    digits: i64,
+    /// Whether the values have exponents.
+    has_exponent: bool,
+}
+
+impl Rounding {
+    pub(super) fn of(values: &[&str]) -> Self {
+        let digits = values.iter().map(|value| digits_after_point(value)).max().unwrap_or_default();
+        let numbers = values.iter().filter_map(|value| number::decimal(value)).filter(|number| !number.is_zero());
+        // A dozen digits of the largest are enough.
+        let before_first = numbers.map(|number| -number.order_of_magnitude()).min().unwrap_or_default().max(0);
+        Self { digits: digits.min(before_first.saturating_add(12)) + 1, has_exponent: has_exponent(values) }
+    }
+
+    /// Returns the rounded number. Returns `None` if it is no number, or has too many digits.
+    pub(super) fn of_text(&self, number: &str) -> Option<String> {
+        number::decimal(number).and_then(|number| self.of_number(&number))
+    }
+
+    pub(super) fn of_float(&self, number: f64) -> Option<String> {
+        BigDecimal::from_f64(number).and_then(|number| self.of_number(&number))
+    }
+
+    fn of_number(&self, number: &BigDecimal) -> Option<String> {
+        let is_shown = is_plain(number) && self.digits.unsigned_abs() <= 2000;
+        is_shown.then(|| written(&number.with_scale_round(self.digits, RoundingMode::HalfEven), self.has_exponent))
+    }
+}
+
+/// A number as text. If it has an exponent, it is one that is not close to 1.
+fn written(number: &BigDecimal, has_exponent: bool) -> String {
+    if has_exponent && !number.is_zero() && !(-4..=9).contains(&number.order_of_magnitude()) {
+        number.to_scientific_notation()
+    } else {
+        number.to_plain_string()
+    }
+}
+
+fn has_exponent(values: &[&str]) -> bool {
+    values.iter().any(|value| value.contains(['e', 'E']))
+}
+
+/// How many digits a decimal number is written with after its point, if it is written without its exponent.
+fn digits_after_point(value: &str) -> i64 {
+    let (mantissa, exponent) = value.split_once(['e', 'E']).unwrap_or((value, "0"));
+    let fraction = mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    i64::try_from(fraction).unwrap_or(i64::MAX).saturating_sub(exponent.parse().unwrap_or_default())
 }
 
 /// Whether a number can be added to others: its exponent does not make it a number of thousands of digits.
@@ -173,6 +219,33 @@ mod tests {
         assert_eq!((mixed.count, mixed.min.as_str(), mixed.max.as_str(), mixed.mean.as_str()), (2, "3.0", "5.0", "4"));
         let none = measured(&["open"], None, None);
         assert_eq!((none.count, none.min.as_str(), none.deviation, none.cpk), (0, "", None, None));
+    }
+
+    #[test]
+    fn what_is_rounded_has_one_digit_more_than_the_values_whatever_their_size() {
+        for (values, mean, shown, deviation) in [
+            (&["1.5e-9", "1.7e-9", "1.62e-9"] as &[&str], "1.6066666666666667e-9", "1.61e-9", "1.0e-10"),
+            (&["0.0000000015", "0.0000000017"], "0.0000000016", "0.00000000160", "0.00000000014"),
+            (&["1.5e-20", "1.7e-20"], "1.6e-20", "1.60e-20", "1.4e-21"),
+            (
+                &["0.000000000000015", "0.000000000000017"],
+                "0.000000000000016",
+                "0.0000000000000160",
+                "0.0000000000000014",
+            ),
+            (&["1e400", "3e400"], "2e400", "2.0e400", ""),
+            (&["3.30E+00", "+3.31e0"], "3.305", "3.305", "0.007"),
+            (&["3.29", "3.30", "3.31"], "3.3", "3.300", "0.010"),
+            (&["100", "101"], "100.5", "100.5", "0.7"),
+            (&["-1e-9", "1e-9"], "0", "0.0000000000", "1.4e-9"),
+        ] {
+            let found = measured(values, None, None);
+            assert_eq!(found.mean, mean, "{values:?}");
+            let rounding = Rounding::of(values);
+            assert_eq!(rounding.of_text(&found.mean).unwrap(), shown, "{values:?}");
+            let rounded = found.deviation.and_then(|deviation| rounding.of_float(deviation));
+            assert_eq!(rounded.unwrap_or_default(), deviation, "{values:?}");
+        }
     }
 
     #[test]

@@ -975,11 +975,10 @@ impl Statistic {
         let mut parts = Vec::new();
         if self.count > 1 {
             parts.push(format!("{} to {}", shown(&self.min), shown(&self.max)));
-            // One digit more than the values have.
-            let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
-            let digits = digits(self.min.as_str()).max(digits(self.max.as_str())) + 1;
-            parts.extend(measurement::rounded(self.mean.as_str(), digits).map(|mean| format!("mean {mean}")));
-            parts.extend(self.standard_deviation.map(|deviation| format!("s {deviation:.digits$}")));
+            let rounding = measurement::Rounding::of(&[self.min.as_str(), self.max.as_str()]);
+            parts.extend(rounding.of_text(self.mean.as_str()).map(|mean| format!("mean {mean}")));
+            let deviation = self.standard_deviation.and_then(|deviation| rounding.of_float(deviation));
+            parts.extend(deviation.map(|deviation| format!("s {deviation}")));
             parts.extend(self.cpk.map(|cpk| format!("Cpk {cpk:.2}")));
         }
         if self.count > 1 || self.failed.len() > 1 {
