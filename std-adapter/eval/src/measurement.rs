@@ -41,8 +41,8 @@ pub struct Statistics {
     pub cpk: Option<f64>,
     /// Whether each value is a number within the limits.
     pub passed: bool,
-    /// Whether at least one value passed and is marginal.
-    pub is_marginal: bool,
+    /// The first value that passed and is marginal. `None` if there is none.
+    pub marginal: Option<String>,
     /// The values that did not pass, each after the number of its trial.
     pub failed: Vec<(u32, String)>,
 }
@@ -88,7 +88,7 @@ impl Statistics {
         let finite = |number: Option<f64>| number.filter(|number| number.is_finite());
         Some(Self {
             passed: all.iter().all(|(_, one)| one.passed),
-            is_marginal: all.iter().any(|(_, one)| one.is_marginal),
+            marginal: all.iter().find(|(_, one)| one.is_marginal).map(|(_, one)| one.value.clone()),
             failed: all.iter().filter(|(_, one)| !one.passed).map(|(trial, one)| (*trial, one.value.clone())).collect(),
             last,
             count: values.len(),

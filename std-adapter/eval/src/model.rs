@@ -417,6 +417,9 @@ pub struct Statistic {
     pub verdict: String,
     /// The values that did not pass.
     pub failed: Vec<FailedValue>,
+    /// The first value that passed and is marginal. Empty if there is none.
+    #[serde(skip_serializing_if = "Digits::is_empty")]
+    pub marginal: Digits,
 }
 
 /// A value that did not pass, because it is beyond its limits or no number.
@@ -934,13 +937,14 @@ impl Statistic {
             mean: Digits::new(&of.mean),
             standard_deviation: of.deviation,
             cpk: of.cpk,
-            verdict: match (of.passed, of.is_marginal) {
+            verdict: match (of.passed, &of.marginal) {
                 (false, _) => "fail",
-                (true, true) => "marginal",
-                (true, false) => "pass",
+                (true, Some(_)) => "marginal",
+                (true, None) => "pass",
             }
             .to_owned(),
             failed: failed.collect(),
+            marginal: of.marginal.as_deref().map(Digits::new).unwrap_or_default(),
         }
     }
 
@@ -950,9 +954,10 @@ impl Statistic {
     }
 
     /// Returns the value that decides the verdict: the first that did not pass. If all passed,
-    /// returns the last value.
+    /// returns the first one that is marginal. If none is, returns the last value.
     pub fn decisive(&self) -> &Digits {
-        self.failed.first().map_or(&self.value, |failed| &failed.value)
+        let passed = if self.marginal.is_empty() { &self.value } else { &self.marginal };
+        self.failed.first().map_or(passed, |failed| &failed.value)
     }
 
     /// Returns the limits as text, such as `[3.135 … 3.465]`. Returns an empty text if there are

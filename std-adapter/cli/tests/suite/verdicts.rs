@@ -1103,3 +1103,20 @@ fn the_reason_of_a_step_without_an_answer_names_its_limit_and_no_grace_that_ther
     let amplifier = why("amplifier");
     assert!(amplifier.contains("no answer within 300ms (waited 2."), "{amplifier}");
 }
+
+#[test]
+fn a_marginal_verdict_stands_beside_the_value_that_is_marginal() {
+    let target = board("rig", |calls, request| {
+        let value = ["1.5", "3", "4.000"][calls as usize - 1];
+        Some(success(request, &serde_json::json!({ "v": value })))
+    });
+    let limits = ", measure: { output: v, low: 1, marginal_low: 2, marginal_high: 4, high: 5 }";
+    let folder = eval(&target, ", trials_per_task: 3", limits);
+    let junit = folder.path().join("r.xml");
+    let (_, report, run) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
+    let measured = &run["tasks"][0]["measurements"][0];
+    assert_eq!((&measured["verdict"], &measured["marginal"]), (&"marginal".into(), &1.5.into()), "{report:#}");
+    let text = fs::read_to_string(junit).unwrap();
+    assert!(text.contains("v: 1.5 [1 … 5] marginal (1.5 to 4.000"), "{text}");
+    assert!(text.contains("[[PROPERTY|measurement.v.value=1.5]]"), "{text}");
+}
