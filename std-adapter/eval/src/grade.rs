@@ -43,8 +43,9 @@ pub struct Grader {
     pub check: Condition,
     /// The unit of the measured number, such as `V`.
     pub unit: Option<String>,
-    /// Whether the name of its measurement includes its step.
-    pub(super) is_by_step: bool,
+    /// The name of its measurement, which no other one of its task has. `None` until all graders
+    /// of the task are known.
+    pub(super) measurement: Option<String>,
     /// The number of the grader's line in its file, from 1.
     pub(super) line: u32,
 }
@@ -188,7 +189,7 @@ impl Grader {
             kind: kind.to_owned(),
             check: Condition::Unsupported,
             unit: None,
-            is_by_step: false,
+            measurement: None,
             line: 0,
         }
     }
@@ -205,7 +206,7 @@ impl Grader {
         self.name.as_deref().unwrap_or(&self.kind)
     }
 
-    /// The name of the measurement, without its step.
+    /// The name of the measurement, without its step and number.
     pub(super) fn measured(&self) -> &str {
         self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind)
     }
@@ -254,10 +255,7 @@ impl Grader {
             Err(_) if self.is_of_passed_step(evidence.steps) => String::new(),
             Err(_) => return None,
         };
-        let name = match &self.step {
-            Some(step) if self.is_by_step && self.name.is_none() => format!("{step}.{}", self.measured()),
-            _ => self.measured().to_owned(),
-        };
+        let name = self.measurement.as_deref().unwrap_or_else(|| self.measured()).to_owned();
         let is_marginal = passed
             && self.text(evidence).and_then(|text| self.numbers(&text)).is_ok_and(|numbers| {
                 numbers.iter().any(|number| is_beyond(number, marginal.min.as_deref(), marginal.max.as_deref()))
@@ -579,7 +577,7 @@ mod tests {
             kind: "k".into(),
             check,
             unit: None,
-            is_by_step: false,
+            measurement: None,
             line: 0,
         }
     }

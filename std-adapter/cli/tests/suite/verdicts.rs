@@ -1120,3 +1120,31 @@ fn a_marginal_verdict_stands_beside_the_value_that_is_marginal() {
     assert!(text.contains("v: 1.5 [1 … 5] marginal (1.5 to 4.000"), "{text}");
     assert!(text.contains("[[PROPERTY|measurement.v.value=1.5]]"), "{text}");
 }
+
+#[test]
+fn each_grader_of_an_output_has_statistics_of_its_own() {
+    for (measured, graders, expected) in [
+        (
+            "",
+            "[{ type: output_range, step: s, output: v, min: 50 }, { type: output_range, step: s, output: v, max: 85 }]",
+            serde_json::json!([["v", 50, null, 3, "pass"], ["v (2)", null, 85, 3, "pass"]]),
+        ),
+        (
+            "",
+            "[{ type: output_range, name: a, step: s, output: v, min: 50 }, { type: output_range, name: a, step: s, output: v, max: 62 }]",
+            serde_json::json!([["a", 50, null, 3, "pass"], ["a (2)", null, 62, 3, "fail"]]),
+        ),
+        ("", "[{ type: output_range, step: s, output: l, min: 3 }]", serde_json::json!([["l", 3, null, 0, "fail"]])),
+    ] {
+        let target = board("rig", |calls, request| {
+            Some(success(request, &serde_json::json!({ "v": (60 + calls).to_string(), "l": "[3.3, 3.30]" })))
+        });
+        let folder = eval(&target, ", trials_per_task: 3", measured);
+        let path = folder.path().join("eval.yaml");
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "    graders: " + graders + "\n").unwrap();
+        let (_, report, run) = run(folder.path(), &[]);
+        let found = run["tasks"][0]["measurements"].as_array().unwrap();
+        let found = found.iter().map(|it| ["name", "low", "high", "count", "verdict"].map(|member| it[member].clone()));
+        assert_eq!(serde_json::json!(found.collect::<Vec<_>>()), expected, "{graders}: {report:#}");
+    }
+}

@@ -134,7 +134,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         kind,
         check,
         unit,
-        is_by_step: false,
+        measurement: None,
         line: node.line,
     })
 }

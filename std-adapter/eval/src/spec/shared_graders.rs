@@ -71,14 +71,24 @@ impl<'f> Graders<'f> {
     }
 }
 
-/// Has the names of measurements differ: what graders without names measure at several steps would have one name, and one mean.
+/// Has the names of measurements differ, since those of one name have one mean: what graders without names measure at several steps has
+/// the name of its step, too, and what several graders measure at one step has a number.
 pub(super) fn tell_measurements_apart(graders: &mut [Grader]) {
     let measures = |grader: &Grader| matches!(grader.check, Condition::Range { .. } | Condition::Text { .. });
     let mut steps: HashMap<String, HashSet<Option<String>>> = HashMap::new();
     for grader in graders.iter().filter(|grader| measures(grader)) {
         steps.entry(grader.measured().to_owned()).or_default().insert(grader.step.clone());
     }
-    for grader in graders {
-        grader.is_by_step = measures(grader) && steps.get(grader.measured()).is_some_and(|steps| steps.len() > 1);
+    let mut taken = HashSet::new();
+    for grader in graders.iter_mut().filter(|grader| measures(grader)) {
+        let name = grader.measured();
+        let has_step = grader.name.is_none() && steps.get(name).is_some_and(|steps| steps.len() > 1);
+        let name = match &grader.step {
+            Some(step) if has_step => format!("{step}.{name}"),
+            _ => name.to_owned(),
+        };
+        let numbered = (2_usize..).map(|number| format!("{name} ({number})"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| taken.insert(name.clone()));
+        grader.measurement = free;
     }
 }

@@ -146,7 +146,7 @@ fn measures(reader: &mut Reader<'_>, listed: &[Node], steps: &[Step]) -> Vec<Gra
                 kind: "measurement".into(),
                 check,
                 unit,
-                is_by_step: false,
+                measurement: None,
                 line: one.line,
             });
         }
