@@ -21,6 +21,9 @@ use rigline_host::{coerce, files, number};
 /// The longest text that a message quotes, in characters.
 const LONGEST_TEXT: usize = 120;
 
+/// The longest number, or list of numbers, that a measurement keeps as a whole, in bytes.
+const LONGEST_NUMBERS: usize = 16 * 1024;
+
 /// One condition that a trial is judged by, as the eval or its task has it under `graders`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -249,7 +252,8 @@ impl Grader {
             _ => return None,
         };
         let value = match self.text(evidence) {
-            Ok(text) if number::decimal(&text).is_some() => text.trim().to_owned(),
+            // With all digits, which statistics need.
+            Ok(text) if text.len() <= LONGEST_NUMBERS && self.numbers(&text).is_ok() => text.trim().to_owned(),
             Ok(text) => cut(text.trim(), LONGEST_TEXT),
             // Nothing is known of what was not measured, but a step that did its part should have the output.
             Err(_) if self.is_of_passed_step(evidence.steps) => String::new(),

@@ -1,7 +1,10 @@
 //! Measurements: the numbers that graders record, and their statistics over several trials.
 
+use std::collections::HashSet;
+
 use bigdecimal::{BigDecimal, FromPrimitive as _, RoundingMode, ToPrimitive as _, Zero as _};
 use indexmap::IndexMap;
+use rigline::json::{Json, JsonKind};
 
 pub(crate) use super::records::Measurement;
 use super::records::TrialRecord;
@@ -52,18 +55,22 @@ impl Statistics {
     /// in which the names first occur.
     pub fn of(trials: &[TrialRecord]) -> Vec<Self> {
         let mut by_name: IndexMap<&str, Vec<(u32, &Measurement)>> = IndexMap::new();
+        // Other graders take no lists.
+        let mut with_lists: HashSet<&str> = HashSet::new();
         for trial in trials {
-            for measurement in trial.grades.iter().filter_map(|grade| grade.measurement.as_ref()) {
+            for (grade, measurement) in trial.grades.iter().filter_map(|it| Some((it, it.measurement.as_ref()?))) {
                 by_name.entry(&measurement.name).or_default().push((trial.number, measurement));
+                if grade.kind == "measurement" {
+                    with_lists.insert(&measurement.name);
+                }
             }
         }
-        by_name.into_values().filter_map(|all| Self::of_one(&all)).collect()
+        by_name.into_iter().filter_map(|(name, all)| Self::of_one(&all, with_lists.contains(name))).collect()
     }
 
-    fn of_one(all: &[(u32, &Measurement)]) -> Option<Self> {
+    fn of_one(all: &[(u32, &Measurement)], has_lists: bool) -> Option<Self> {
         let last = all.last()?.1.clone();
-        let values: Vec<(BigDecimal, &str)> =
-            all.iter().filter_map(|(_, one)| Some((number::decimal(&one.value)?, one.value.as_str()))).collect();
+        let values: Vec<(BigDecimal, &str)> = all.iter().flat_map(|(_, one)| numbers(&one.value, has_lists)).collect();
         let by_value = |a: &&(BigDecimal, &str), b: &&(BigDecimal, &str)| a.0.cmp(&b.0);
         let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned()).unwrap_or_default();
         let (min, max) = (text(values.iter().min_by(by_value)), text(values.iter().max_by(by_value)));
@@ -99,6 +106,20 @@ impl Statistics {
             cpk: finite(cpk),
         })
     }
+}
+
+/// The numbers of a value, as it has them: one, or those of a list of numbers.
+fn numbers(value: &str, has_lists: bool) -> Vec<(BigDecimal, &str)> {
+    if let Some(number) = number::decimal(value) {
+        return vec![(number, value)];
+    }
+    let list = Json::parse(value.as_bytes()).ok().filter(|json| has_lists && json.kind() == JsonKind::Array);
+    let Some(list) = list else { return Vec::new() };
+    let numbers = list.elements().map(|element| match element.kind() {
+        JsonKind::Number => Some((number::decimal(element.as_str())?, element.as_str())),
+        _ => None,
+    });
+    numbers.collect::<Option<Vec<_>>>().unwrap_or_default()
 }
 
 /// The digits of numbers that are shown beside given values: as many as the values have after the point, and one more.
@@ -183,7 +204,7 @@ mod tests {
                 Measurement::new("3V3".into(), (*value).into(), Some("V".into()), limit(low), limit(high), true)
             })
             .collect();
-        Statistics::of_one(&(1..).zip(&all).collect::<Vec<_>>()).unwrap()
+        Statistics::of_one(&(1..).zip(&all).collect::<Vec<_>>(), true).unwrap()
     }
 
     #[test]
@@ -217,6 +238,10 @@ mod tests {
         // What is no number is among the values that failed, and in no mean.
         let mixed = measured(&["3.0", "open", "5.0"], None, None);
         assert_eq!((mixed.count, mixed.min.as_str(), mixed.max.as_str(), mixed.mean.as_str()), (2, "3.0", "5.0", "4"));
+        // Each number of a list counts, with its digits.
+        let list = measured(&["[3.3, 3.30]", "3.60", "[1, \"x\"]", "[]"], Some("3"), None);
+        assert_eq!((list.count, list.min.as_str(), list.max.as_str(), list.mean.as_str()), (3, "3.3", "3.60", "3.4"));
+        assert!(list.cpk.is_some());
         let none = measured(&["open"], None, None);
         assert_eq!((none.count, none.min.as_str(), none.deviation, none.cpk), (0, "", None, None));
     }

@@ -1122,7 +1122,7 @@ fn a_marginal_verdict_stands_beside_the_value_that_is_marginal() {
 }
 
 #[test]
-fn each_grader_of_an_output_has_statistics_of_its_own() {
+fn each_grader_of_an_output_has_statistics_of_its_own_and_each_number_of_a_list_counts() {
     for (measured, graders, expected) in [
         (
             "",
@@ -1134,6 +1134,7 @@ fn each_grader_of_an_output_has_statistics_of_its_own() {
             "[{ type: output_range, name: a, step: s, output: v, min: 50 }, { type: output_range, name: a, step: s, output: v, max: 62 }]",
             serde_json::json!([["a", 50, null, 3, "pass"], ["a (2)", null, 62, 3, "fail"]]),
         ),
+        (", measure: { output: l, low: 3, high: 4 }", "[]", serde_json::json!([["l", 3, 4, 6, "pass"]])),
         ("", "[{ type: output_range, step: s, output: l, min: 3 }]", serde_json::json!([["l", 3, null, 0, "fail"]])),
     ] {
         let target = board("rig", |calls, request| {
