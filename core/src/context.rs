@@ -76,6 +76,18 @@ impl<'a> Context<'a> {
         self.reply.output(self.memory, name, &|out| ser::put(value, out))
     }
 
+    /// Adds an output as [`output`](Self::output) does. The caller has seen that no two of its names
+    /// are the same: many outputs take as long as their bytes.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    #[cfg(feature = "std")]
+    #[doc(hidden)]
+    pub fn output_of_new_name<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
+        self.reply.expect_new_name(name);
+        self.output(name, value)
+    }
+
     /// Adds an image, a sound, a resource or a text to the result. Write all outputs before it. A
     /// protocol without such content gets it as an output of this name, with bytes as a `data:`
     /// URI.

@@ -448,6 +448,12 @@ impl Reply {
         out.len()
     }
 
+    /// The next output has this name, which no other one has; only the notice may be there.
+    #[cfg(feature = "std")]
+    pub(crate) fn expect_new_name(&mut self, name: &str) {
+        self.names = if name == NOTICE { u32::MAX } else { 0 };
+    }
+
     /// Whether an output of this name is there already.
     #[cold]
     fn has_output(&self, memory: &[u8], name: &str) -> bool {

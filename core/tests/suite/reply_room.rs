@@ -161,6 +161,21 @@ fn an_output_is_not_written_twice() {
     }
 }
 
+/// A server in front of another one passes on as many as that one has. With a look at each of those before, they would take minutes.
+#[test]
+fn outputs_of_new_names_take_the_time_of_their_bytes() {
+    let began = std::time::Instant::now();
+    let gevals = execute("1", "write", "{}");
+    for lines in [&[&*gevals][..], &[AMPLIFIER], &[NAMEL3SS], &MCP] {
+        let text = reply(lines, 2_000_000, 0, |cx| {
+            (0..20_000).try_for_each(|number| cx.output_of_new_name(&format!("n{number}"), &number))?;
+            Ok(Outcome::DONE)
+        });
+        assert!(text.contains(r#""n19999":"#) && !text.contains("twice"), "{lines:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
 /// The text of a failure waits behind the outputs, and goes to its place over them, whether they are longer or shorter than what
 /// is before it there.
 #[test]

@@ -604,21 +604,24 @@ fn pass_content_on(
         }
         return Ok(has_texts && !content.is_empty());
     }
-    let mut names: Vec<String> = outputs.iter().map(|(name, _)| name.clone()).collect();
+    let mut names: HashSet<String> = outputs.iter().map(|(name, _)| name.clone()).collect();
+    let mut next: HashMap<String, usize> = HashMap::new();
     for (_, block) in blocks.filter(|(_, block)| !is_text_block(*block)) {
         let kind = block.get("type").and_then(|kind| kind.text()).map(|kind| kind.to_string());
         let kind = kind.unwrap_or_else(|| "content".into());
-        let numbered = (2..).map(|number| format!("{kind}-{number}"));
-        let free = |name: &String| name != "message" && !names.contains(name);
-        let name = std::iter::once(kind.clone()).chain(numbered).find(free).unwrap_or_default();
+        let first = next.entry(kind.clone()).or_insert(1);
+        let numbered = (*first..).map(|number| (number, if number == 1 { kind.clone() } else { format!("{kind}-{number}") }));
+        let is_free = |name: &(usize, String)| name.1 != "message" && !names.contains(&name.1);
+        let (number, name) = numbered.into_iter().find(is_free).unwrap_or_default();
+        *first = number + 1;
         match text_of_block(block) {
-            Some(text) => cx.output(&name, text.as_str())?,
+            Some(text) => cx.output_of_new_name(&name, text.as_str())?,
             None => match RawJson::from_checked_str(block.as_str()) {
-                Ok(block) => cx.output(&name, &block)?,
+                Ok(block) => cx.output_of_new_name(&name, &block)?,
                 Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("{name}: {error}"))),
             },
         }
-        names.push(name);
+        names.insert(name);
     }
     Ok(false)
 }
@@ -860,7 +863,7 @@ impl Extension for Relay {
             // The other end may have written it on many lines.
             let mut value = value.clone().into_bytes();
             match RawJson::from_checked(&mut value) {
-                Ok(value) => cx.output(name, &value)?,
+                Ok(value) => cx.output_of_new_name(name, &value)?,
                 Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("output {name}: {error}"))),
             }
         }
