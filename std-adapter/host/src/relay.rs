@@ -610,7 +610,8 @@ fn pass_content_on(
         let kind = block.get("type").and_then(|kind| kind.text()).map(|kind| kind.to_string());
         let kind = kind.unwrap_or_else(|| "content".into());
         let first = next.entry(kind.clone()).or_insert(1);
-        let numbered = (*first..).map(|number| (number, if number == 1 { kind.clone() } else { format!("{kind}-{number}") }));
+        let numbered =
+            (*first..).map(|number| (number, if number == 1 { kind.clone() } else { format!("{kind}-{number}") }));
         let is_free = |name: &(usize, String)| name.1 != "message" && !names.contains(&name.1);
         let (number, name) = numbered.into_iter().find(is_free).unwrap_or_default();
         *first = number + 1;

@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect};
-use crate::host::{Child, Connection, Direction, End, HostError, Options, ProcessExit, RawLine, RequestError};
+use crate::host::{
+    Child, Connection, Direction, End, HostError, Options, ProcessExit, RawLine, RequestError, also_open,
+};
 use crate::http_client::Credentials;
 use crate::target::Target;
 
@@ -234,7 +236,8 @@ impl Bench {
                 }
                 Ok(None) if Instant::now() < until => {}
                 Ok(None) => {
-                    let why = format!("no answer to initialize in {:?}", self.options.start_timeout);
+                    let mut why = format!("no answer to initialize in {:?}", self.options.start_timeout);
+                    why.extend(peer.other_readers().map(|others| format!("; {others}")));
                     return Err(self.give_up(CaseFailure::Fail(why)));
                 }
                 Err(stop) => return Err(self.give_up(stop)),
@@ -388,6 +391,12 @@ impl Peer {
         // Replies to another connection's requests must not fit this one's.
         let base = if traits.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
         Self { connection, traits, notes, timeout, next_id: base, greeted: !traits.shared }
+    }
+
+    /// Returns which other processes have the port open, in words: one of them may have got the
+    /// answer.
+    pub fn other_readers(&self) -> Option<String> {
+        self.connection.control().and_then(|control| also_open(&control.others()))
     }
 
     /// Returns an id that this connection has not used yet, as JSON text.

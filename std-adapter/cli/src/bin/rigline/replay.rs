@@ -133,7 +133,8 @@ impl Arguments {
                 }
                 Err(_) => {
                     compared.different += 1;
-                    connect::print(&format!("- {expected}\n+ (nothing in {:?})\n", self.patience));
+                    let others = peer.other_readers().map(|others| format!("; {others}")).unwrap_or_default();
+                    connect::print(&format!("- {expected}\n+ (nothing in {:?}{others})\n", self.patience));
                     return Ok(());
                 }
             }

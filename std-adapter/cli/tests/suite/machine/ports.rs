@@ -69,6 +69,17 @@ fn a_process_that_reads_from_the_port_is_named_when_no_answer_comes() {
         assert_eq!(code, Some(124), "{arguments:?}: {errors}");
         assert!(errors.contains(&holder), "{arguments:?}: {errors}");
     }
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording").display().to_string();
+    assert_eq!(run(&mut rigline(&["call", "sim", "measure", "channel=3V3", "--record", &recording])).0, Some(0));
+    for arguments in [
+        &["check", &target, "--case", "handshake", "--start-timeout", "700ms"][..],
+        &["replay", &recording, &target, "--patience", "700ms"],
+    ] {
+        let (code, output, errors) = run(&mut rigline(arguments));
+        assert_eq!(code, Some(1), "{arguments:?}: {output}{errors}");
+        assert!(output.contains(&holder), "{arguments:?}: {output}{errors}");
+    }
     cat.kill().unwrap();
     cat.wait().unwrap();
     // It is said too where an answer comes all the same.
