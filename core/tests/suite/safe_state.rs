@@ -187,7 +187,7 @@ fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
     }
 }
 
-/// What each driver says by itself goes to callers who take warnings, and to nobody else.
+/// The reports that a driver makes by itself go to callers who take warnings, and to nobody else.
 #[test]
 fn who_asked_for_no_warnings_gets_none_of_the_drivers() {
     let mcp = |operation: &str, mut meta: Value| {

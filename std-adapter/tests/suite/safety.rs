@@ -21,6 +21,7 @@ struct Rail(Happened);
 #[derive(rigline::Params)]
 #[allow(dead_code, reason = "it is only decoded")]
 struct Level {
+    /// How long it takes, in milliseconds.
     ms: u32,
 }
 
