@@ -3,6 +3,18 @@
 use crate::common::{INITIALIZE, PLAIN, SHUT, SHUTDOWN, ask, execute, id_and_code, request, talk};
 use rigline::rpc::{MAX_BATCH, MAX_ID};
 
+#[test]
+fn members_of_replies_in_a_request_are_nothing_to_it() {
+    let plain = execute("1", "work", r#"{"ms":1,"logs":1}"#);
+    let wanted = talk(std::slice::from_ref(&plain));
+    for more in [r#""result":{"ms":"x"}"#, r#""error":["x"]"#, r#""result":1,"error":{"code":1,"message":"x"}"#] {
+        let behind = plain.strip_suffix('}').unwrap().to_owned() + "," + more + "}";
+        let before = format!("{{{more},{}", plain.strip_prefix('{').unwrap());
+        assert_eq!(talk(&[behind]), wanted, "{more}");
+        assert_eq!(talk(&[before]), wanted, "{more}");
+    }
+}
+
 /// §7, its methods being unknown to an extension: a request is -32601 where the text has a result.
 #[test]
 fn the_examples_of_the_specification() {
