@@ -140,14 +140,22 @@ impl<'c> Heartbeat<'c> {
 }
 
 /// The form of the logs that a driver writes for a call by itself; out of band if the caller takes no warnings.
-#[inline(never)]
 fn logs_of_driver(reply: &ReplyBuffer<'_>) -> Logs {
-    let logs = reply.reply.format().logs;
-    let Logs::Line(write) = logs else { return logs };
+    let format = reply.reply.format();
+    let Logs::Line(write) = format.logs else { return format.logs };
+    if reply.reply.least_log.is_none_or(|least| least > Level::Warn) {
+        return Logs::OutOfBand;
+    }
+    // Without reports of progress, only logs that the caller takes are dropped.
+    if format.progress.is_some() && !is_written(write, reply.received) { Logs::OutOfBand } else { format.logs }
+}
+
+/// Whether the caller of this request gets warnings.
+#[inline(never)]
+fn is_written(write: fn(&mut Writer<'_>, &Log<'_>), received: Option<Received<'_>>) -> bool {
     let mut out = Writer::new(&mut []);
-    write(&mut out, &Log { level: Level::Warn, message: &"", data: None, received: reply.received });
-    let is_asked_for = reply.reply.least_log.is_some_and(|least| least <= Level::Warn) && out.finish().is_err();
-    if is_asked_for { logs } else { Logs::OutOfBand }
+    write(&mut out, &Log { level: Level::Warn, message: &"", data: None, received });
+    out.finish().is_err()
 }
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not
