@@ -225,6 +225,7 @@ fn who_asked_for_no_warnings_gets_none_of_the_drivers() {
         (mcp("work", modern(Some("error"), "t")), 0, 0),
         (report(json!({"progressToken": long})), 0, 1),
         (level("error") + "\n" + &report(json!({"progressToken": long})), 0, 0),
+        (level("warning") + "\n" + &report(json!({"progressToken": long})), 0, 1),
         (report(modern(None, &long)), 0, 0),
         (report(modern(Some("warning"), &long)), 0, 1),
         // What a session has asked for ends with it.
