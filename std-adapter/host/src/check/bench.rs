@@ -389,7 +389,7 @@ impl Peer {
         connection.take_lines();
         let traits = connection.traits();
         // Replies to another connection's requests must not fit this one's.
-        let base = if traits.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
+        let base = if traits.resend.is_some() { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
         Self { connection, traits, notes, timeout, next_id: base, greeted: !traits.shared }
     }
 

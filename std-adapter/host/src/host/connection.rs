@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use rigline::client::{self, ClientSession, Request};
+use rigline::rpc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
@@ -311,7 +312,7 @@ impl Connection {
                 Ok(Some(Completion::Answer(OwnedReply::Result(text)))) => Ok(text),
                 Ok(Some(Completion::Answer(OwnedReply::Error(error, _)))) => {
                     // A client before has left half a line, which this one has ended.
-                    if may_be_behind_half_a_line && error.code == Some(-32700) {
+                    if may_be_behind_half_a_line && error.code == Some(rpc::PARSE_ERROR) {
                         may_be_behind_half_a_line = false;
                         continue;
                     }
