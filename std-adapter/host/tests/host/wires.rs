@@ -125,16 +125,22 @@ pub(crate) fn trials() -> Vec<Trial> {
             let accepting = tokio::spawn(async move {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (mut reader, mut writer) = stream.into_split();
-                // Half a line that this one ends, and then replies to calls that were out.
+                // Half a line that the first one ends, and then replies to calls that were out.
                 while reader.read_u8().await.unwrap() != b'\n' {}
                 let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
                 let late = |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"success\":true}}}}\n");
                 let left: String = (1..9).map(late).collect();
-                writer.write_all(format!("{parse_error}\n{left}").as_bytes()).await.unwrap();
-                serve(reader, writer, 2).await;
+                writer.write_all(format!("{parse_error}\n").as_bytes()).await.unwrap();
+                let mut second = vec![reader.read_u8().await.unwrap()];
+                while !second.ends_with(b"\n") {
+                    second.push(reader.read_u8().await.unwrap());
+                }
+                writer.write_all(left.as_bytes()).await.unwrap();
+                serve(io::Cursor::new(second).chain(reader), writer, 2).await;
             });
             let target = format!("tcp:127.0.0.1:{port}").parse().unwrap();
             let host = Host::connect(&target, options().0).await.unwrap();
+            assert!(!host.describe().name.is_empty());
             assert_eq!(message(go(&host).await), "m");
             accepting.abort();
         }),
