@@ -37,6 +37,8 @@ let enumeration = pending();
 /** Settles when the port that was in use at the last reset is open again. */
 let reopened = Promise.resolve();
 let usbSocket = null;
+/** Whether the last user of the USB port has closed it, and the device has not taken yet what was sent. */
+let closing = false;
 let uartSocket = null;
 /** The host's wish, by the control port; the port is read when this and an open port agree. */
 let reading = true;
@@ -75,7 +77,7 @@ const usbServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
   socket.on('error', () => {});
   // A serial port has one user; who comes while the last one leaves waits.
   const deadline = performance.now() + 500;
-  while (usbSocket && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (closing || (usbSocket && performance.now() < deadline)) await new Promise((resolve) => setTimeout(resolve, 5));
   if (usbSocket || unplugged) return socket.destroy();
   usbSocket = socket;
   socket.setNoDelay(true);
@@ -121,12 +123,14 @@ async function open() {
 }
 
 async function close() {
+  closing = true;
   const { usb } = machine;
   const deadline = machine.nanos() + CLOSING_WAIT_MS * MS;
   while (usb.outgoingBytes > 0 && machine.nanos() < deadline) await machine.sleep(MS);
   usb.discard();
   if (usb.configured && options.dtr === 'connect') await usb.setDtr(false).catch(() => {});
   usbSocket = null;
+  closing = false;
   poll();
 }
 
@@ -198,10 +202,15 @@ const commands = {
     machine.dut.instruments.setClockHertz(number(hertz, 'hertz'));
   },
   async packets({ last = 100, clear = false }) {
-    const packets = machine.usb.packets.slice(-number(last, 'last'));
-    if (clear) machine.usb.packets.length = 0;
+    const { usb } = machine;
+    const packets = usb.packets.slice(-number(last, 'last'));
+    const dropped = usb.packetsDropped + usb.packets.length - packets.length;
+    if (clear) {
+      usb.packets.length = 0;
+      usb.packetsDropped = 0;
+    }
     const show = ({ nanos, bytes, repeated }) => ({ nanos, length: bytes.length, text: bytes.toString('latin1'), repeated });
-    return { packets: packets.map(show) };
+    return { packets: packets.map(show), dropped };
   },
   async marks({ clear = true }) {
     const { marks } = machine;

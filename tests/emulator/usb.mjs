@@ -22,7 +22,8 @@ const OUT = 4;
 const MS = 1e6;
 const RESET_TO_SETUP = 2 * MS;
 const GIVE_UP = 2000 * MS;
-const LOG_LENGTH = 1024;
+/** How many packets the log keeps at least: 2 MB. */
+const LOG_LENGTH = 32768;
 
 /**
  * Calls `onData(bytes)` for each packet from the port, `onReady()` when the port is configured, `onRoom()` when the
@@ -44,6 +45,7 @@ export class UsbHost {
     this.toggle = { in: 0, out: 0 };
     this.counts = { inPackets: 0, inBytes: 0, emptyInPackets: 0, outPackets: 0, outBytes: 0, toggleErrors: 0 };
     this.packets = [];
+    this.packetsDropped = 0;
     /** Cycle counter when the device got its last packet, and when it first armed one after that. */
     this.turnaround = { in: 0, out: 0, open: false };
 
@@ -275,7 +277,10 @@ export class UsbHost {
     const toggle = control & DATA1 ? 1 : 0;
     const repeated = toggle !== this.toggle.in;
     this.packets.push({ nanos: this.now(), bytes, repeated });
-    if (this.packets.length > LOG_LENGTH) this.packets.shift();
+    if (this.packets.length === 2 * LOG_LENGTH) {
+      this.packets.splice(0, LOG_LENGTH);
+      this.packetsDropped += LOG_LENGTH;
+    }
     if (repeated) {
       // A host takes such a packet for one that it has already (USB 2.0 §8.6.3).
       this.counts.toggleErrors += 1;

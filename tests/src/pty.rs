@@ -1,11 +1,12 @@
 //! A pty in front of a TCP port that emulates a serial port, so that any program for serial ports can use an emulated
 //! board.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -40,7 +41,23 @@ impl Pty {
     /// # Errors
     /// The system has no pty left.
     pub fn in_front_of(port: u16) -> io::Result<Self> {
+        Self::start(port, None)
+    }
+
+    /// In front of this TCP port of 127.0.0.1, with a link to its path. While the pty is hung up the link is gone, so that
+    /// nobody opens another pty that has got the number.
+    ///
+    /// # Errors
+    /// The system has no pty left, or the link cannot be made.
+    pub fn linked(link: &Path, port: u16) -> io::Result<Self> {
+        Self::start(port, Some(link.to_owned()))
+    }
+
+    fn start(port: u16, link: Option<PathBuf>) -> io::Result<Self> {
         let (mut controller, first) = raw()?;
+        if let Some(link) = &link {
+            symlink(&first, link)?;
+        }
         let (path, ended) = (Arc::new(Mutex::new(first)), Arc::new(AtomicBool::new(false)));
         let (is_over, shown) = (Arc::clone(&ended), Arc::clone(&path));
         let pump = thread::spawn(move || {
@@ -62,19 +79,27 @@ impl Pty {
                     let _ = rustix::termios::tcflush(&controller, QueueSelector::IOFlush);
                     continue;
                 }
+                if let Some(link) = &link {
+                    let _ = fs::remove_file(link);
+                }
                 drop(controller);
                 let old = shown.lock().map_or_else(|_| String::new(), |path| path.clone());
-                while Path::new(&old).exists() && !is_over.load(Ordering::Relaxed) {
+                while link.is_none() && Path::new(&old).exists() && !is_over.load(Ordering::Relaxed) {
                     thread::sleep(ATTENTION);
                 }
                 let Ok((new, path)) = raw() else { return };
                 controller = new;
-                if path != old {
-                    eprintln!("{old} is now {path}");
+                match &link {
+                    Some(link) if symlink(&path, link).is_err() => return,
+                    None if path != old => eprintln!("{old} is now {path}"),
+                    _ => {}
                 }
                 if let Ok(mut shown) = shown.lock() {
                     *shown = path;
                 }
+            }
+            if let Some(link) = &link {
+                let _ = fs::remove_file(link);
             }
         });
         Ok(Self { path, ended, pump: Some(pump) })

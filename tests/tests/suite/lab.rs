@@ -7,9 +7,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline_tests::emulator::Emulator;
@@ -90,9 +90,8 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// A serial port in front of a board, whose path stays the same: that of a pty may be another one after the board's side has closed it.
 pub(super) struct Port {
     link: PathBuf,
-    folder: Option<TempDir>,
-    is_over: Arc<AtomicBool>,
-    keeping: Option<JoinHandle<()>>,
+    _pty: Pty,
+    _folder: Option<TempDir>,
 }
 
 impl Port {
@@ -102,30 +101,13 @@ impl Port {
 
     pub(super) fn at(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut named = Self::named(&folder.path().join("port"), port);
-        named.folder = Some(folder);
-        named
+        let port = Self::named(&folder.path().join("port"), port);
+        Self { _folder: Some(folder), ..port }
     }
 
     /// The port at a path of the test's own. It is gone when the value is dropped, as a board's is that is unplugged.
     pub(super) fn named(link: &Path, port: u16) -> Self {
-        let pty = Pty::in_front_of(port).unwrap();
-        let (link, new) = (link.to_owned(), link.with_extension("new"));
-        symlink(pty.path(), &link).unwrap();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let kept = link.clone();
-        let keeping = thread::spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                if fs::read_link(&kept).unwrap() != Path::new(&pty.path()) {
-                    symlink(pty.path(), &new).unwrap();
-                    fs::rename(&new, &kept).unwrap();
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
-            let _ = fs::remove_file(&kept);
-        });
-        Self { link, folder: None, is_over, keeping: Some(keeping) }
+        Self { link: link.to_owned(), _pty: Pty::linked(link, port).unwrap(), _folder: None }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -133,20 +115,11 @@ impl Port {
     }
 }
 
-impl Drop for Port {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(keeping) = self.keeping.take() {
-            let _ = keeping.join();
-        }
-        drop(self.folder.take());
-    }
-}
-
 /// All that a board has said since it was asked last.
 pub(super) fn heard(board: &Emulator) -> String {
-    let packets = board.control(&json!({ "cmd": "packets", "last": 1024, "clear": true }));
-    let packets = packets["packets"].as_array().unwrap();
+    let log = board.control(&json!({ "cmd": "packets", "last": 65536, "clear": true }));
+    assert_eq!(log["dropped"], 0, "the emulator's log was too short");
+    let packets = log["packets"].as_array().unwrap();
     packets.iter().map(|packet| packet["text"].as_str().unwrap()).collect()
 }
 
@@ -180,24 +153,10 @@ fn in_turn(holders: u32) {
         until("it has its place", || lab.waiting() == others.len());
     }
     fs::write(lab.path("go"), "").unwrap();
-    // The board keeps the last of what it said only.
-    let is_over = AtomicBool::new(false);
-    let log = thread::scope(|scope| {
-        let listening = scope.spawn(|| {
-            let mut log = String::new();
-            while !is_over.load(Ordering::Relaxed) {
-                log += &heard(&board);
-                thread::sleep(Duration::from_millis(50));
-            }
-            log + &heard(&board)
-        });
-        let all: Vec<(i32, String)> = others.into_iter().chain([first]).map(ended).collect();
-        is_over.store(true, Ordering::Relaxed);
-        for (code, said) in all {
-            assert_eq!(code, 0, "{said}");
-        }
-        listening.join().unwrap()
-    });
+    for (code, said) in others.into_iter().chain([first]).map(ended) {
+        assert_eq!(code, 0, "{said}");
+    }
+    let log = heard(&board);
     let expected: Vec<u32> = std::iter::once(99).chain((0..holders).flat_map(|number| [100 + number; 2])).collect();
     assert_eq!(samples(&log), expected, "{log}");
     // Each finds the safe state, and leaves its rail on.
