@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 #[cfg(feature = "serde-json-core")]
 use crate::failure::FailureKind;
-use crate::failure::{Failure, PathPrefix};
+use crate::failure::{Failure, Origin};
 use crate::json::Json;
 use crate::json::de;
 use crate::manifest::Operation;
@@ -37,7 +37,7 @@ impl<'a> Call<'a> {
     /// decoded once: a second call of this method returns an error.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
         let rules = de::Rules { numeric_strings: self.has_numeric_strings(), refuses_unknown: true };
-        let otherwise = |error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) };
+        let otherwise = |error| Failure { origin: Origin::Args, ..Failure::bad_arguments(error) };
         de::from_checked_or(core::mem::take(&mut self.args), rules, otherwise)
     }
 
@@ -71,7 +71,7 @@ pub struct Config<'a>(pub(crate) &'a mut [u8]);
 impl<'a> Config<'a> {
     /// Decodes the configuration as `T`. Strings are decoded in place. It can be decoded once.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        let otherwise = |error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) };
+        let otherwise = |error| Failure { origin: Origin::Config, ..Failure::bad_arguments(error) };
         de::from_checked_or(core::mem::take(&mut self.0), de::Rules::default(), otherwise)
     }
 
@@ -93,7 +93,7 @@ impl<'a> Config<'a> {
 #[cfg(feature = "serde-json-core")]
 fn by_serde_json_core<'a, T: Deserialize<'a>>(object: &'a mut [u8], scratch: &mut [u8]) -> Result<T, Failure> {
     use crate::json::serde_json_core::{from_checked, text};
-    from_checked(object, scratch).map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
+    from_checked(object, scratch).map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)).refused())
 }
 
 /// A view of what waits to be decoded. What was decoded is gone.

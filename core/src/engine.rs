@@ -316,6 +316,16 @@ impl<'m> Engine<'m> {
         self.peer.session.completed(&self.to, &mut self.exchange);
     }
 
+    /// Takes note of how the work has ended, before [`complete`](Self::complete). Returns whether it
+    /// was refused and no output may be on from before.
+    pub(crate) fn is_undone(&mut self, result: &Result<Outcome, Failure>) -> bool {
+        let is_refused = result.as_ref().is_err_and(Failure::is_refusal);
+        if is_refused {
+            self.peer.session.take_back(&self.exchange);
+        }
+        is_refused && !self.is_touched()
+    }
+
     /// The arrival time of the line whose work is next. Returns none if the line has not waited.
     #[cfg(feature = "async")]
     #[inline]

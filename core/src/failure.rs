@@ -26,23 +26,27 @@ use crate::json::write::{Message, Writer};
 pub struct Failure {
     pub(crate) kind: FailureKind,
     pub(crate) detail: Detail,
-    /// The start of a decoding error's path.
-    pub(crate) prefix: PathPrefix,
+    pub(crate) origin: Origin,
     pub(crate) code: Option<&'static str>,
 }
 
-/// The value that a decoding error's path starts from.
+/// The origin of a failure. In all but the first case the work was refused, so that it has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PathPrefix {
-    None,
+pub(crate) enum Origin {
+    Work,
+    /// The arguments could not be decoded.
     Args,
+    /// The configuration could not be decoded.
     Config,
+    /// The work did not begin.
+    Refusal,
 }
 
-impl PathPrefix {
-    pub(crate) fn name(self) -> &'static str {
+impl Origin {
+    /// The start of a decoding error's path.
+    pub(crate) fn path(self) -> &'static str {
         match self {
-            Self::None => "",
+            Self::Work | Self::Refusal => "",
             Self::Args => "args",
             Self::Config => "config",
         }
@@ -131,22 +135,17 @@ impl Failure {
     /// A failure with a fixed sentence as its text. [`Context::failure`](crate::Context::failure)
     /// takes any text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
-        Self { kind, detail: Detail::Static(text), prefix: PathPrefix::None, code: None }
+        Self { kind, detail: Detail::Static(text), origin: Origin::Work, code: None }
     }
 
     /// A failure of the kind [`BadArguments`](FailureKind::BadArguments), because the arguments
     /// could not be decoded.
     pub fn bad_arguments(error: DecodeError) -> Self {
-        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), prefix: PathPrefix::None, code: None }
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), origin: Origin::Work, code: None }
     }
 
     pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
-        Self {
-            kind: FailureKind::TooLarge,
-            detail: Detail::Size(needed, capacity),
-            prefix: PathPrefix::None,
-            code: None,
-        }
+        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), origin: Origin::Work, code: None }
     }
 
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
@@ -158,6 +157,22 @@ impl Failure {
     pub const fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// Says that the call was refused before it changed anything. It then does not count as one that
+    /// may have switched an output on: [`Session::is_touched`](crate::exchange::Session::is_touched).
+    /// A failure of [`Call::args`](crate::Call::args) or [`Config::get`](crate::Config::get) says so
+    /// already.
+    pub const fn refused(mut self) -> Self {
+        if let Origin::Work = self.origin {
+            self.origin = Origin::Refusal;
+        }
+        self
+    }
+
+    /// Whether the work was refused, so that it has changed nothing.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.origin != Origin::Work
     }
 
     /// Whether its text was logged when it was made: a run of an eval has no reply.
@@ -181,7 +196,7 @@ impl<E: core::error::Error + 'static> From<E> for Failure {
             None => Self {
                 kind: FailureKind::Failed,
                 detail: Detail::Error(ErrorText::of(&error)),
-                prefix: PathPrefix::None,
+                origin: Origin::Work,
                 code: None,
             },
         }
@@ -247,7 +262,7 @@ impl fmt::Display for Failure {
             Detail::Static(text) => f.write_str(text),
             Detail::Error(text) => f.write_str(text.as_str()),
             Detail::Written => f.write_str("see the reply"),
-            Detail::Decode(error) => write!(f, "{}", error.display_in(self.prefix.name())),
+            Detail::Decode(error) => write!(f, "{}", error.display_in(self.origin.path())),
             Detail::Size(needed, capacity) => write!(f, "needs {needed} bytes, {capacity} available"),
         }
     }
@@ -260,7 +275,7 @@ impl Message for Failure {
             Detail::Static(text) => out.text_part(text),
             Detail::Error(text) => out.text_part(text.as_str()),
             Detail::Written => out.raw(b"see the reply"),
-            Detail::Decode(error) => error.pieces(self.prefix.name(), &mut |piece| out.text_part(piece)),
+            Detail::Decode(error) => error.pieces(self.origin.path(), &mut |piece| out.text_part(piece)),
             Detail::Size(needed, capacity) => {
                 out.raw(b"needs ");
                 out.usize(*needed);

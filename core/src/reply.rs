@@ -5,7 +5,7 @@
 
 use crate::call::Outcome;
 use crate::content::Content;
-use crate::failure::{Detail, Failure, FailureKind, PathPrefix};
+use crate::failure::{Detail, Failure, FailureKind, Origin};
 use crate::json::Text;
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::write::{Message, Writer};
@@ -266,7 +266,7 @@ impl Reply {
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
-        let failure = |detail| Failure { kind, detail, prefix: PathPrefix::None, code: None };
+        let failure = |detail| Failure { kind, detail, origin: Origin::Work, code: None };
         if self.is_silent() {
             return failure(Detail::Written);
         }

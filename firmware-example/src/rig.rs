@@ -17,6 +17,7 @@ use core::fmt;
 use core::time::Duration;
 
 use rigline::json::Decimal;
+use rigline::json::write::Message;
 use rigline::{Context, Failure, FailureKind, Instant, Level, Outcome, Outputs, Params};
 use serde::Serialize;
 
@@ -418,8 +419,8 @@ impl<B: Board> Rig<B> {
     pub(crate) async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Pin::Output(output) = self.find_pin(args.pin, cx)? else {
             let outputs = Names::Plain(self.board.layout().outputs);
-            return Err(cx.failure(
-                FailureKind::BadArguments,
+            return Err(bad_argument(
+                cx,
                 format_args!("args.pin: `{}` is an input; the outputs are {outputs}", args.pin),
             ));
         };
@@ -457,7 +458,7 @@ impl<B: Board> Rig<B> {
         let unit = unit(channels, channel);
         if min > max {
             let text = format_args!("args.min: {min} is above args.max, which is {max}");
-            return Err(cx.failure(FailureKind::BadArguments, text));
+            return Err(bad_argument(cx, text));
         }
         let mut wait = Wait::new(within_ms, cx);
         let mut last = None;
@@ -718,8 +719,8 @@ impl<B: Board> Rig<B> {
             return Ok(Pin::Output(output));
         }
         inputs.position(name).map(Pin::Input).ok_or_else(|| {
-            cx.failure(
-                FailureKind::BadArguments,
+            bad_argument(
+                cx,
                 format_args!(
                     "args.pin: unknown pin `{name:.40}`: expected one of the inputs {inputs} or the outputs {outputs}"
                 ),
@@ -1146,11 +1147,13 @@ impl Serialize for Marked {
 #[inline(never)]
 fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<usize, Failure> {
     table.position(name).ok_or_else(|| {
-        cx.failure(
-            FailureKind::BadArguments,
-            format_args!("args.{kind}: unknown {kind} `{name:.40}`: expected one of {table}"),
-        )
+        bad_argument(cx, format_args!("args.{kind}: unknown {kind} `{name:.40}`: expected one of {table}"))
     })
+}
+
+/// An argument is refused before anything is changed.
+pub(crate) fn bad_argument(cx: &mut Context<'_>, text: impl Message) -> Failure {
+    cx.failure(FailureKind::BadArguments, text).refused()
 }
 
 #[inline(never)]

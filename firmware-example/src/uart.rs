@@ -8,7 +8,7 @@ use crate::board::{Board, Fault};
 use crate::console::{
     Chunk, ConsoleUart, Counters, ENCODINGS, Encoding, FRAMINGS, LineSettings, Pattern, RING, Shown, Spelt,
 };
-use crate::rig::{Rig, Wait, ms, unreachable};
+use crate::rig::{Rig, Wait, bad_argument, ms, unreachable};
 
 /// The most bytes of one reply.
 const MOST: usize = 2048;
@@ -201,7 +201,7 @@ impl<B: Board> Rig<B> {
         let encoding = Encoding::of(args.encoding);
         // All of it is read first, so that nothing is sent of what has a fault.
         if let Some(Err(error)) = Spelt::new(args.data, encoding).find(Result::is_err) {
-            return Err(cx.failure(FailureKind::BadArguments, format_args!("args.data: {error}")));
+            return Err(bad_argument(cx, format_args!("args.data: {error}")));
         }
         self.set_line(args.speed, args.framing, cx)?;
         let mark = self.counters(cx)?.received;
@@ -235,12 +235,12 @@ impl<B: Board> Rig<B> {
         let (name, text) = match (args.text, args.pattern) {
             (Some(text), None) => ("text", text),
             (None, Some(pattern)) => ("pattern", pattern),
-            _ => return Err(cx.failure(FailureKind::BadArguments, "args: give either text or pattern")),
+            _ => return Err(bad_argument(cx, "args: give either text or pattern")),
         };
         let is_literal = name == "text";
         let spelt = if is_literal { encoding } else { Encoding::Text };
         let pattern = Pattern::new(text, spelt, is_literal)
-            .map_err(|error| cx.failure(FailureKind::BadArguments, format_args!("args.{name}: {error}")))?;
+            .map_err(|error| bad_argument(cx, format_args!("args.{name}: {error}")))?;
         self.set_line(args.speed, args.framing, cx)?;
         let from = self.begin(args.since, cx)?;
 

@@ -67,6 +67,7 @@ impl HostPort {
                 Self::Uart => "the rig is in use over UART0; it is free after its shutdown, or 30 s of silence",
             },
         )
+        .refused()
     }
 }
 
@@ -167,7 +168,8 @@ impl<'w, 'a, E> PortView<'w, 'a, E> {
             return Err(Failure::new(
                 FailureKind::Unreachable,
                 "the rig was taken over from the other wire after 30 s of silence: send initialize again",
-            ));
+            )
+            .refused());
         }
         Ok(())
     }

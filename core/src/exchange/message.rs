@@ -77,6 +77,7 @@ impl Exchange {
             is_closed: false,
             owes_notice: false,
             is_touched: false,
+            is_refused: false,
             least_log: Level::Debug,
             opened: Opened::NotAsked,
             running: PendingWork::NOTHING,
@@ -162,7 +163,7 @@ impl Exchange {
     ) {
         let Some(Running { reply, .. }) = self.run(to, message, out) else { return };
         let failure = reply.reply.failure(reply.memory, kind, why);
-        self.complete(to, message, out, &Err(failure));
+        self.complete(to, message, out, &Err(failure.refused()));
     }
 
     /// Takes the result of the work that [`run`](Self::run) returned. Pass the same memory as to
@@ -170,6 +171,7 @@ impl Exchange {
     pub fn complete(&mut self, to: &Served<'_>, message: &[u8], out: &mut [u8], result: &Result<Outcome, Failure>) {
         let Stage::Running = self.stage else { return };
         let PendingWork { kind, answer, message: span, .. } = self.running;
+        self.is_refused = result.as_ref().is_err_and(Failure::is_refusal);
         if core::mem::take(&mut self.is_cancelled) {
             let protocol = self.reply.protocol();
             self.reply.silent(protocol);
@@ -200,6 +202,7 @@ impl Exchange {
         self.is_deferred = false;
         self.is_cancelled = false;
         self.owes_notice = false;
+        self.is_refused = false;
         self.opened = Opened::NotAsked;
     }
 

@@ -122,7 +122,8 @@ impl Session {
 
     /// Whether work that [can switch an output on](Exchange::can_change) has run for this peer
     /// since [`safe_state`](crate::Extension::safe_state) ran last. If not, there is nothing to
-    /// switch off when a call is cancelled or exceeds its time limit.
+    /// switch off when a call is cancelled or exceeds its time limit. Work that was
+    /// [refused](Failure::refused) does not count.
     pub fn is_touched(&self) -> bool {
         self.safety.is_touched
     }
@@ -327,12 +328,20 @@ impl Session {
     /// Ends the requested work: a session has started, or has not.
     #[inline]
     pub(crate) fn completed(&mut self, to: &Served<'_>, exchange: &mut Exchange) {
+        if core::mem::take(&mut exchange.is_refused) {
+            self.take_back(exchange);
+        }
         if self.safety.owes_notice && exchange.has_given_notice() {
             self.safety.owes_notice = false;
         }
         if exchange.opened != Opened::NotAsked {
             self.configured(to, exchange);
         }
+    }
+
+    /// The work of the message was refused: what the peer had switched on before is all there is.
+    pub(crate) fn take_back(&mut self, exchange: &Exchange) {
+        self.safety.is_touched = exchange.is_touched;
     }
 
     #[inline(never)]

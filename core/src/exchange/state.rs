@@ -22,8 +22,10 @@ pub struct Exchange {
     pub(super) is_cancelled: bool,
     /// Its reply has to say that the safe state was brought about since the one before.
     pub(super) owes_notice: bool,
-    /// Whether something may be switched on.
+    /// Whether something may be switched on, before the work of this message.
     pub(super) is_touched: bool,
+    /// The work was refused: it has changed nothing.
+    pub(super) is_refused: bool,
     /// Whether the session was shut down when the message came.
     pub(super) is_closed: bool,
     pub(super) least_log: Level,

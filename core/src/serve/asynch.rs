@@ -273,7 +273,7 @@ impl Driver<'_> {
                     return Ok(End::Stopped);
                 }
                 // The rest of a batch is cancelled too, so that its one line still goes out.
-                engine.complete(&Err(Failure::CANCELLED));
+                engine.complete(&Err(Failure::CANCELLED.refused()));
                 continue;
             }
             let called = own_frame(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
@@ -309,7 +309,7 @@ impl Driver<'_> {
                     let why = Late { waited, running: None };
                     let failure = reply.reply.failure(reply.memory, FailureKind::Timeout, &why);
                     self.safety.set(SafeState::Idle);
-                    engine.complete(&Err(failure));
+                    engine.complete(&Err(failure.refused()));
                     return Some(false);
                 }
             }
@@ -350,6 +350,9 @@ impl Driver<'_> {
         }
         let stopped = guard.ran == CallEnd::Stopped;
         let is_made_safe = is_touched && guard.ran != CallEnd::Ended;
+        if engine.is_undone(&result) {
+            self.safety.set(SafeState::Idle);
+        }
         if fault.is_some() {
             return None;
         }

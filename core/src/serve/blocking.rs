@@ -105,6 +105,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
                 wire.report_dropped();
                 let is_made_safe = end == CallEnd::MadeSafe;
                 // A call whose last log could not be written was cut off too.
+                let is_touched = is_touched && !engine.is_undone(&result);
                 *cut_off = is_touched && !is_made_safe && (end == CallEnd::CutOff || wire.result.is_err());
                 wire.result?;
                 if is_made_safe {

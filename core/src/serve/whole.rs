@@ -12,7 +12,7 @@ use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::exchange::{Exchange, Served};
-use crate::failure::{Failure, PathPrefix};
+use crate::failure::Failure;
 use crate::json::write::Writer;
 use crate::protocol::define::Protocol;
 use crate::protocol::format::Logs;
@@ -124,8 +124,10 @@ impl<'a> Runner<'a> {
                     cx.tell_made_safe();
                 }
             }
-            // What its arguments refused has changed nothing.
-            if let (Some(touched), Err(Failure { prefix: PathPrefix::Args, .. })) = (touched, &ended.0) {
+            // What was refused has changed nothing.
+            if let (Some(touched), Err(failure)) = (touched, &ended.0)
+                && failure.is_refusal()
+            {
                 touched.set(was_touched);
             }
             if sink.dropped > 0

@@ -187,6 +187,93 @@ fn a_call_out_of_time_that_changed_nothing_changes_nothing() {
     }
 }
 
+/// The events of the rig, by the async driver and by the blocking one.
+fn by_each_driver(lines: &[&str]) -> [Vec<String>; 2] {
+    let over_async = serve(lines.iter().map(line).collect()).events;
+    let (over_blocking, _) = blocking((lines.join("\n") + "\n").as_bytes(), usize::MAX);
+    [over_async, over_blocking]
+}
+
+/// A refused call has changed nothing: the call after it, which only watches and is late, switches nothing off.
+#[test]
+fn a_refused_call_changes_nothing() {
+    let watch = &execute_in("9", "watch", r#"{"ms":1000}"#, r#"{"timeout":"10ms"}"#);
+    let work = &execute_in("8", "work", "{}", "{}");
+    let gevals = &execute_in("1", "work", r#"{"ms":"x"}"#, "{}");
+    let batch = &format!("[{gevals},{}]", gevals.replace(r#""id":1"#, r#""id":2"#));
+    for refused in [
+        gevals,
+        r#"{"jsonrpc":"2.0","method":"execute","params":{"operation":"work","args":{"ms":"x"},"context":{}}}"#,
+        &execute_in("1", "nothing", "{}", "{}"),
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":{"ms":"x"}}}"#,
+        r#"{"op":"work","args":{"ms":"x"}}"#,
+        r#"{"protocol_version":1,"tool":"work","payload":{"ms":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1","config":{"rail":1}}}"#,
+        batch,
+    ] {
+        for events in by_each_driver(&[refused, watch]) {
+            assert!(!events.contains(&"safe".to_owned()), "{refused}: {events:?}");
+            assert!(events.contains(&"watch".to_owned()), "{refused}: {events:?}");
+        }
+        // What was switched on before stays known.
+        for events in by_each_driver(&[work, refused, watch]) {
+            assert_eq!(events.iter().filter(|event| *event == "safe").count(), 1, "{refused}: {events:?}");
+        }
+    }
+}
+
+/// The end of an agent's connection switches nothing off if its only call was refused, wherever the connection breaks.
+#[test]
+fn the_loss_of_a_connection_after_a_refused_call_changes_nothing() {
+    let call = |id: u64, args: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"work","arguments":{{{args},"_id":"a"}}}}}}"#
+        )
+    };
+    // The driver logs that it leaves an argument out, so that there is a line to write before the reply.
+    let (refused, work) = (call(1, r#""ms":"x""#), call(2, r#""ms":1"#));
+    let (_, output) = blocking((refused.clone() + "\n").as_bytes(), usize::MAX);
+    let log = output.iter().position(|byte| *byte == b'\n').unwrap();
+    assert!(output.len() > log + 1);
+    for most in [0, log, log + 2, output.len()] {
+        for (text, count) in [(refused.clone(), 0), (work.clone() + "\n" + &refused, 1)] {
+            let most = most + if count == 1 { 4096 } else { 0 };
+            let (events, _) = blocking((text.clone() + "\n").as_bytes(), most);
+            assert_eq!(events.iter().filter(|event| *event == "safe").count(), count, "{most}: {events:?}");
+            let script = text.lines().map(line).collect();
+            let session = Session { manifest: &WATCHED, fails: Some(most), ..Session::new(script) };
+            let served = session.serve();
+            assert_eq!(safe(&served), count, "{most}: {:?}", served.events);
+        }
+    }
+}
+
+/// A call that is refused before its turn, since its time has passed, was not begun.
+#[cfg(feature = "std")]
+#[test]
+fn a_call_whose_time_passes_while_it_waits_changes_nothing() {
+    let watch = |id: &str, timeout: &str| execute_in(id, "watch", r#"{"ms":100}"#, timeout);
+    let work = execute_in("2", "work", "{}", r#"{"timeout":"20ms"}"#);
+    let batch = format!("[{},{work}]", watch("1", "{}"));
+    let served = serve(vec![line(batch), In::At(200), line(watch("3", r#"{"timeout":"10ms"}"#))]);
+    assert_eq!(served.events, ["watch", "ended", "watch", "dropped"], "{:?}", served.lines);
+}
+
+/// The rest of a batch does not run when the driver is stopped.
+#[test]
+fn the_rest_of_a_batch_that_is_stopped_changes_nothing() {
+    let call = |id: u64, tool: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"ms":9000}}}}}}"#
+        )
+    };
+    for (first, count) in [("watch", 0), ("work", 1)] {
+        let script = vec![line(format!("[{},{}]", call(1, first), call(2, "work"))), In::Silence];
+        let served = Session { manifest: &WATCHED, stop: Some(50), ..Session::new(script) }.serve();
+        assert_eq!((served.events[0].as_str(), safe(&served)), (first, count), "{:?}", served.events);
+    }
+}
+
 /// The reports that a driver makes by itself go to callers who take warnings, and to nobody else.
 #[test]
 fn who_asked_for_no_warnings_gets_none_of_the_drivers() {

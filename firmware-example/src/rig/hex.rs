@@ -2,9 +2,10 @@
 
 use core::fmt;
 
-use rigline::{Context, Failure, FailureKind};
+use rigline::{Context, Failure};
 use serde::{Serialize, Serializer};
 
+use super::bad_argument;
 use crate::instruments::TRANSFER_LIMIT;
 
 /// The bytes of a transfer.
@@ -38,8 +39,8 @@ impl Bytes {
             let byte = rest.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
             let Some(byte) = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
                 let at = rest.chars().next().unwrap_or_default();
-                return Err(cx.failure(
-                    FailureKind::BadArguments,
+                return Err(bad_argument(
+                    cx,
                     format_args!(
                         "args.{name}: byte {} begins with `{at}`: expected two hexadecimal digits, as in `9f 00`",
                         count + 1
@@ -54,8 +55,8 @@ impl Bytes {
             rest = rest.get(2..).unwrap_or_default().trim_ascii_start();
         }
         if count > TRANSFER_LIMIT {
-            return Err(cx.failure(
-                FailureKind::BadArguments,
+            return Err(bad_argument(
+                cx,
                 format_args!("args.{name}: {count} bytes are too many: the limit is {TRANSFER_LIMIT}"),
             ));
         }

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use rigline::{Context, Failure, FailureKind, Outcome, Outputs, Params};
+use rigline::{Context, Failure, Outcome, Outputs, Params};
 use serde::{Serialize, Serializer};
 
 use super::hex::{Bytes, Hex};
-use super::{Names, Rig, find, unreachable};
+use super::{Names, Rig, bad_argument, find, unreachable};
 use crate::board::Board;
 use crate::instruments::BusFault;
 use crate::pinmap;
@@ -81,8 +81,8 @@ pub(crate) async fn transfer<B: Board>(
     let write = Bytes::of_argument("write", args.write, cx)?;
     let mut read = Bytes::zeros(args.read);
     if write.as_slice().is_empty() && args.read == 0 {
-        return Err(cx.failure(
-            FailureKind::BadArguments,
+        return Err(bad_argument(
+            cx,
             "args.read: there is nothing to transfer: expected bytes to write, or a number of bytes to read",
         ));
     }

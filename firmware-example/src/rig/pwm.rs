@@ -1,11 +1,11 @@
 //! The operation `pwm`: a square wave on an output.
 
-use rigline::{Context, Failure, FailureKind, Outcome, Outputs, Params};
+use rigline::{Context, Failure, Outcome, Outputs, Params};
 
 use serde::{Serialize, Serializer};
 
 use super::outputs::Plain;
-use super::{Decimal, Names, Rig, decimal, find, unreachable};
+use super::{Decimal, Names, Rig, bad_argument, decimal, find, unreachable};
 use crate::board::Board;
 use crate::instruments::Wave;
 use crate::pinmap;
@@ -58,8 +58,8 @@ pub(crate) fn pwm<B: Board>(rig: &mut Rig<B>, args: &Pwm<'_>, cx: &mut Context<'
     let output = find("pin", args.pin, Names::Plain(instruments.pwm), cx)?;
     let clock = instruments.pwm_clock;
     let Some(wave) = Wave::new(clock, args.hertz, args.duty.mantissa().unsigned_abs()) else {
-        return Err(cx.failure(
-            FailureKind::BadArguments,
+        return Err(bad_argument(
+            cx,
             format_args!("args.hertz: {} cannot be made from the clock of {clock} Hz", args.hertz),
         ));
     };

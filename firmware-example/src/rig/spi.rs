@@ -1,9 +1,9 @@
 //! The operation `spi-transfer`.
 
-use rigline::{Context, Failure, FailureKind, Outcome, Outputs, Params};
+use rigline::{Context, Failure, Outcome, Outputs, Params};
 
 use super::hex::{Bytes, Hex};
-use super::{Names, Rig, find, unreachable};
+use super::{Names, Rig, bad_argument, find, unreachable};
 use crate::board::Board;
 use crate::instruments::SpiSettings;
 use crate::pinmap;
@@ -39,8 +39,8 @@ pub(crate) async fn transfer<B: Board>(
     let bus = find("bus", args.bus, Names::Plain(rig.board.instruments().spi), cx)?;
     let mut bytes = Bytes::of_argument("write", args.write, cx)?;
     if bytes.as_slice().is_empty() {
-        return Err(cx.failure(
-            FailureKind::BadArguments,
+        return Err(bad_argument(
+            cx,
             "args.write: there is nothing to transfer: expected bytes, such as `9f 00 00 00`",
         ));
     }

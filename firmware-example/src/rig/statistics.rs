@@ -1,9 +1,9 @@
 //! The operation `measure-over-time`: statistics of many readings, exact and without floats.
 
-use rigline::{Context, Failure, FailureKind, Outcome, Outputs, Params};
+use rigline::{Context, Failure, Outcome, Outputs, Params};
 
 use super::outputs::Plain;
-use super::{Decimal, Instant, Names, Quantity, Rig, decimal, find, unit, unreachable};
+use super::{Decimal, Instant, Names, Quantity, Rig, bad_argument, decimal, find, unit, unreachable};
 use crate::board::Board;
 use crate::division::{divided, root, rounded};
 use crate::pinmap;
@@ -48,8 +48,8 @@ pub(crate) async fn measure_over_time<B: Board>(
     let unit = unit(channels, channel);
     let planned_us = u64::from(samples.saturating_sub(1)) * u64::from(every_us);
     if planned_us > LIMIT_US {
-        return Err(cx.failure(
-            FailureKind::BadArguments,
+        return Err(bad_argument(
+            cx,
             format_args!(
                 "args.every_us: {samples} readings every {every_us} us take {planned_us} us; the limit is {LIMIT_US} us"
             ),

@@ -17,6 +17,7 @@ const CONFIGURE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1","config":{"settle_ms":-1}}}"#;
 const SHUTDOWN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#;
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"gpio-read","args":{"pin":"GP15"},"context":{}}}"#;
+const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"gpio-read","args":{"pin":"GP14"},"context":{}}}"#;
 const ON: &str = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"gpio-write","args":{"pin":"GP14","high":true},"context":{}}}"#;
 
 struct NoLogs;
@@ -188,6 +189,32 @@ fn a_session_that_was_taken_over_does_not_touch_the_rig_after_the_other_has_left
         (0, Usb, "lost", ""),
         (0, Uart, CALL, r#""high":"true""#),
     ]);
+}
+
+/// An agent whose call was refused has switched nothing on: what the other wire has left stays when it goes.
+#[test]
+fn a_wire_whose_calls_were_refused_does_not_touch_the_rig_when_it_is_lost() {
+    let tool = |name: &str, arguments: &str| {
+        let params = format!(r#"{{"name":"{name}","arguments":{{{arguments}}}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
+    };
+    let on = tool("gpio_write", r#""pin":"GP14","high":true"#);
+    for (after, word, high) in [
+        (tool("gpio_read", r#""pin":"GP14""#), r#""high":true"#, "true"),
+        (tool("gpio_write", r#""pin":"GP99","high":true"#), "unknown pin", "true"),
+        (tool("uart_write", r#""data":"zz","encoding":"hex""#), "args.data", "true"),
+        (on.clone(), "is high", "false"),
+    ] {
+        play(&[
+            (0, Usb, INITIALIZE, OK),
+            (0, Usb, ON, OK),
+            (0, Uart, &on, "in use over USB"),
+            (0, Usb, SHUTDOWN, OK),
+            (0, Uart, &after, word),
+            (0, Uart, "lost", ""),
+            (0, Uart, READ, &format!(r#""high":"{high}""#)),
+        ]);
+    }
 }
 
 #[test]

@@ -806,7 +806,7 @@ impl Extension for Relay {
         args = schemas.without_nulls(&operation, args);
         // Not every extension checks its arguments.
         if let Some(refusal) = schemas.refusal(&operation, &args) {
-            return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
+            return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()).refused());
         }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
         // A little less, so that the other end's own error for it wins, and it need not be cut off.

@@ -23,6 +23,8 @@ fn a_call_that_only_reads_is_given_up_without_switching_off_what_another_client_
         let wait = json!({"name": "wait_for", "arguments": serde_json::from_str::<Value>(FOREVER).unwrap()});
         // In the modern era the end of the stream cancels, in the legacy era a message does.
         let mut modern = Agent::modern(&server.address, "other", json!({}));
+        // A refused call does not make a client one that has changed something.
+        assert_eq!(modern.call("power", json!({"rail": "3V3", "on": "maybe"}))["isError"], true);
         drop(modern.ask("tools/call", wait.clone()));
         assert_eq!(on(&mut one), json!(["3V3"]), "{target}");
         let mut legacy = Agent::begin(&server.address, "third", json!({}));
