@@ -24,7 +24,8 @@
 //! A call is given up when its time is over or its caller is gone. It is then cancelled at the
 //! target too: a program is ended and started again for the next call, and a connection is opened
 //! again. A call that only reads goes on there instead, without its time limit, if something may be on
-//! that the end of the call would switch off. When the session of the relay's own client is lost, the session with the target is also
+//! that the end of the call would switch off. The target says which operations only read, as MCP's
+//! `readOnlyHint`; each other call counts as one that changes something. When the session of the relay's own client is lost, the session with the target is also
 //! ended as a loss, so that the target brings about its safe state. A session of an MCP client
 //! always ends like that. A relay that is dropped ends its session regularly, and waits for that.
 //!
@@ -1161,7 +1162,10 @@ impl OtherEnd {
             // What only reads is not cut off where that ends the session, or switches off what others have on, who share the session. If the
             // next one is given up too, it does not come to its end.
             (None, Some(upstream)) => {
-                let may_stay = only_reads && !self.traces.is_left && !(is_safe && upstream.cancels_calls());
+                let has_safe_state = lock(&self.known).manifest.has_safe_state;
+                // Where nothing is on that its end would switch off, a new session takes less time than the rest of the call.
+                let may_end = is_safe && (upstream.cancels_calls() || has_safe_state);
+                let may_stay = only_reads && !self.traces.is_left && !may_end;
                 self.traces.is_left = may_stay && upstream.leave();
                 let asked_by = lock(&self.known).asked_by.clone();
                 if let Some(asked_by) = asked_by.filter(|asked_by| !asked_by.carries(Part::Cancel))

@@ -14,8 +14,11 @@
 //! is missing, null or zero, there is no limit, as in Go's own libraries. A negative limit is error
 //! -32602.
 //!
+//! An operation that is [read-only](crate::manifest::Effects::read_only) has the member
+//! `"annotations":{"readOnlyHint":true}`, as in MCP. Hosts that do not know it ignore it.
+//!
 //! A manifest that does not fit the reply region is sent without descriptions, of operations and in
-//! their schemas. It then has `"abridged":true`.
+//! their schemas, and without annotations. It then has `"abridged":true`.
 
 use crate::call::CallContext;
 use crate::duration::GoDuration;
@@ -24,7 +27,7 @@ use crate::json::check::{WatchedMember, WatchedMembers};
 use crate::json::view::has_escapes;
 use crate::json::write::Writer;
 use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
-use crate::manifest::Manifest;
+use crate::manifest::{Effects, Manifest};
 use crate::message::{Code, Received, Refusal};
 use crate::phase::Phase;
 use crate::protocol::define::{
@@ -368,6 +371,10 @@ fn phase(received: &Received<'_>) -> Phase {
     }
 }
 
+/// The mark of an operation that changes nothing, in MCP's form: gevals has no word for it, and its
+/// host ignores members that it does not know.
+const READ_ONLY: &str = ",\"annotations\":{\"readOnlyHint\":true}";
+
 /// Writes the reply to `initialize` behind its head: the manifest.
 fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, server: &ServerState<'_>) {
     let ServerState { manifest, limits, .. } = *server;
@@ -413,6 +420,9 @@ fn write_manifest_of(out: &mut Writer<'_>, server: &ServerState<'_>, is_abridged
         }
         out.raw(b"\"params\":");
         write_arguments(out, operation, is_abridged);
+        if !is_abridged && operation.effects.is_some_and(|effects| effects.read_only) {
+            out.raw(READ_ONLY.as_bytes());
+        }
         out.byte(b'}');
     }
     out.byte(b'}');
@@ -470,6 +480,9 @@ const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
         length += ",:{\"params\":}".len() + quoted(operation.name) + operation.params.len();
         if !operation.description.is_empty() {
             length += "\"description\":,".len() + quoted(operation.description);
+        }
+        if let Some(Effects { read_only: true, .. }) = operation.effects {
+            length += READ_ONLY.len();
         }
         operations = rest;
     }
@@ -550,6 +563,10 @@ mod tests {
         const ODD: &str = "a \"b\" \\ \u{2028}\t\u{1}é";
         static TWO: [Operation; 2] =
             [Operation::new("a", Schema::ANY), Operation::new("b\"", Schema::OBJECT).description(ODD)];
+        static EFFECTS: [Operation; 2] = [
+            Operation::new("a", Schema::ANY).effects(Effects::READ_ONLY),
+            Operation::new("b", Schema::ANY).effects(Effects::changes(true, true)),
+        ];
         let bare = Manifest::new("n", "1.0.0");
         for manifest in [
             bare,
@@ -558,6 +575,7 @@ mod tests {
             bare.requires(&["a\"", "b"]).description("d").operations(TWO.split_at(1).0),
             bare.safe_state(true),
             bare.safe_state(true).operations(&TWO),
+            bare.operations(&EFFECTS),
         ] {
             let mut memory = [0; 1000];
             let mut out = Writer::new(&mut memory);

@@ -221,8 +221,13 @@ impl Page {
 
     /// A call that takes a minute if nobody ends it.
     fn begin_long_call(&mut self) {
-        let args = json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": 60_000 });
-        let context = json!({ "workdir": "", "phase": "", "timeout": "90s" });
+        self.begin_wait(60_000, "90s");
+    }
+
+    /// A call that waits for what never comes.
+    fn begin_wait(&mut self, ms: u64, timeout: &str) {
+        let args = json!({ "channel": "3V3", "min": 9, "max": 10, "within_ms": ms });
+        let context = json!({ "workdir": "", "phase": "", "timeout": timeout });
         self.begin("execute", json!({ "operation": "wait-for", "args": args, "context": context }));
     }
 
@@ -517,13 +522,20 @@ fn two_pages_at_once() {
         assert!(second.volts() > 3.0);
         assert_eq!(first.reply()["id"], id);
     }
-    // What one of them breaks is its own. While its call runs, the others learn what there is.
-    second.begin_long_call();
+    // What one of them breaks is its own. While its call runs, the others learn what there is. A call that only reads
+    // goes on where its end would switch off what another page has on.
+    second.begin_wait(5000, "90s");
     let started = Instant::now();
     assert_eq!(server.page().initialize()["result"], first.initialize()["result"]);
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     second.vanish();
-    assert_eq!(first.execute("identify", json!({}))["result"]["success"], true);
+    assert!(first.volts() > 3.0);
+    let mut late = server.page();
+    late.initialize();
+    late.begin_wait(5000, "300ms");
+    let reply = late.reply();
+    assert_eq!(reply["error"]["code"], -32001, "{reply}");
+    assert!(first.volts() > 3.0);
     // A page that wants other settings has to wait its turn.
     let mut third = server.page();
     let refused = third.ask("initialize", json!({ "protocolVersion": "0.0.1", "config": { "other": true } }));
@@ -1197,6 +1209,7 @@ fn a_page_learns_who_is_connected_whose_call_runs_and_how_long_its_own_has_waite
     assert_eq!((holder["name"].as_str(), holder["operation"].as_str()), (Some("Ada"), Some("wait-for")), "{waiting}");
     thread::sleep(Duration::from_millis(300));
     first.vanish();
+    let since = Instant::now();
     // It is told before the answer comes.
     let (mut waited, mut is_answered, mut is_alone) = (None, false, false);
     while !(is_answered && is_alone) {
@@ -1210,6 +1223,10 @@ fn a_page_learns_who_is_connected_whose_call_runs_and_how_long_its_own_has_waite
         is_answered |= line["id"] == id;
     }
     assert!(waited.is_some_and(|waited| waited >= 300.0), "{waited:?}");
+    assert!(
+        since.elapsed() < Duration::from_secs(30),
+        "the call of a page that is gone was not cancelled: nothing is on"
+    );
 
     // A page that does not ask for it gets nothing but the session's own lines.
     let mut plain = server.page();
