@@ -1152,6 +1152,7 @@ fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<us
 }
 
 /// An argument is refused before anything is changed.
+#[inline(never)]
 pub(crate) fn bad_argument(cx: &mut Context<'_>, text: impl Message) -> Failure {
     cx.failure(FailureKind::BadArguments, text).refused()
 }
