@@ -48,6 +48,10 @@ pub struct Manifest {
     /// Configuration and context of calls may not reach that server.
     #[doc(hidden)]
     pub is_elsewhere: bool,
+    /// Whether the operations may become others while they are served, of which clients are told
+    /// whose protocol has a word for that.
+    #[doc(hidden)]
+    pub can_change: bool,
     /// The members of the gevals manifest except `limits`, as JSON text without braces, in place of
     /// those that are made from the other fields. It is used for an extension of another server,
     /// whose manifest is passed on; otherwise it is empty.
@@ -115,6 +119,7 @@ impl Manifest {
             secrets: &[],
             has_safe_state: false,
             is_elsewhere: false,
+            can_change: false,
             own_members: "",
         })
     }

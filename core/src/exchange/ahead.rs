@@ -74,6 +74,18 @@ impl Session {
         }
     }
 
+    /// Whether a message asks for an operation that the manifest does not have.
+    pub fn asks_for_unknown_operation(&self, to: &Served<'_>, message: &[u8]) -> bool {
+        let mut spans = NO_SPANS;
+        let found = detect(message, &mut spans, self.protocol, to.protocols, to.pinned, false);
+        let Ok(Detected::Message(protocol)) = found else { return false };
+        let received = Received::whole(message, &spans);
+        // A method is no operation.
+        let except = protocol.is_json_rpc.then_some(rpc::METHOD);
+        matches!((protocol.envelope)(&received), Envelope::Request { .. })
+            && (protocol.read)(&received, &to.server(false)).is_err_and(|refusal| refusal.is_about_name(except))
+    }
+
     /// Inspects a message that comes in while another one runs. `running` is the JSON text of the
     /// id of the message that runs. If the message need not wait, its reply is written into `out`,
     /// which must have at least [`LEAST_REPLY`](super::LEAST_REPLY) bytes.

@@ -51,6 +51,11 @@ impl Refusal {
         self.code
     }
 
+    /// Whether the refusal is about the name in a slot, and that slot is not `except`.
+    pub(crate) fn is_about_name(&self, except: Option<usize>) -> bool {
+        matches!(self.detail, Detail::Quoted(slot) if Some(usize::from(slot)) != except)
+    }
+
     /// The text between the lead and the fault.
     fn colon(&self, fault: &str) -> &'static str {
         if self.lead.is_empty() || fault.is_empty() { "" } else { ": " }

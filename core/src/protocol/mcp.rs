@@ -668,8 +668,11 @@ fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
 
 /// Writes the members that the answers to `initialize` and `server/discover` have in common.
 fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
-    out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
-    out.raw(b",\"instructions\":\"");
+    out.raw(b",\"capabilities\":{\"tools\":{");
+    if cfg!(feature = "std") && manifest.can_change {
+        out.raw(b"\"listChanged\":true");
+    }
+    out.raw(b"},\"logging\":{}},\"instructions\":\"");
     write_instructions(out, manifest);
     out.byte(b'"');
 }
@@ -767,9 +770,9 @@ fn write_versions(out: &mut Writer<'_>) {
     out.raw(b"\"]");
 }
 
-/// Answers `subscriptions/listen` with the notification that acknowledges it. Nothing that could be subscribed to ever
-/// changes here, so that nothing follows it: the request stays open until the client cancels it.
-fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &ServerState<'_>) {
+/// Answers `subscriptions/listen` with the notification that acknowledges it: the request stays open until the client
+/// cancels it. Only the list of tools may ever change here, and only on a desktop, where a server tells of that.
+fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, server: &ServerState<'_>) {
     if !out.as_written().starts_with(b"{") {
         // In a batch, which the modern era does not have.
         rpc::begin_error(out, rpc::INVALID_REQUEST);
@@ -781,7 +784,17 @@ fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Serv
     begin_notification(out, b"subscriptions/acknowledged");
     begin_meta(out, b"subscriptionId");
     out.raw(received.member(rpc::ID));
-    out.raw(b"},\"notifications\":{}}}");
+    if cfg!(feature = "std") && server.manifest.can_change && wants_changes(received) {
+        out.raw(b"},\"notifications\":{\"toolsListChanged\":true}}}");
+    } else {
+        out.raw(b"},\"notifications\":{}}}");
+    }
+}
+
+/// Whether a subscription is for changes of the list of tools.
+fn wants_changes(received: &Received<'_>) -> bool {
+    let wanted = received.json(rpc::PARAMS).and_then(|params| params.get("notifications")?.get("toolsListChanged"));
+    wanted.and_then(|wanted| wanted.bool()).unwrap_or_default()
 }
 
 /// Writes the end of a call's result: what is not there yet of its content, and what its era adds.

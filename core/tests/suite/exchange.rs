@@ -147,6 +147,32 @@ fn the_time_limit_of_a_call_is_known_before_its_turn() {
 }
 
 #[test]
+fn a_request_for_an_operation_that_is_not_known_is_told_from_other_faults() {
+    let to = Served::new(&MANIFEST, protocol::ALL, (4096, 4096)).unwrap();
+    for (message, is_unknown) in [
+        (execute("1", "nope", "{}"), true),
+        (execute("1", "say", "{}"), false),
+        (request("1", "nope"), false),
+        (r#"{"jsonrpc":"2.0","method":"execute","params":{"operation":"nope"}}"#.into(), false),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nope"}}"#.into(), true),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say"}}"#.into(), false),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#.into(), false),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#.into(), false),
+        (r#"{"op":"nope"}"#.into(), true),
+        (r#"{"op":"invoke","args":{"op":"nope"}}"#.into(), true),
+        (r#"{"op":"health"}"#.into(), false),
+        (r#"{"op":5}"#.into(), false),
+        (r#"{"protocol_version":1,"tool":"nope","payload":{}}"#.into(), true),
+        (r#"{"protocol_version":2,"tool":"nope","payload":{}}"#.into(), false),
+        (r#"{"ok":true}"#.into(), false),
+        ("{oops".to_owned(), false),
+    ] {
+        let session = Session::new(&to);
+        assert_eq!(session.asks_for_unknown_operation(&to, message.as_bytes()), is_unknown, "{message}");
+    }
+}
+
+#[test]
 fn a_subscription_stays_open_and_other_requests_do_not() {
     let to = Served::new(&MANIFEST, &[MCP], (4096, 4096)).unwrap();
     let mut out = [0; 1000];

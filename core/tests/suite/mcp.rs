@@ -659,6 +659,28 @@ fn a_server_in_front_of_another_extension_says_so() {
     assert_eq!(meta(true, true), json!({"rigline/carries": false, "rigline/safeState": true}));
 }
 
+/// A server whose tools may become others says so, and a subscription is acknowledged for what it will get.
+#[test]
+fn a_server_whose_tools_can_change_says_so() {
+    let answers = |can_change: bool| {
+        let mut manifest = Manifest::new("front", "1.0.0");
+        manifest.can_change = can_change;
+        let manifest: &'static Manifest = Box::leak(Box::new(manifest));
+        let of = |request: Value| lines_of(manifest, &[request], 4096).remove(0);
+        let greeted = of(legacy("initialize", json!({"protocolVersion": LEGACY[0], "clientInfo": {}})));
+        let discovered = of(modern("server/discover", json!({})));
+        let capabilities = [greeted, discovered].map(|reply| reply["result"]["capabilities"]["tools"].clone());
+        let wanted = [json!({"toolsListChanged": true}), json!({"toolsListChanged": false}), json!({})];
+        let acknowledged = wanted.map(|wanted| {
+            of(modern("subscriptions/listen", json!({"notifications": wanted})))["params"]["notifications"].clone()
+        });
+        (capabilities, acknowledged)
+    };
+    let (is_so, told) = (json!({"listChanged": true}), json!({"toolsListChanged": true}));
+    assert_eq!(answers(true), ([is_so.clone(), is_so], [told, json!({}), json!({})]));
+    assert_eq!(answers(false), ([json!({}), json!({})], [json!({}), json!({}), json!({})]));
+}
+
 #[test]
 fn results() {
     let ok = one(call("measure", ""))["result"].clone();
