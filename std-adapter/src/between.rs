@@ -109,6 +109,7 @@ pub trait Wire: Send + Sync {
 #[derive(Clone)]
 pub struct Renewal {
     ask: Arc<dyn Fn() + Send + Sync>,
+    is_awaited: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Whether the renewal ends the session. If so, no request may be open, and a session that was
     /// begun must be begun again.
     pub ends_session: bool,
@@ -117,7 +118,18 @@ pub struct Renewal {
 impl Renewal {
     /// Makes a renewal. [`ask`](Self::ask) calls the function `ask`, which asks the server for it.
     pub fn new(ends_session: bool, ask: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { ask: Arc::new(ask), ends_session }
+        Self { ask: Arc::new(ask), is_awaited: Arc::new(|| false), ends_session }
+    }
+
+    /// Sets the function that says whether a client wants to be told of a renewal.
+    #[must_use]
+    pub fn awaited(self, is_awaited: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { is_awaited: Arc::new(is_awaited), ..self }
+    }
+
+    /// Whether a client wants to be told of a renewal.
+    pub fn is_awaited(&self) -> bool {
+        (self.is_awaited)()
     }
 
     /// Asks for the renewal. [`Between::renewed`] is called when it is done.

@@ -39,7 +39,7 @@ use rigline::rpc;
 use rigline::serve::whole::{self, HandlerEnd, Runner};
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
@@ -100,6 +100,19 @@ pub struct Settings {
     /// The extension, if it is in another process or on a board. It is connected when a message
     /// needs it. None for an extension in this process.
     pub remote: Option<Arc<dyn RemoteExtension>>,
+    /// The messages by which clients of a protocol are told that the operations are others.
+    pub changes: fn(&Protocol) -> Option<&'static Changes>,
+}
+
+/// The messages by which clients are told that the operations of a server are others.
+#[derive(Debug)]
+pub struct Changes {
+    /// Writes the notification, a line without its newline. A subscription is named by the JSON text
+    /// of its id; the session of a connection has none.
+    pub notification: fn(subscription: Option<&str>) -> String,
+    /// Returns the id of a subscription, as JSON text, from the line that acknowledges it. `None` if
+    /// the subscription is for something else.
+    pub subscription: fn(acknowledgement: &[u8]) -> Option<String>,
 }
 
 impl Settings {
@@ -114,6 +127,7 @@ impl Settings {
             idle: None,
             config: None,
             remote: None,
+            changes: |_| None,
         }
     }
 }
@@ -123,8 +137,27 @@ impl Settings {
 /// An implementation connects to the extension when the queue asks for that. While it is connected,
 /// it has the extension's manifest.
 pub trait RemoteExtension: fmt::Debug + Send + Sync {
-    /// The manifest of the extension; none while it is not connected.
+    /// The manifest of the extension; none while it is not connected, and if the queue's own
+    /// extension offers only a part of it.
     fn manifest(&self) -> Option<&'static Manifest>;
+
+    /// Whether it is connected.
+    fn is_reached(&self) -> bool {
+        self.manifest().is_some()
+    }
+
+    /// Whether clients of this protocol are answered by the manifest of the queue's own extension
+    /// while it is not connected, as far as that says anything. Otherwise they are refused, and told
+    /// why it is not there.
+    fn has_stand_in(&self, protocol: &Protocol) -> bool {
+        let _ = protocol;
+        false
+    }
+
+    /// Called once with the means to tell the queue that the manifest is another one.
+    fn begin(&self, renewal: Renewal) {
+        drop(renewal);
+    }
 
     /// Connects to the extension. If that takes long, `told` gets messages for the client.
     fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a>;
@@ -390,8 +423,10 @@ struct Shared {
     telling: Notify,
     /// A session has begun.
     has_begun: AtomicBool,
-    /// The safe state was brought about, or a request has ended.
+    /// The safe state was brought about, the manifest was read, or a request has ended.
     calm: Notify,
+    /// How often the manifest was read again. Clients that want to be told subscribe to it.
+    renewals: watch::Sender<u64>,
 }
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
@@ -414,6 +449,8 @@ struct State {
     is_unsafe: bool,
     /// The extension may have another manifest.
     is_stale: bool,
+    /// That is read.
+    is_renewing: bool,
     /// The safe state is brought about.
     is_making_safe: bool,
     /// The configuration that one of them has set, as JSON text.
@@ -638,6 +675,7 @@ impl Shared {
                     return Some(Task::SafeState);
                 }
                 if std::mem::take(&mut state.is_stale) {
+                    state.is_renewing = true;
                     return Some(Task::Renewal);
                 }
                 let next = state.pop();
@@ -752,6 +790,7 @@ impl Shared {
     fn close(&self) {
         self.state().is_closed = true;
         self.ready.notify_one();
+        self.calm.notify_waiters();
     }
 }
 
@@ -958,16 +997,31 @@ impl Queue {
 
     /// Tells somebody when the extension is served anew, and how that is asked for.
     pub(crate) fn stand_between(&self, between: Arc<dyn Between>) {
-        let shared = Arc::downgrade(&self.shared);
+        if self.shared.between.set(between.clone()).is_ok() {
+            between.begin(self.renewal());
+        }
+    }
+
+    /// The means to let the extension be served anew after its manifest has changed.
+    pub fn renewal(&self) -> Renewal {
+        let (shared, known) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.shared));
         let renewal = Renewal::new(false, move || {
             if let Some(shared) = shared.upgrade() {
                 shared.state().is_stale = true;
                 shared.ready.notify_one();
             }
         });
-        if self.shared.between.set(between.clone()).is_ok() {
-            between.begin(renewal);
-        }
+        renewal.awaited(move || known.upgrade().is_some_and(|shared| shared.renewals.receiver_count() > 0))
+    }
+
+    /// The messages by which clients of this protocol are told that the operations are others.
+    pub fn changes_in(&self, protocol: &Protocol) -> Option<&'static Changes> {
+        (self.shared.settings.changes)(protocol)
+    }
+
+    /// Changes when the extension is served anew. While somebody has it, clients want to be told.
+    pub fn renewals(&self) -> watch::Receiver<u64> {
+        self.shared.renewals.subscribe()
     }
 
     /// The manifest of the extension.
@@ -978,7 +1032,7 @@ impl Queue {
     /// Whether the extension is connected, so that it can be called. An extension in this process
     /// always is.
     pub fn is_reached(&self) -> bool {
-        self.shared.settings.remote.as_ref().is_none_or(|remote| remote.manifest().is_some())
+        self.shared.settings.remote.as_ref().is_none_or(|remote| remote.is_reached())
     }
 
     /// Connects to the extension if the next message needs it. If that takes long, `told` gets a
@@ -1005,7 +1059,12 @@ impl Queue {
                 told(memory);
             }
         };
-        let Err(absence) = remote.reach(&told).await else { return Ok(()) };
+        let reached = remote.reach(&told).await;
+        self.renewed().await;
+        let Err(absence) = reached else { return Ok(()) };
+        if !self.needs_extension(*session, message) {
+            return Ok(());
+        }
         let Ok(to) = self.shared.served(self.manifest(), Some(session.protocol())) else { return Ok(()) };
         let Absence { kind, code, message: why } = absence;
         let mut out = vec![0; why.len() * 6 + LEAST_REPLY * 2];
@@ -1014,9 +1073,38 @@ impl Queue {
         Err(out)
     }
 
+    /// Reaches the extension as [`reach`](Self::reach) does, for a message without a session, in this
+    /// protocol in place of the first one.
+    pub(crate) async fn reach_by(&self, protocol: &'static Protocol, message: &[u8]) -> Result<(), Vec<u8>> {
+        match self.session_by(Some(protocol)).filter(|_| !self.is_reached()) {
+            Some(mut session) => self.reach(&mut session, message, &|_| ()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the manifest was read again, if it may be another one.
+    async fn renewed(&self) {
+        self.until(|state| !(state.is_stale || state.is_renewing)).await;
+    }
+
+    /// Waits until the state is like that, or the queue is closed.
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            let mut calm = std::pin::pin!(self.shared.calm.notified());
+            calm.as_mut().enable();
+            {
+                let state = self.shared.state();
+                if state.is_closed || is_so(&state) {
+                    return;
+                }
+            }
+            calm.await;
+        }
+    }
+
     /// Whether a message cannot be received before the extension is reached: a request that neither
     /// ends a session nor brings a configuration, which reaches it itself, and whose answer depends
-    /// on the extension.
+    /// on the extension. With a stand-in it is a request for an operation that this does not have.
     fn needs_extension(&self, mut session: Session, message: &[u8]) -> bool {
         if self.is_reached() || self.is_answered_alike(session, message) {
             return false;
@@ -1028,9 +1116,15 @@ impl Queue {
             match asked.receive(&to, message, out, &mut exchange) {
                 Next::Shutdown(_) => false,
                 Next::Run { .. } if exchange.operation().is_none() => false,
+                _ if self.has_stand_in(asked.protocol()) => session.asks_for_unknown_operation(&to, message),
                 _ => session.refuse(&to, message, out, (FailureKind::Unreachable, 0), &"").is_some(),
             }
         })
+    }
+
+    /// Whether clients of this protocol are answered while the extension is not connected.
+    fn has_stand_in(&self, protocol: &Protocol) -> bool {
+        self.shared.settings.remote.as_ref().is_some_and(|remote| remote.has_stand_in(protocol))
     }
 
     /// Whether a request is answered, and not refused, by the same bytes whatever the extension is:
@@ -1057,18 +1151,7 @@ impl Queue {
 
     /// Waits until the safe state has run, if it has to run.
     pub async fn settled(&self) {
-        loop {
-            let mut calm = std::pin::pin!(self.shared.calm.notified());
-            calm.as_mut().enable();
-            let is_due = {
-                let state = self.shared.state();
-                (state.is_unsafe || state.is_making_safe) && !state.is_closed
-            };
-            if !is_due {
-                return;
-            }
-            calm.await;
-        }
+        self.until(|state| !(state.is_unsafe || state.is_making_safe)).await;
     }
 
     /// Ends all calls, also those that wait, with a failure that says `why`. Returns when no call
@@ -1094,17 +1177,7 @@ impl Queue {
                 let _ = lines.send(Line::Reply(reply));
             }
         }
-        loop {
-            let mut calm = std::pin::pin!(self.shared.calm.notified());
-            calm.as_mut().enable();
-            {
-                let state = self.shared.state();
-                if state.is_closed || state.running.is_none() {
-                    return;
-                }
-            }
-            calm.await;
-        }
+        self.until(|state| state.running.is_none()).await;
     }
 
     /// The greatest lengths of a request and of a reply, in bytes.
@@ -1520,6 +1593,7 @@ impl Shared {
             telling: Notify::new(),
             has_begun: AtomicBool::new(false),
             calm: Notify::new(),
+            renewals: watch::Sender::new(0),
         }
     }
 }
@@ -1636,6 +1710,7 @@ impl Drop for End {
             state.running = None;
             std::mem::take(&mut state.waiting)
         };
+        self.0.calm.notify_waiters();
         drop(left);
     }
 }
@@ -1685,7 +1760,10 @@ async fn work<E: Extension>(shared: &Arc<Shared>, extension: &mut E, clock: &Tok
             }
             Task::Renewal => {
                 *lock(&shared.manifest) = extension.manifest();
+                shared.state().is_renewing = false;
+                shared.calm.notify_waiters();
                 shared.between.get().into_iter().for_each(|between| between.renewed());
+                shared.renewals.send_modify(|count| *count += 1);
                 continue;
             }
         };

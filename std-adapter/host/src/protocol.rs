@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use rigline_std::queue::Changes;
+
 use crate::client::{ClientFactory, Part, ProtocolOption};
 use crate::decode::Reading;
 
@@ -29,6 +31,9 @@ pub struct Protocol {
     pub configuration: Option<fn(&str) -> String>,
     /// Returns the id of the session that a call names. `None` if calls of this protocol name none.
     pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
+    /// The messages by which clients are told that the operations are others. `None` if the protocol
+    /// has no such message.
+    pub changes: Option<&'static Changes>,
     /// Whether an extension describes its operations and their arguments.
     pub has_manifest: bool,
     /// The function that connects to an extension. `None` if there is no client of this protocol.
@@ -54,6 +59,7 @@ impl Protocol {
             carries: &[],
             configuration: None,
             session_id: None,
+            changes: None,
             has_manifest: false,
             client: None,
             reading: None,

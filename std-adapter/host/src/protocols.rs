@@ -3,6 +3,8 @@
 //! A protocol is a folder of this crate, with a constant [`Protocol`] in its `mod.rs`, and a line
 //! in [`ALL`].
 
+use rigline_std::queue::Changes;
+
 pub(crate) use crate::gevals::passing;
 use crate::protocol::Protocol;
 
@@ -24,4 +26,9 @@ pub fn of_agents() -> Option<&'static Protocol> {
 /// Returns the protocol with this name.
 pub fn named(name: &str) -> Option<&'static Protocol> {
     ALL.iter().find(|protocol| protocol.name == name).copied()
+}
+
+/// Returns the messages by which clients of this protocol are told that the operations are others.
+pub(crate) fn changes_in(protocol: &rigline::protocol::Protocol) -> Option<&'static Changes> {
+    ALL.iter().find(|known| known.lines.is_some_and(|lines| lines == protocol))?.changes
 }

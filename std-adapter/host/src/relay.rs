@@ -18,7 +18,8 @@
 //! [does not carry](crate::protocol::Protocol::carries) is reported once, on standard error and by a log.
 //!
 //! A relay that [`Relay::on_demand`] makes connects to the target when it is first needed, and again
-//! after its session has ended. If a request is longer than the target accepts, it is sent without
+//! after its session has ended. One that [`Relay::watch_on_demand`] makes also looks whether the target
+//! comes, goes or has other operations. If a request is longer than the target accepts, it is sent without
 //! `context.agent`, and then without `context.env`; a log says so.
 //!
 //! A call is given up when its time is over or its caller is gone. It is then cancelled at the
@@ -49,7 +50,7 @@ use std::fmt;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -73,6 +74,7 @@ use crate::protocols::{self, passing};
 use crate::target::Target;
 use crate::terminal::cut;
 use losses::{AskedBy, Losses};
+use rigline_std::between::Renewal;
 use rigline_std::mutex::lock;
 use rigline_std::queue::{Absence, Reaching, RemoteExtension};
 use rigline_std::stderr::complain;
@@ -97,6 +99,7 @@ const CODES: usize = 64;
 /// An extension whose calls are passed on to a target. The [module](self) describes it.
 pub struct Relay {
     known: Arc<Mutex<Known>>,
+    renewal: Arc<OnceLock<Renewal>>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
@@ -206,9 +209,7 @@ struct Fault {
 /// The description of the other end, as of when it was last there.
 struct Known {
     manifest: &'static Manifest,
-    /// Whether it is served to agents, which call operations by their identifiers alone. Other hosts
-    /// call each by its own name.
-    is_for_agents: bool,
+    service: RelayService,
     /// Operations that have another name here, and the name that they have there.
     renamed: Vec<(&'static str, String)>,
     schemas: Arc<Schemas>,
@@ -220,6 +221,18 @@ struct Known {
     is_open: bool,
     /// How it was asked last.
     asked_by: Option<AskedBy>,
+}
+
+/// How the operations of the other end are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RelayService {
+    /// They are served to agents, which call operations by their identifiers alone. Other hosts call
+    /// each by its own name.
+    is_for_agents: bool,
+    /// The other end is reached when a client needs it.
+    is_lazy: bool,
+    /// Clients are told when they become others.
+    is_watched: bool,
 }
 
 /// News about the target, for [`Relay::watch`].
@@ -237,10 +250,14 @@ pub type OnTargetNews = Arc<dyn Fn(&TargetNews) + Send + Sync>;
 /// The only operation where the other end has never been there.
 const FIND: &str = "find_board";
 
-static NOTHING_KNOWN: Manifest =
-    Manifest::new("rigline", env!("CARGO_PKG_VERSION")).operations(&[Operation::new(FIND, Schema::OBJECT)
-        .description("Looks for the board, which is not there. Its tools are listed once it is found.")
-        .effects(Effects::READ_ONLY)]);
+static NOTHING_KNOWN: Manifest = {
+    let mut manifest =
+        Manifest::new("rigline", env!("CARGO_PKG_VERSION")).operations(&[Operation::new(FIND, Schema::OBJECT)
+            .description("Looks for the board, which is not there. Its tools are listed once it is found.")
+            .effects(Effects::READ_ONLY)]);
+    manifest.can_change = true;
+    manifest
+};
 
 /// A function that makes the dialer for each session with the target.
 pub type Dialer = Arc<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
@@ -270,9 +287,19 @@ struct Manner {
 pub struct Remote {
     jobs: mpsc::WeakSender<Job>,
     known: Arc<Mutex<Known>>,
+    renewal: Arc<OnceLock<Renewal>>,
+    /// The server offers only a part of the operations.
+    is_partial: bool,
 }
 
 impl Remote {
+    /// The handle for a server that offers only a part of the relay's operations. It reads the
+    /// manifest of the extension that selects them.
+    #[must_use]
+    pub fn partial(self) -> Self {
+        Self { is_partial: true, ..self }
+    }
+
     /// Ends the session and the connection as soon as no call runs, so that another program can use
     /// the target. The next call opens them again.
     pub async fn release(&self) {
@@ -294,8 +321,8 @@ impl Remote {
     pub async fn forget(&self, described: &Described) {
         self.release().await;
         let mut known = lock(&self.known);
-        let is_for_agents = known.is_for_agents;
-        if let Some(present) = Known::present(described, is_for_agents) {
+        let service = known.service;
+        if let Some(present) = Known::present(described, service) {
             *known = present;
         }
         known.is_open = false;
@@ -330,7 +357,23 @@ impl fmt::Debug for Remote {
 impl RemoteExtension for Remote {
     fn manifest(&self) -> Option<&'static Manifest> {
         let known = lock(&self.known);
-        known.is_open.then_some(known.manifest)
+        (known.is_open && !self.is_partial).then_some(known.manifest)
+    }
+
+    fn is_reached(&self) -> bool {
+        lock(&self.known).is_open
+    }
+
+    /// Clients that are told when the target comes have what is known of it until then. So have all
+    /// clients of a relay that has looked for it at its start, if something is known.
+    fn has_stand_in(&self, protocol: &rigline::protocol::Protocol) -> bool {
+        let known = lock(&self.known);
+        let is_missed = known.absence.as_ref().is_some_and(|why| !why.is_empty());
+        is_missed && (protocols::changes_in(protocol).is_some() || !known.service.is_lazy && !known.text.is_empty())
+    }
+
+    fn begin(&self, renewal: Renewal) {
+        let _ = self.renewal.set(renewal);
     }
 
     fn reach<'a>(&'a self, told: &'a (dyn Fn(&str) + Send + Sync)) -> Reaching<'a> {
@@ -385,10 +428,33 @@ impl Relay {
         Self::start(Way { target, dialer, options, need }, manner)
     }
 
+    /// A relay as [`on_demand`](Self::on_demand) makes it, that watches the target from then on. The
+    /// target may come and go, and have other operations when it comes again: `told` gets the news,
+    /// and so does the server that the [handle](Self::remote) was given to. While the target is
+    /// absent, it is looked for as long as a client of that server wants to know.
+    ///
+    /// # Errors
+    /// As [`on_demand`](Self::on_demand).
+    pub fn watch_on_demand(
+        target: Target,
+        mut options: Options,
+        need: ProtocolNeed,
+        told: OnTargetNews,
+    ) -> Result<Self, RelayError> {
+        options.call_timeout = NO_LIMIT;
+        let manner = Manner { takes_logs: true, is_lazy: true, watch: Some(told), last: None };
+        Self::start(Way { target, dialer: None, options, need }, manner)
+    }
+
     /// Returns a handle on the target, for the server before the relay.
     pub fn remote(&self) -> Remote {
         let jobs = self.jobs.as_ref().map(mpsc::Sender::downgrade);
-        Remote { jobs: jobs.unwrap_or_else(|| mpsc::channel(1).0.downgrade()), known: Arc::clone(&self.known) }
+        Remote {
+            jobs: jobs.unwrap_or_else(|| mpsc::channel(1).0.downgrade()),
+            known: Arc::clone(&self.known),
+            renewal: Arc::clone(&self.renewal),
+            is_partial: false,
+        }
     }
 
     /// Makes a relay, connects to the target, and asks for its description. It blocks until that is
@@ -470,13 +536,15 @@ impl Relay {
         let is_rig = watch.is_some() && matches!(way.target, Target::Rig(_));
         let is_known = is_rig && last.is_some();
         // It is asked by agents' protocol, since it is served in that.
-        let is_for_agents = takes_logs && !is_lazy;
+        let service = RelayService { is_for_agents: takes_logs && !is_lazy, is_lazy, is_watched: watch.is_some() };
         let known = match &last {
-            Some(last) if is_rig => Known::last(Some(last), is_for_agents),
-            last => Known::absent(last.as_ref(), String::new(), is_for_agents),
+            Some(last) if is_rig => Known::last(Some(last), service),
+            last => Known::absent(last.as_ref(), String::new(), service),
         };
         let known = Arc::new(Mutex::new(known));
         let shared = Arc::clone(&known);
+        let renewal = Arc::<OnceLock<Renewal>>::default();
+        let asked = Arc::clone(&renewal);
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
                 let mut end = OtherEnd {
@@ -484,6 +552,7 @@ impl Relay {
                     config: way.options.config.clone(),
                     way,
                     known: shared,
+                    renewal: asked,
                     watch,
                     may_come: may_come && !is_rig,
                     is_lazy,
@@ -499,7 +568,7 @@ impl Relay {
                 let _ = tell.send(opened.or_else(|error| if may_come { Ok(()) } else { Err(error) }));
                 if is_there {
                     // Later on, nothing is waited for.
-                    if end.watch.is_some() {
+                    if end.watch.is_some() && !is_lazy {
                         end.wait = Duration::ZERO;
                     }
                     end.pass_on(queue).await;
@@ -510,6 +579,7 @@ impl Relay {
         told.recv().map_err(io::Error::other)??;
         Ok(Self {
             known,
+            renewal,
             jobs: Some(jobs),
             thread: Some(thread),
             codes: Vec::new(),
@@ -693,11 +763,11 @@ impl Known {
     }
 
     /// None if there were too many manifests already.
-    fn present(described: &Described, is_for_agents: bool) -> Option<Self> {
-        let (manifest, renamed) = lasting(described, is_for_agents)?;
+    fn present(described: &Described, service: RelayService) -> Option<Self> {
+        let (manifest, renamed) = lasting(described, service)?;
         Some(Self {
             manifest,
-            is_for_agents,
+            service,
             renamed,
             schemas: Arc::new(Schemas::of(&described.manifest.operations)),
             text: described.manifest.text.clone(),
@@ -708,10 +778,10 @@ impl Known {
     }
 
     /// The description that was known last, or nothing.
-    fn last(last: Option<&Described>, is_for_agents: bool) -> Self {
-        last.and_then(|last| Self::present(last, is_for_agents)).unwrap_or_else(|| Self {
+    fn last(last: Option<&Described>, service: RelayService) -> Self {
+        last.and_then(|last| Self::present(last, service)).unwrap_or_else(|| Self {
             manifest: &NOTHING_KNOWN,
-            is_for_agents,
+            service,
             renamed: Vec::new(),
             schemas: Arc::new(Schemas::of(&[])),
             text: String::new(),
@@ -721,8 +791,8 @@ impl Known {
         })
     }
 
-    fn absent(last: Option<&Described>, why: String, is_for_agents: bool) -> Self {
-        let mut known = Self::last(last, is_for_agents);
+    fn absent(last: Option<&Described>, why: String, service: RelayService) -> Self {
+        let mut known = Self::last(last, service);
         known.go(&why);
         known
     }
@@ -742,7 +812,7 @@ impl Known {
             self.is_open = true;
             return false;
         }
-        match Self::present(described, self.is_for_agents) {
+        match Self::present(described, self.service) {
             Some(present) => *self = Self { asked_by: self.asked_by.take(), ..present },
             None => {
                 (self.is_open, self.absence, self.text) = (true, None, described.manifest.text.clone());
@@ -957,6 +1027,7 @@ impl Way {
 struct OtherEnd {
     way: Way,
     known: Arc<Mutex<Known>>,
+    renewal: Arc<OnceLock<Renewal>>,
     watch: Option<OnTargetNews>,
     /// Whether it may come later.
     may_come: bool,
@@ -1085,7 +1156,9 @@ impl OtherEnd {
         match self.reach_within(Duration::ZERO).await {
             // A rig of the lab has a queue, and what it cannot wait for is refused again at once.
             Err(error) if (error.may_pass() || matches!(self.way.target, Target::Rig(_))) && !self.wait.is_zero() => {
-                let _ = told.send(format!("{error}; waiting up to {:?}", self.wait));
+                let text = format!("{error}; waiting up to {:?}", self.wait);
+                complain(format_args!("{text}"));
+                let _ = told.send(text);
                 self.reach().await
             }
             reached => reached,
@@ -1107,13 +1180,23 @@ impl OtherEnd {
 
     fn tell_of(&self, described: &Described) {
         let is_news = lock(&self.known).come(described);
-        if let Some(watch) = self.watch.as_ref().filter(|_| is_news) {
-            watch(&TargetNews::Present(Box::new(described.clone())));
+        if is_news {
+            self.tell(|| TargetNews::Present(Box::new(described.clone())));
+        }
+    }
+
+    fn tell(&self, news: impl FnOnce() -> TargetNews) {
+        let Some(watch) = &self.watch else { return };
+        watch(&news());
+        if let Some(renewal) = self.renewal.get() {
+            renewal.ask();
         }
     }
 
     fn tell_absence(&self, error: &RelayError) {
-        let Some(watch) = &self.watch else { return };
+        if self.watch.is_none() {
+            return;
+        }
         let was_there = {
             let mut known = lock(&self.known);
             let was_there = known.absence.as_ref().is_none_or(String::is_empty);
@@ -1121,7 +1204,7 @@ impl OtherEnd {
             was_there
         };
         if was_there {
-            watch(&TargetNews::Absent(error.to_string()));
+            self.tell(|| TargetNews::Absent(error.to_string()));
         }
     }
 
@@ -1139,8 +1222,8 @@ impl OtherEnd {
         if answer.is_closed() {
             return;
         }
-        if self.watch.is_some() && self.open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
-            self.open = None;
+        if self.watch.is_some() {
+            self.notice_loss();
         }
         let only_reads = lock(&self.known).only_reads(&request.operation);
         self.traces.is_touched |= !only_reads;
@@ -1203,14 +1286,20 @@ impl OtherEnd {
         call_fitting(&mut **upstream, request, &self.way.options).await
     }
 
-    /// Looks whether the other end has come, gone, or changed.
-    async fn look_for(&mut self) {
+    fn notice_loss(&mut self) {
         if self.open.as_ref().is_some_and(|upstream| upstream.is_lost()) {
+            self.forget();
             self.open = None;
         }
+    }
+
+    /// Looks whether the other end has come, gone, or changed.
+    async fn look_for(&mut self) {
+        self.notice_loss();
         let Some(upstream) = &mut self.open else {
-            // A program is started when it is called.
-            if self.may_come {
+            // A program is started when it is called. What was reached on demand is left alone while nobody wants to know.
+            let is_awaited = !self.is_lazy || self.renewal.get().is_some_and(Renewal::is_awaited);
+            if self.may_come && is_awaited {
                 let _ = self.reach().await;
             }
             return;
@@ -1328,15 +1417,15 @@ struct Manifests {
 }
 
 /// The description as a manifest, and the operations that have another name in it. None if there were too many already.
-fn lasting(described: &Described, is_for_agents: bool) -> Option<(&'static Manifest, Renamed)> {
+fn lasting(described: &Described, service: RelayService) -> Option<(&'static Manifest, Renamed)> {
     static MANIFESTS: Mutex<Manifests> = Mutex::new(Manifests { known: BTreeMap::new(), bytes: 0 });
-    lock(&MANIFESTS).lasting(described, is_for_agents)
+    lock(&MANIFESTS).lasting(described, service)
 }
 
 impl Manifests {
-    fn lasting(&mut self, described: &Described, is_for_agents: bool) -> Option<(&'static Manifest, Renamed)> {
+    fn lasting(&mut self, described: &Described, service: RelayService) -> Option<(&'static Manifest, Renamed)> {
         let Described { manifest, kind, has_typed_outputs, .. } = described;
-        let key = (manifest.text.clone(), format!("{kind:?} {has_typed_outputs} {is_for_agents}"));
+        let key = (manifest.text.clone(), format!("{kind:?} {has_typed_outputs} {service:?}"));
         if let Some(known) = self.known.get(&key) {
             return Some(known.clone());
         }
@@ -1346,12 +1435,12 @@ impl Manifests {
             return None;
         }
         self.bytes = bytes;
-        Some(self.known.entry(key).or_insert(made_lasting(described, is_for_agents)).clone())
+        Some(self.known.entry(key).or_insert(made_lasting(described, service)).clone())
     }
 }
 
 /// Makes a manifest that lasts as long as the process.
-fn made_lasting(described: &Described, is_for_agents: bool) -> (&'static Manifest, Renamed) {
+fn made_lasting(described: &Described, service: RelayService) -> (&'static Manifest, Renamed) {
     let Described { manifest, kind, has_typed_outputs, .. } = described;
     let schema = |text: &str| Schema::text(leak(on_one_line(text).into_owned()));
     let effects_of = |operation: &crate::host::Operation| {
@@ -1363,7 +1452,7 @@ fn made_lasting(described: &Described, is_for_agents: bool) -> (&'static Manifes
             false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
         })
     };
-    let names = match is_for_agents {
+    let names = match service.is_for_agents {
         true => distinct(&manifest.operations),
         false => manifest.operations.iter().map(|operation| operation.name.clone()).collect(),
     };
@@ -1396,6 +1485,7 @@ fn made_lasting(described: &Described, is_for_agents: bool) -> (&'static Manifes
     lasting.version = version;
     lasting.description = leak(manifest.description.clone());
     lasting.is_elsewhere = true;
+    lasting.can_change = service.is_watched;
     lasting.has_safe_state = manifest.raw["safeState"] == true;
     let mut lasting = lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations));
     if let Some(members) = passing::members(manifest) {
@@ -1412,6 +1502,8 @@ fn leak(text: String) -> &'static str {
 mod tests {
     use super::*;
 
+    const DESK: RelayService = RelayService { is_for_agents: false, is_lazy: false, is_watched: false };
+
     fn described(operation: &str, description: &str) -> Described {
         let text = format!(
             r#"{{"name":"x","version":"1.0.0","protocolVersion":"0.0.1","operations":{{"{operation}":{{"description":"{description}","params":{{}}}}}}}}"#
@@ -1425,29 +1517,29 @@ mod tests {
     fn a_target_whose_operations_change_without_end_costs_bounded_memory() {
         let mut manifests = Manifests::default();
         let [one, other] = ["one", "other"].map(|name| described(name, ""));
-        let first = manifests.lasting(&one, false).unwrap().0;
-        let second = manifests.lasting(&other, false).unwrap().0;
+        let first = manifests.lasting(&one, DESK).unwrap().0;
+        let second = manifests.lasting(&other, DESK).unwrap().0;
         let bytes = manifests.bytes;
         for _ in 0..1000 {
-            assert!(std::ptr::eq(manifests.lasting(&one, false).unwrap().0, first));
-            assert!(std::ptr::eq(manifests.lasting(&other, false).unwrap().0, second));
+            assert!(std::ptr::eq(manifests.lasting(&one, DESK).unwrap().0, first));
+            assert!(std::ptr::eq(manifests.lasting(&other, DESK).unwrap().0, second));
         }
         assert_eq!(manifests.bytes, bytes, "what comes back takes no further memory");
         let mut long = described("long", "");
         let take = |number: &usize| {
             // What is read of it matters less than how long it is.
             long.manifest.text = format!("{number} {}", "x".repeat(1 << 20));
-            manifests.lasting(&long, false).is_some()
+            manifests.lasting(&long, DESK).is_some()
         };
         let made = (0..1000).take_while(take);
         assert_eq!(made.count(), (LASTING >> 20) - 1);
-        assert!(manifests.lasting(&one, false).is_some() && manifests.bytes <= LASTING);
+        assert!(manifests.lasting(&one, DESK).is_some() && manifests.bytes <= LASTING);
     }
 
     #[test]
     fn a_board_that_comes_and_goes_has_two_manifests() {
         let described = described("op", "comes and goes");
-        let mut known = Known::present(&described, true).unwrap();
+        let mut known = Known::present(&described, RelayService { is_for_agents: true, ..DESK }).unwrap();
         let there = known.manifest;
         known.go("unplugged");
         let gone = known.manifest;

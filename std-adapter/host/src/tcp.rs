@@ -11,6 +11,9 @@
 //! a configuration is refused while another client has a session with a different one. When the
 //! last session is lost, the extension is brought into its safe state.
 //!
+//! When the extension has other operations than before, as the relay of another one may, clients of
+//! MCP are told.
+//!
 //! # Who may ask
 //! A client can call every operation. Where the system reports the user of a connection (as Linux
 //! does), [`serve`] answers only programs of its own user and of root. If a [token](TcpServer::token)
@@ -198,11 +201,15 @@ impl TcpServer {
         let is_local = self.remote.is_none();
         let settings = Settings {
             config: self.config.clone(),
-            remote: self.remote,
+            remote: self.remote.clone(),
+            changes: protocols::changes_in,
             ..Settings::of_lines(protocols, (LINE, LINE))
         };
         let (queue, working) = Queue::over(extension, settings, clock);
         let queue = Arc::new(queue);
+        if let Some(remote) = self.remote {
+            remote.begin(queue.renewal());
+        }
         let mut working = pin!(working);
         if let Some(config) = self.config.as_ref().filter(|_| is_local) {
             tokio::select! {

@@ -104,7 +104,7 @@ use self::body::Fault;
 use self::guard::{Guard, TurnedAway};
 use crate::between::Between;
 use crate::net::{Access, Arrival, Door, ListenAddress, Listeners};
-use crate::queue::{Asker, Line, Queue, QueueClient, Received, Settings};
+use crate::queue::{Asker, Line, Queue, QueueClient, Received, RemoteExtension, Settings};
 use crate::signals::Signals;
 use crate::stderr::complain;
 
@@ -232,6 +232,7 @@ pub struct Options {
     pub(crate) idle: Option<Duration>,
     guard: Guard,
     between: Option<Arc<dyn Between>>,
+    remote: Option<Arc<dyn RemoteExtension>>,
 }
 
 /// The default of [`Options::idle`]: ten minutes without a request, after which the outputs are
@@ -256,6 +257,7 @@ impl Options {
             idle: Some(IDLE),
             guard: Guard::default(),
             between: None,
+            remote: None,
         }
     }
 
@@ -406,6 +408,15 @@ impl HttpServer {
         Ok(Self { listeners: address.bind()?, options })
     }
 
+    /// Declares that the extension stands in for one that comes and goes: `remote` is looked for
+    /// when a request asks for an operation that is not known.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn remote(mut self, remote: Arc<dyn RemoteExtension>) -> Self {
+        self.options.remote = Some(remote);
+        self
+    }
+
     /// The address that the server listens on; the first one if there are several.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listeners.first().ok_or(io::ErrorKind::NotFound)?.local_addr()
@@ -468,7 +479,8 @@ impl HttpServer {
             keeps_outputs: options.keeps_outputs,
             idle: options.idle,
             config: None,
-            remote: None,
+            remote: options.remote.clone(),
+            changes: |_| None,
         };
         let (queue, mut ended) = Queue::start(settings, options.requires, make).await?;
         if let Some(between) = &options.between {
@@ -712,7 +724,10 @@ impl Service {
                 Err(fault) => self.fault(&fault),
             },
             Endpoint::Answer(answer) => match self.body(request).await {
-                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.queue.manifest())),
+                Ok((text, _permit)) => match self.queue.reach_by(self.routes.protocol, &text).await {
+                    Ok(()) => json(StatusCode::OK, answer(&text, self.queue.manifest())),
+                    Err(refusal) => answered(refusal),
+                },
                 Err(fault) => self.fault(&fault),
             },
         }
@@ -753,7 +768,10 @@ impl Service {
     async fn ask(&self, message: Vec<u8>, client: QueueClient) -> Response {
         let asker =
             Asker { client: &client, session: None, cancels: false, wants_logs: false, identity: None, arrived: None };
-        let mut reply = match self.queue.receive_by(Some(self.routes.protocol), message, &asker) {
+        if let Err(refusal) = self.queue.reach_by(self.routes.protocol, &message).await {
+            return answered(refusal);
+        }
+        let reply = match self.queue.receive_by(Some(self.routes.protocol), message, &asker) {
             Received::Reply(reply) | Received::StaysOpen(reply) => reply,
             Received::Full => return self.refuse_overload(),
             // It was JSON, and no request: an answer, such as a mirror would send.
@@ -771,8 +789,7 @@ impl Service {
                 }
             },
         };
-        reply.push(b'\n');
-        json(StatusCode::OK, reply)
+        answered(reply)
     }
 
     fn ended(&self) -> Response {
@@ -793,6 +810,12 @@ impl Service {
     pub(crate) fn refuse(&self, status: StatusCode, text: &str) -> Response {
         json(status, format!("{}\n", (self.routes.refusal)(status.as_u16(), text)))
     }
+}
+
+/// The response with a reply of the protocol.
+fn answered(mut reply: Vec<u8>) -> Response {
+    reply.push(b'\n');
+    json(StatusCode::OK, reply)
 }
 
 /// A response whose body is JSON.

@@ -509,6 +509,21 @@ fn no_device_is_told_in_one_way() {
     }
 }
 
+/// A gevals host may not show the log that says what is waited for: a person sees it too.
+#[test]
+fn what_is_waited_for_is_said_on_standard_error() {
+    let root = tempfile::tempdir().unwrap();
+    let input = root.path().join("input");
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+    std::fs::write(&input, format!("{line}\n")).unwrap();
+    let mut command = command(&["serve", "serial:auto", "--wait", "10ms"]);
+    command.env("RIGLINE_ROOT", root.path()).stdin(std::fs::File::open(&input).unwrap());
+    let (out, errors) = texts(&command.output().unwrap());
+    let said = "no rigline device is plugged in; waiting up to 10ms";
+    assert!(errors.contains(&format!("rigline: {said}\n")), "{errors}");
+    assert!(out.contains(said) && out.contains("-32000"), "{out}");
+}
+
 /// The exit codes stand once in the help of every command: those of all commands, or the command's own.
 #[test]
 fn every_help_has_the_exit_codes() {

@@ -101,23 +101,23 @@ impl Drop for ServerProcess {
     }
 }
 
-struct LineClient {
+pub(crate) struct LineClient {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
 
 impl LineClient {
-    fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { reader: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
-    fn send(&mut self, line: &str) {
+    pub(crate) fn send(&mut self, line: &str) {
         let _ = self.stream.write_all(format!("{line}\n").as_bytes());
     }
 
     /// The next line; null at the end.
-    fn line(&mut self) -> Value {
+    pub(crate) fn line(&mut self) -> Value {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
             Ok(0) | Err(_) => Value::Null,
@@ -135,13 +135,13 @@ impl LineClient {
         }
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(&request(method, params));
         self.reply()
     }
 }
 
-fn request(method: &str, params: Value) -> String {
+pub(crate) fn request(method: &str, params: Value) -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
 }
 

@@ -8,10 +8,14 @@
 //! and never runs. A batch runs member by member, and requests of other clients may run between the
 //! members. When a client ends, its requests end too.
 //!
+//! When the extension has other operations than before, clients are told that have begun a session
+//! or a subscription in a protocol with a word for it.
+//!
 //! | what | limit |
 //! |---|---|
 //! | requests of a connection that wait or run | 64, and 16 MiB; what is beyond is left unread |
 //! | lines that wait for a client who does not read | 16 MiB; then it is dropped, as after 10 s in which it takes nothing |
+//! | subscriptions of a connection | 64; with one more, the oldest ends |
 //! | logs that wait for it | 4 MiB; what is beyond is dropped, and counted in the next log or before the next reply |
 
 use std::collections::VecDeque;
@@ -28,14 +32,14 @@ use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::{Transport, whole};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::{Entrance, Event, Input, NOT_ALLOWED, Output, error_line, wait_until};
 use rigline_std::log;
 use rigline_std::mutex::lock;
 use rigline_std::net::{self, Access, Listeners, Presence, Stream};
-use rigline_std::queue::{Asker, Early, Incoming, Line, Queue, QueueClient, Received, Replies};
+use rigline_std::queue::{Asker, Changes, Early, Incoming, Line, Queue, QueueClient, Received, Replies};
 
 /// The most requests of a connection that wait or run, and the most lines that wait for those.
 const MAX_WAITING: usize = 64;
@@ -43,6 +47,8 @@ const MAX_WAITING: usize = 64;
 const MAX_BYTES: usize = 16 << 20;
 /// How many bytes wait for a client that does not read before it is dropped.
 const MAX_UNREAD: usize = 16 << 20;
+/// The most subscriptions of a connection.
+const MAX_SUBSCRIPTIONS: usize = 64;
 /// How often a full queue is tried again, and a client that has ended its input is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -149,6 +155,9 @@ async fn serve_with<R: AsyncRead + Unpin>(
         open: Vec::new(),
         apart: None,
         is_full: false,
+        changes: None,
+        subscriptions: VecDeque::new(),
+        renewals: None,
     };
     let end = connection.run(reader, input).await;
     connection.abandon();
@@ -207,6 +216,12 @@ struct Connection {
     waiting: VecDeque<Waiting>,
     /// The queue has no room for the next one.
     is_full: bool,
+    /// How the session is told that the operations are others, if its protocol has a word for it.
+    changes: Option<&'static Changes>,
+    /// The ids of requests to be told so, as JSON text.
+    subscriptions: VecDeque<(String, &'static Changes)>,
+    /// Changes with the operations, while the client wants to be told.
+    renewals: Option<watch::Receiver<u64>>,
     seat: ConnectionSession,
 }
 
@@ -304,10 +319,16 @@ impl Connection {
             let is_unknown = self.waiting.iter().any(|waiting| matches!(waiting.expiry, Expiry::Unread));
             let (deadline, ticks) = (input.deadline(), has_ended || self.is_full || is_unknown);
             let out = self.out.clone();
+            let mut renewals = self.renewals.clone();
             tokio::select! {
                 biased;
                 () = out.gone() => return End::Lost,
                 () = self.progress() => continue,
+                () = changed(&mut renewals) => {
+                    self.renewals = renewals;
+                    self.tell_of_change();
+                    continue;
+                }
                 () = out.at_most(MAX_UNREAD / 2 - 1), if is_unread => continue,
                 () = wait_until(deadline), if may_read => {
                     self.out.send(input.stalled());
@@ -350,6 +371,48 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Takes the session as it is after a message.
+    fn set_session(&mut self, session: Session) {
+        self.seat.set(session);
+        self.listen();
+    }
+
+    /// Begins or ends to listen whether the operations are others.
+    fn listen(&mut self) {
+        let ConnectionSession { queue, session, .. } = &self.seat;
+        // Lines of other protocols may come in between.
+        self.changes = queue.changes_in(session.protocol()).or(self.changes).filter(|_| session.is_open());
+        if self.changes.is_none() && self.subscriptions.is_empty() {
+            self.renewals = None;
+        } else if self.renewals.is_none() {
+            self.renewals = Some(self.seat.queue.renewals());
+        }
+    }
+
+    /// Takes the acknowledgement of a request that stays open.
+    fn subscribe(&mut self, acknowledgement: &[u8]) {
+        let Some(changes) = self.seat.queue.changes_in(self.seat.session.protocol()) else { return };
+        let Some(id) = (changes.subscription)(acknowledgement) else { return };
+        self.unsubscribe(id.as_bytes());
+        self.subscriptions.push_back((id, changes));
+        if self.subscriptions.len() > MAX_SUBSCRIPTIONS {
+            self.subscriptions.pop_front();
+        }
+        self.listen();
+    }
+
+    fn unsubscribe(&mut self, id: &[u8]) {
+        self.subscriptions.retain(|(known, _)| known.as_bytes() != id);
+        self.listen();
+    }
+
+    /// Tells the client that the operations are others.
+    fn tell_of_change(&self) {
+        let of_session = self.changes.map(|changes| (changes.notification)(None));
+        let of_each = self.subscriptions.iter().map(|(id, changes)| (changes.notification)(Some(id)));
+        of_session.into_iter().chain(of_each).for_each(|line| self.send(line.into_bytes()));
     }
 
     /// Ends all that it has asked for.
@@ -405,6 +468,11 @@ impl Connection {
 
     /// Takes a line. What need not wait for what came before it on this connection is answered.
     fn take(&mut self, line: &[u8]) {
+        if !self.subscriptions.is_empty()
+            && let Early::Cancels(id) = self.seat.queue.look_ahead(&mut { self.seat.session }, line)
+        {
+            self.unsubscribe(&id);
+        }
         let queue = &self.seat.queue;
         // What an extension has is known once it is reached.
         let waits = self.is_idle() || !queue.is_reached();
@@ -463,7 +531,7 @@ impl Connection {
                 match working.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
                     Poll::Ready(Done { line: Some(same), .. }) => waiting = same,
                     Poll::Ready(done) => {
-                        self.seat.set(done.session);
+                        self.set_session(done.session);
                         done.reply.into_iter().for_each(|reply| self.send(reply));
                         continue;
                     }
@@ -478,7 +546,12 @@ impl Connection {
             let mut session = self.seat.session;
             let asker = asker(&self.client, since);
             match self.seat.queue.receive_in(&mut session, line, &asker, is_alone) {
-                Ok(Received::Reply(reply) | Received::StaysOpen(reply)) => self.send(reply),
+                Ok(Received::Reply(reply)) => self.send(reply),
+                Ok(Received::StaysOpen(acknowledgement)) => {
+                    self.set_session(session);
+                    self.subscribe(&acknowledgement);
+                    self.send(acknowledgement);
+                }
                 Ok(Received::Silent | Received::Full) => {}
                 Ok(Received::Gone) => return false,
                 Ok(Received::Waits(incoming)) => {
@@ -491,14 +564,14 @@ impl Connection {
                     break;
                 }
             }
-            self.seat.set(session);
+            self.set_session(session);
             // A client that is no connection of its own may go on, as one that connects anew.
             if self.seat.session.has_ended()
                 && self.transport == Transport::Stream
                 && self.client.presence().is_none()
                 && let Some(session) = self.seat.queue.new_session()
             {
-                self.seat.set(session);
+                self.set_session(session);
             }
         }
         true
@@ -515,7 +588,7 @@ impl Connection {
                 && let Poll::Ready(Done { session, reply, line }) = apart.working.as_mut().poll(task)
             {
                 self.apart = None;
-                self.seat.set(session);
+                self.set_session(session);
                 reply.into_iter().for_each(|reply| self.send(reply));
                 line.into_iter().for_each(|line| self.waiting.push_front(line));
                 has_ended = true;
@@ -541,7 +614,7 @@ impl Connection {
                 if !open.incoming.is_operation()
                     && let Some(session) = open.incoming.session_after()
                 {
-                    self.seat.set(session);
+                    self.set_session(session);
                 }
                 line.into_iter().for_each(|reply| self.send(reply));
                 has_ended = true;
@@ -556,6 +629,17 @@ impl Connection {
         // Of logs that were dropped the client learns with the result, at the latest.
         self.out.report_dropped(|count| dropped_logs(self.seat.session.protocol(), count));
         self.out.send(reply);
+    }
+}
+
+/// Waits until the operations are others.
+async fn changed(renewals: &mut Option<watch::Receiver<u64>>) {
+    let has_changed = match renewals {
+        Some(renewals) => renewals.changed().await.is_ok(),
+        None => false,
+    };
+    if !has_changed {
+        pending::<()>().await;
     }
 }
 

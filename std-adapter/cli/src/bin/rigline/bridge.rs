@@ -21,8 +21,9 @@ use crate::record::{self, RecordArguments};
 /// Expose a device as an extension on standard input and output
 ///
 /// A gevals host can only start programs. By the bridge it can use a board on a serial port, or a
-/// TCP server. The bridge connects at the first request, waits for a port that is in use (60 s, or
-/// --wait), and reconnects after a loss. A call that the loss interrupts is answered with error
+/// TCP server. The bridge connects at the first request. It waits for a port that is in use, and for
+/// a board that is not plugged in (60 s, or --wait), and says so by a log and on standard error. It
+/// reconnects after a loss. A call that the loss interrupts is answered with error
 /// -32000. Logs are forwarded at once. If a request is too long for the device, the bridge leaves
 /// out the members `agent` and `env` of its `context`, and logs that. For gevals hosts outputs are
 /// strings, whatever protocol the device speaks.

@@ -41,6 +41,14 @@ pub(crate) fn names(has: fn(&Protocol) -> bool) -> String {
     }
 }
 
+/// The protocol by which a target is asked first, for clients of one protocol or of all. By the protocol of agents, all clients get descriptions,
+/// types and logs. If not `is_all`, operations are chosen by what the target says of each, which it does by that protocol only.
+pub(crate) fn asked_first(clients: Option<&Protocol>, is_all: bool) -> Option<&'static Protocol> {
+    let has_content = |protocol: &Protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content);
+    let needs_session = |protocol: &Protocol| !protocol.carries(Part::Config) && !has_content(protocol);
+    protocols::of_agents().filter(|_| !is_all || !clients.is_some_and(needs_session))
+}
+
 /// The protocol that is used with an extension.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct PeerArguments {

@@ -7,21 +7,20 @@ use rigline_host::choose::ProtocolNeed;
 use rigline_host::client::Part;
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::relay::{Relay, Remote};
+use rigline_host::relay::{Relay, Remote, TargetNews};
 use rigline_host::target::Target;
 use rigline_host::{tcp, wire};
 use rigline_rig::rig::Rig;
 use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
 use rigline_std::net::ListenAddress;
-use rigline_std::{Selected, TokioClock};
 
 use crate::connect::{self, Connection, Failure};
 use crate::credentials::Credentials;
-use crate::policy::limited::Limited;
 use crate::policy::{PolicyArguments, Rules};
 use crate::protocol::{self, names};
 use crate::protocols::{Offer, Tools, Way};
-use crate::rig::{self, HttpArguments};
+use crate::rig::HttpArguments;
 
 /// Serve an extension to hosts: on standard input and output, over TCP, or over HTTP
 ///
@@ -41,6 +40,11 @@ use crate::rig::{self, HttpArguments};
 /// --record, it is gevals, MCP, Amplifier. With --protocol amplifier or namel3ss it is Amplifier, MCP, gevals. With --read-only or --allow it is
 /// always MCP, gevals, Amplifier. If the target is a URL, its path decides.
 ///
+/// With --tcp and --http the server also starts without the board. Until it comes, each request that needs it gets an error that says what is
+/// missing, and no client is told that an operation does not exist. Clients of MCP are served until then as by `rigline mcp`. They are told when the
+/// board comes, goes, or has other operations, and when another target is started again with others. On standard input and output, a gevals host
+/// waits for the board: see `rigline help bridge`.
+///
 /// On SIGTERM the running calls are finished.
 ///
 /// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
@@ -51,7 +55,8 @@ use crate::rig::{self, HttpArguments};
 /// With --read-only or --allow, clients see only a part of the operations, and cannot call the
 /// others. The target says which operations are read-only. It does so only by MCP, as rigline's own
 /// extensions do. With these options the target is asked when the server starts, and a name in
-/// --allow that it does not have is an error.
+/// --allow that it does not have is an error. If the target is not there then, the choice holds for
+/// what comes.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline serve serial:auto\n  rigline serve serial:auto --protocol mcp --read-only\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000 --token-file rig.token\n  rigline serve serial:auto --http 8080 --protocol amplifier\n\nShort forms:\n  bridge TARGET  serve TARGET, on standard input and output\n  mcp TARGET     serve TARGET --protocol mcp, on standard input and output\n  jsonrpc        serve --protocol waza: evals for IDEs, without a target\n  rig            serve sim, in one process instead of two\n\nExit codes: 0 success, and with --tcp or --http after Ctrl-C, SIGTERM or SIGHUP; 1 failed; 2 a wrong command line or an unusable file; 3 no usable response, the address cannot be listened on, or the program of the target does not exist; 128+n ended by signal n, without --tcp and --http."
@@ -83,7 +88,9 @@ impl Arguments {
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         let is_of_agents = protocols::of_agents() == Some(protocol);
-        if let Some(address) = self.http.http.as_ref().filter(|_| is_of_agents || self.protocol.is_none()) {
+        let has_evals = self.tools.evals.is_some();
+        let is_offered = is_of_agents || self.protocol.is_none();
+        if let Some(address) = self.http.http.as_ref().filter(|_| is_offered || !has_evals) {
             let way = Way::Http(&self.http, address, self.protocol);
             let credentials = Credentials::default();
             let offer = Offer {
@@ -94,7 +101,7 @@ impl Arguments {
             };
             return offer.serve(&way);
         }
-        if self.tools.evals.is_some() {
+        if has_evals {
             let agents = names(|protocol| protocols::of_agents().is_some_and(|agents| agents == protocol));
             return Err(Failure::usage(format!(
                 "--evals goes with --http, without --protocol or with --protocol {agents}"
@@ -135,44 +142,22 @@ impl Arguments {
                     Some(protocol) if protocol.carries(Part::Session) => ProtocolNeed::Session,
                     _ => ProtocolNeed::Types,
                 };
-                let relay = Relay::on_demand(self.connection.target.clone(), options, need)?;
+                let relay = Relay::watch_on_demand(self.connection.target.clone(), options, need, Arc::new(tell))?;
                 let remote = relay.remote();
                 self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
             (Some(address), _, protocol) => {
-                let relay = self.relay(rules)?;
-                self.serve_lines(&address, protocol, TokioClock::new(), relay, None)
+                let first = protocol::asked_first(self.protocol, rules.is_all);
+                let options = self.connection.options();
+                let relay = Relay::watch(&self.connection.target, options, first, None, Arc::new(tell))?;
+                let (remote, is_there) = (relay.remote().partial(), relay.absence().is_none());
+                let relay = rules.over(relay, is_there, true)?;
+                self.serve_lines(&address, protocol, TokioClock::new(), relay, Some(remote))
             }
-            (None, Some(address), _) => self.serve_http(&address, rules),
-            (None, None, _) => {
+            (None, ..) => {
                 Err(Failure::usage("the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT"))
             }
         }
-    }
-
-    fn serve_http(self, address: &ListenAddress, rules: &Rules) -> Result<ExitCode, Failure> {
-        let protocol = self.protocol;
-        // It needs no program beside this one.
-        let is_here = self.connection.target == Target::Sim && rules.recorder.is_none();
-        if is_here && self.connection.config.is_none() {
-            return rig::serve_http(&self.http, address, protocol, 1, rules);
-        }
-        let server = self.http.bind(address, protocol, None)?;
-        let relay = self.relay(rules)?;
-        rig::announce(&server, &self.http, protocol)?;
-        server.run(move |_| relay).map_err(Failure::failed)?;
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Connects to the target.
-    fn relay(&self, rules: &Rules) -> Result<Limited<Selected<Relay>>, Failure> {
-        let has_content = |protocol: &Protocol| protocol.lines.is_some_and(rigline::protocol::Protocol::has_content);
-        let needs_session = |protocol: &Protocol| !protocol.carries(Part::Config) && !has_content(protocol);
-        // By the protocol of agents, all clients get descriptions, types and logs. A part is chosen by what the target says of each operation, which
-        // it does by that protocol only.
-        let first = protocols::of_agents().filter(|_| !rules.is_all || !self.protocol.is_some_and(needs_session));
-        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), first)?;
-        rules.over(relay, true, true)
     }
 
     /// Serves an extension of this process, to clients of any protocol. A message without a marker is one of this protocol.
@@ -223,5 +208,12 @@ impl Arguments {
                 "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
             );
         }
+    }
+}
+
+/// Says what is missing.
+fn tell(news: &TargetNews) {
+    if let TargetNews::Absent(why) = news {
+        connect::complain(format_args!("rigline: {why}; the next request looks for it"));
     }
 }

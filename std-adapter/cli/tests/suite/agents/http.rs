@@ -20,7 +20,7 @@ fn serve(words: &[&str]) -> Listening {
 const AGENTS: [&str; 4] = ["--http", "127.0.0.1:0", "--protocol", "mcp"];
 
 /// Posts a body to a server that is not one of agents.
-fn post(url: &str, path: &str, body: &Value) -> Value {
+pub(super) fn post(url: &str, path: &str, body: &Value) -> Value {
     let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

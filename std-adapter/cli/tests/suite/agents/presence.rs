@@ -1,13 +1,16 @@
 //! A board that comes and goes, and that has other tools when it comes again.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agents::support::{PATIENCE, RIGLINE, ServerProcess, says};
+use super::http::post;
+use crate::agents::support::{Listening, PATIENCE, RIGLINE, ServerProcess, says};
+use crate::servers::{LineClient, request};
 
 /// A board that is a program behind a pty, whose name is a link where the port is looked for.
 struct Board {
@@ -189,7 +192,7 @@ fn a_server_that_does_not_listen_yet_is_waited_for() {
     let mut agent = ServerProcess::start_with(&["mcp", &format!("tcp:{address}")], &env);
     agent.initialize(json!({}));
     assert_eq!(agent.tools().first().map(String::as_str), Some("find_board"));
-    let server = crate::agents::support::Listening::start(&["serve", "sim", "--tcp", &address.to_string()], "on tcp:");
+    let server = Listening::start(&["serve", "sim", "--tcp", &address.to_string()], "on tcp:");
     wait_for_change(&mut agent);
     assert!(agent.tools().contains(&"measure".to_owned()));
     drop(server);
@@ -211,7 +214,7 @@ fn a_subscription_of_the_modern_era_is_told_of_other_tools() {
     agent.send(&json!({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}));
     let acknowledged = agent.line();
     assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true}), "{acknowledged}");
-    let _server = crate::agents::support::Listening::start(&["serve", "sim", "--tcp", &address.to_string()], "on tcp:");
+    let _server = Listening::start(&["serve", "sim", "--tcp", &address.to_string()], "on tcp:");
     let told: Value = agent.line();
     assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
     assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "sub");
@@ -219,4 +222,213 @@ fn a_subscription_of_the_modern_era_is_told_of_other_tools() {
     thread::sleep(Duration::from_millis(1500));
     let listed = agent.ask_seeing("tools/list", json!({"_meta": meta}), |_, line| panic!("{line}"));
     assert!(listed["result"]["tools"].as_array().unwrap().len() > 5);
+}
+
+/// The text by which an MCP client is told of a target that is not there.
+fn told_to_agents(target: &str, env: &[(&str, &str)]) -> String {
+    let mut agent = ServerProcess::start_with(&["mcp", target], env);
+    agent.initialize(json!({}));
+    let sought = agent.call("find_board", json!({}));
+    assert_eq!(sought["isError"], true, "{sought}");
+    sought["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+fn invoke(operation: &str) -> Value {
+    json!({"op": operation, "args": {"channel": "3V3"}})
+}
+
+fn tool(operation: &str) -> Value {
+    json!({"protocol_version": 1, "tool_name": operation, "payload": {"channel": "3V3"}})
+}
+
+/// Until something is known of the board, no client is told that an operation does not exist.
+#[test]
+fn clients_of_each_protocol_over_http_are_told_that_the_board_is_missing() {
+    for more in [&[][..], &["--protocol", "amplifier"], &["--protocol", "namel3ss"], &["--read-only"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let port = folder.path().join("ttyACM0");
+        let target = format!("serial:{}", port.display());
+        let state = folder.path().join("state");
+        let env = [("XDG_STATE_HOME", state.to_str().unwrap())];
+        let missing = told_to_agents(&target, &env);
+        let words = [&["serve", &target, "--http", "127.0.0.1:0"], more].concat();
+        let server = Listening::start_with(&words, &env, "listening on ");
+        let is_served = |protocol| more.is_empty() || more == ["--read-only"] || more.contains(&protocol);
+        if is_served("amplifier") {
+            for body in [invoke("measure"), json!({"op": "describe"})] {
+                let error = &post(&server.address, "/invoke", &body)["error"];
+                assert!(error["code"] == "unreachable" && error["message"] == missing, "{more:?} {body}: {error}");
+            }
+            assert_eq!(post(&server.address, "/health", &json!({})), json!({"status": "ok"}));
+        }
+        if is_served("namel3ss") {
+            for path in ["/tools", "/capabilities/handshake"] {
+                let error = &post(&server.address, path, &tool("measure"))["error"];
+                assert!(error["type"] == "OperationFailed" && error["message"] == missing, "{more:?} {path}: {error}");
+            }
+        }
+
+        let board = Board::plug_in(&port, &format!("exec {RIGLINE} rig"));
+        if is_served("amplifier") {
+            let reply = post(&server.address, "/invoke", &invoke("measure"));
+            assert!(reply["result"]["volts"].is_number(), "{more:?}: {reply}");
+            let unknown = post(&server.address, "/invoke", &invoke("nope"));
+            assert_eq!(unknown["error"]["code"], "unsupported_op", "{more:?}: {unknown}");
+            // A choice of operations holds for a board that comes later.
+            let power = post(&server.address, "/invoke", &json!({"op": "power", "args": {"rail": "3V3", "on": true}}));
+            assert_eq!(power["error"]["code"] == "unsupported_op", more == ["--read-only"], "{more:?}: {power}");
+        }
+        if is_served("namel3ss") {
+            let reply = post(&server.address, "/tools", &tool("measure"));
+            assert_eq!(reply["ok"], true, "{more:?}: {reply}");
+            assert_eq!(post(&server.address, "/capabilities/handshake", &tool("measure"))["ok"], true);
+        }
+        board.pull(&port);
+    }
+}
+
+fn connect(server: &Listening) -> LineClient {
+    LineClient::new(TcpStream::connect(server.address.trim_start_matches("tcp:")).unwrap())
+}
+
+fn greeting() -> Value {
+    json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}})
+}
+
+fn tools_of(client: &mut LineClient) -> Vec<Value> {
+    let listed = client.ask("tools/list", json!({}));
+    listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}")).clone()
+}
+
+fn has(tools: &[Value], name: &str) -> bool {
+    tools.iter().any(|tool| tool["name"] == name)
+}
+
+/// Waits for the word that the tools are others, and that there is one.
+fn wait_for_word(client: &mut LineClient) -> Value {
+    loop {
+        let line = client.line();
+        assert!(!line.is_null(), "the connection has ended");
+        if line["method"] == "notifications/tools/list_changed" {
+            return line;
+        }
+    }
+}
+
+/// Over TCP, too: a client of MCP is served until the board comes, and is told of that. Others get the reason as an error.
+#[test]
+fn clients_over_tcp_are_told_when_a_board_comes_goes_and_has_other_tools() {
+    for more in [&[][..], &["--read-only"], &["--limit", "power=9/h"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let port = folder.path().join("ttyACM0");
+        let target = format!("serial:{}", port.display());
+        let missing = told_to_agents(&target, &[("XDG_STATE_HOME", folder.path().to_str().unwrap())]);
+        let words = [&["serve", &target, "--tcp", "127.0.0.1:0"], more].concat();
+        let server = Listening::start(&words, "on ");
+        let mut other = connect(&server);
+        let execute = json!({"operation": "measure", "args": {"channel": "3V3"}, "context": {}});
+        for (method, params) in [("initialize", json!({"protocolVersion": "0.0.1"})), ("execute", execute.clone())] {
+            let error = &other.ask(method, params)["error"];
+            assert!(error["code"] == -32000 && error["message"] == missing, "{more:?} {method}: {error}");
+        }
+        for (line, code) in [(invoke("measure"), "unreachable"), (tool("measure"), "OperationFailed")] {
+            other.send(&line.to_string());
+            let error = &other.line()["error"];
+            let found = error.get("code").or_else(|| error.get("type"));
+            assert!(found.is_some_and(|found| found == code) && error["message"] == missing, "{more:?}: {error}");
+        }
+        let mut agent = connect(&server);
+        let greeted = agent.ask("initialize", greeting());
+        assert_eq!(greeted["result"]["capabilities"]["tools"]["listChanged"], true, "{greeted}");
+        assert!(has(&tools_of(&mut agent), "find_board"));
+        let sought = agent.ask("tools/call", json!({"name": "find_board", "arguments": {}}));
+        assert!(sought["result"]["isError"] == true && says(&sought["result"], &missing), "{sought}");
+        let called = agent.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        assert_eq!(called["error"]["message"], missing.as_str(), "{called}");
+        let unknown = agent.ask("prompts/list", json!({}));
+        assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+
+        let board = Board::plug_in(&port, &format!("exec {RIGLINE} rig"));
+        wait_for_word(&mut agent);
+        let tools = tools_of(&mut agent);
+        assert!(has(&tools, "measure") && !has(&tools, "find_board"), "{more:?}: {tools:?}");
+        // A choice of operations holds for a board that comes later.
+        assert_eq!(has(&tools, "power"), more != ["--read-only"], "{more:?}: {tools:?}");
+        assert_eq!(other.ask("execute", execute.clone())["result"]["success"], true);
+
+        board.pull(&port);
+        wait_for_word(&mut agent);
+        let tools = tools_of(&mut agent);
+        assert!(tools.iter().all(|tool| tool["description"].as_str().unwrap().starts_with("Absent")), "{tools:?}");
+        let called = agent.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        assert!(called["result"]["isError"] == true && says(&called["result"], "ttyACM0"), "{called}");
+
+        let script = folder.path().join("other.py");
+        fs::write(&script, OTHER).unwrap();
+        let board = Board::plug_in(&port, &format!("exec python3 {}", script.display()));
+        wait_for_word(&mut agent);
+        let tools = tools_of(&mut agent);
+        assert!(!has(&tools, "measure") && has(&tools, "blink") == (more != ["--read-only"]), "{more:?}: {tools:?}");
+        board.pull(&port);
+    }
+}
+
+/// A server that is started again with other tools, to the clients of another one in front of it.
+#[test]
+fn clients_over_tcp_are_told_that_a_target_was_started_again_with_other_tools() {
+    let first = Listening::start(&["serve", "sim", "--tcp", "127.0.0.1:0"], "on tcp:");
+    let address = first.address.clone();
+    let server = Listening::start(&["serve", &format!("tcp:{address}"), "--tcp", "127.0.0.1:0"], "on ");
+    let mut session = connect(&server);
+    session.ask("initialize", greeting());
+    assert!(has(&tools_of(&mut session), "power"));
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let subscribe = |client: &mut LineClient, id: &str, wanted: Value| {
+        let params = json!({"notifications": wanted, "_meta": meta});
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params});
+        client.send(&line.to_string());
+        let acknowledged = client.line();
+        assert_eq!(acknowledged["params"]["notifications"], wanted, "{acknowledged}");
+    };
+    let [mut modern, mut quiet, mut many] = [(); 3].map(|()| connect(&server));
+    subscribe(&mut modern, "called off", json!({"toolsListChanged": true}));
+    subscribe(&mut modern, "sub", json!({"toolsListChanged": true}));
+    let cancelled = json!({"requestId": "called off", "_meta": meta});
+    modern.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}).to_string());
+    subscribe(&mut quiet, "nothing", json!({}));
+    for number in 0..65 {
+        subscribe(&mut many, &format!("{number}"), json!({"toolsListChanged": true}));
+    }
+    let mut gevals = connect(&server);
+    assert!(gevals.ask("initialize", json!({"protocolVersion": "0.0.1"}))["result"]["operations"]["power"].is_object());
+
+    drop(first);
+    let _again = Listening::start(&["serve", "sim", "--tcp", &address, "--read-only"], "on tcp:");
+    let deadline = Instant::now() + PATIENCE;
+    // It may be seen to be away before.
+    loop {
+        wait_for_word(&mut session);
+        let tools = tools_of(&mut session);
+        if !tools[0]["description"].as_str().unwrap().starts_with("Absent") {
+            assert!(has(&tools, "measure") && !has(&tools, "power"), "{tools:?}");
+            break;
+        }
+        assert!(Instant::now() < deadline);
+    }
+    let told = wait_for_word(&mut modern);
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "sub", "{told}");
+    for number in 1..65 {
+        let told = wait_for_word(&mut many);
+        let id = &told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+        assert_eq!(*id, number.to_string(), "the oldest of more than 64 has ended");
+    }
+    // A client of a protocol without such a word gets the new operations when it begins again.
+    let refused =
+        gevals.ask("execute", json!({"operation": "power", "args": {"rail": "3V3", "on": true}, "context": {}}));
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    let greeted = connect(&server).ask("initialize", json!({"protocolVersion": "0.0.1"}));
+    assert!(greeted["result"]["operations"]["measure"].is_object(), "{greeted}");
+    assert!(greeted["result"]["operations"]["power"].is_null(), "{greeted}");
+    quiet.send(&request("ping", json!({})));
+    assert_eq!(quiet.line()["result"], json!({}), "it has not asked to be told");
 }

@@ -14,7 +14,7 @@ use rigline_eval::tools::{Evals, Settings};
 use rigline_host::mcp::config::{Edit, EditError, Header, McpProgram, Name, ServerEntry};
 use rigline_host::protocol::Protocol;
 use rigline_host::protocols;
-use rigline_host::relay::{OnTargetNews, Relay, TargetNews};
+use rigline_host::relay::{OnTargetNews, Relay, Remote, TargetNews};
 use rigline_host::target::Target;
 use rigline_host::wire;
 #[cfg(target_os = "linux")]
@@ -36,6 +36,7 @@ use crate::connect::{self, Connection, Failure};
 use crate::credentials::Credentials;
 use crate::jsonrpc;
 use crate::policy::{PolicyArguments, Rules};
+use crate::protocol;
 use crate::rig::{HttpArguments, announce};
 
 mod gate;
@@ -183,6 +184,14 @@ enum Opened<'a> {
 }
 
 impl Way<'_> {
+    /// The protocol that the target is asked by first.
+    fn asked_first(&self, rules: &Rules) -> Option<&'static Protocol> {
+        match self {
+            Self::Stdio { .. } => protocols::of_agents(),
+            Self::Http(_, _, protocol) => protocol::asked_first(*protocol, rules.is_all),
+        }
+    }
+
     fn open(&self, gate: &Arc<Gate>) -> Result<Opened<'_>, Failure> {
         Ok(match self {
             Self::Stdio { keep_outputs, idle } => {
@@ -198,6 +207,14 @@ impl Way<'_> {
 }
 
 impl Opened<'_> {
+    /// Is told whose target it serves, which comes and goes.
+    fn before(self, remote: Remote) -> Self {
+        match self {
+            Self::Http(server, http, protocol) => Self::Http(server.remote(Arc::new(remote)), http, protocol),
+            stdio @ Self::Stdio(_) => stdio,
+        }
+    }
+
     /// Serves the built-in rig in this process.
     fn serve_rig(self, rules: &Rules) -> Result<ExitCode, Failure> {
         let rules = rules.clone();
@@ -289,7 +306,8 @@ impl Offer<'_> {
         };
         let gate = Gate::new(parts);
         let opened = way.open(&gate)?;
-        let relay = self.relay(&gate, own)?;
+        let relay = self.relay(&gate, own, way.asked_first(rules))?;
+        let opened = opened.before(relay.remote().partial());
         let is_there = relay.absence().is_none();
         match evals {
             Some(settings) => {
@@ -317,15 +335,22 @@ impl Offer<'_> {
     }
 
     /// Reaches the target, or waits for it. The gate learns when it comes and goes.
-    fn relay(&self, gate: &Arc<Gate>, own: Option<Arc<rigs::Rigs>>) -> Result<Relay, Failure> {
+    fn relay(
+        &self,
+        gate: &Arc<Gate>,
+        own: Option<Arc<rigs::Rigs>>,
+        first: Option<&'static Protocol>,
+    ) -> Result<Relay, Failure> {
         let mut options = self.connection.options();
         options.credentials = self.credentials.read(&self.connection.target)?;
         let target = self.connection.target.clone();
         let (gate, known) = (Arc::downgrade(gate), target.clone());
         let is_chosen = own.as_ref().is_some_and(|own| own.is_chosen());
+        // What it says of itself by another protocol is less than agents are told.
+        let is_kept = first.is_some() && !is_chosen;
         let told: OnTargetNews = Arc::new(move |seen| {
             if let TargetNews::Present(described) = seen
-                && !is_chosen
+                && is_kept
             {
                 last_seen::keep(&known, described);
             }
@@ -333,8 +358,8 @@ impl Offer<'_> {
                 gate.changed();
             }
         });
-        let last = if is_chosen { Some(rigs::nothing_chosen()) } else { last_seen::load(&target) };
-        let relay = Relay::watch(&target, options, protocols::named("mcp"), last, Arc::clone(&told))?;
+        let last = if is_chosen { Some(rigs::nothing_chosen()) } else { last_seen::load(&target).filter(|_| is_kept) };
+        let relay = Relay::watch(&target, options, first, last, Arc::clone(&told))?;
         if let Some(own) = own {
             own.set_relay(relay.remote(), told);
             if let Some(why) = relay.absence() {
