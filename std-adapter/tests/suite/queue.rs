@@ -209,6 +209,7 @@ fn what_needs_no_extension_never_waits_and_keeps_no_memory() {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096
     }
+    const ROUNDS: usize = 5;
     // Ten thousand in the slow test of .ci/long; each took as many bytes as a reply may have.
     let count = std::env::var("RIGLINE_LISTS").ok().and_then(|count| count.parse().ok()).unwrap_or(500);
     let server = Running::start(Options::mcp().reply_limit(8 << 20).stop_timeout(Duration::from_millis(100)));
@@ -216,13 +217,18 @@ fn what_needs_no_extension_never_waits_and_keeps_no_memory() {
     server.wait_until_runs("wait ");
     let list = mcp("7", "tools/list", &json!({}));
     assert!(server.post("/mcp", "", &list).1.contains("\"name\":\"report\""));
-    let (before, since) = (memory(), Instant::now());
-    for _ in 0..count {
-        assert!(server.post("/mcp", "", &list).1.contains("\"id\":7"));
-    }
-    let (grown, took) = (memory().saturating_sub(before), since.elapsed());
-    assert!(grown < 20 << 20, "{grown} bytes for {count} lists");
-    println!("{count} lists in {took:?}, {grown} bytes");
+    let since = Instant::now();
+    let growths = [0; ROUNDS].map(|_| {
+        let before = memory();
+        for _ in 0..count / ROUNDS {
+            assert!(server.post("/mcp", "", &list).1.contains("\"id\":7"));
+        }
+        memory().saturating_sub(before)
+    });
+    let took = since.elapsed();
+    // Other tests of this process take memory meanwhile, but not in each round.
+    assert!(growths.into_iter().min() < Some(20 << 20), "{growths:?} bytes for {} lists each", count / ROUNDS);
+    println!("{count} lists in {took:?}, {growths:?} bytes");
     for method in ["ping", "initialize"] {
         assert!(
             server
