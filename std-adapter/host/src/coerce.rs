@@ -21,19 +21,20 @@
 //! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back:
 //! [`Checked::unchecked`] says why, and the extension is the judge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::OnceLock;
 
-use percent_encoding::percent_decode_str;
 use rigline::json::{Json, JsonKind};
 use serde_json::Value;
 
 use instance::Exact;
+use schema::Root;
 
 use crate::host::Operation;
 use crate::number;
 
 mod fit;
+mod index;
 mod instance;
 mod names;
 mod schema;
@@ -105,12 +106,16 @@ impl Draft {
                 _ => Draft::Scalar(vec![json.as_str().to_owned(), string(json.as_str())]),
             }
         }
-        let inner = |name: &str, inner: &Self| {
-            let below = paths.iter().filter_map(|path| match path.split_first() {
-                None => Some(*path),
-                Some((first, rest)) => (first == name).then_some(rest),
-            });
-            inner.opened(&below.collect::<Vec<_>>())
+        // A path that ends here leads to all that is in this value.
+        let ends_here = paths.iter().any(|path| path.is_empty());
+        let mut below: HashMap<&str, Vec<&[String]>> = HashMap::new();
+        for (first, rest) in paths.iter().filter(|_| !ends_here).filter_map(|path| path.split_first()) {
+            below.entry(first).or_default().push(rest);
+        }
+        let inner = |name: &str, inner: &Self| match below.get(name) {
+            _ if ends_here => inner.opened(&[&[]]),
+            Some(paths) => inner.opened(paths),
+            None => inner.clone(),
         };
         match self {
             _ if paths.is_empty() => self.clone(),
@@ -220,7 +225,7 @@ pub fn coerce(draft: &Draft, schema: &Schema) -> Coerced {
 
 fn settle_scalars(draft: &Draft, schema: &Schema) -> Coerced {
     let mut choices = Vec::new();
-    choose(draft, schema.value(), &[schema.value()], &mut choices);
+    choose(draft, schema.root(), &[schema.value()], &mut choices);
     let render = |choices: &[Choice<'_>]| {
         let mut json = String::new();
         write(draft, &mut choices.iter(), &mut json);
@@ -317,7 +322,7 @@ impl Schemas {
         let Some(schema) = self.get(operation).filter(|_| args.contains("null")) else { return args };
         let Ok(value) = Json::parse(args.as_bytes()) else { return args };
         let mut out = String::with_capacity(args.len());
-        omit_nulls(value, schema.value(), &[schema.value()], &mut out);
+        omit_nulls(value, schema.root(), &[schema.value()], &mut out);
         out
     }
 
@@ -341,26 +346,21 @@ impl Schemas {
 
 /// Writes a value, as it came where nothing in it is left out, and returns whether something is.
 /// `schemas` are those that apply here.
-fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut String) -> bool {
+fn omit_nulls(value: Json<'_>, root: &Root, schemas: &[&Value], out: &mut String) -> bool {
     let begin = out.len();
     let mut is_shorter = false;
     let mut separator = "";
     match value.kind() {
         JsonKind::Object => {
-            let mut flat = Vec::new();
-            for schema in schemas {
-                flatten(schema, root, 0, &mut flat);
-            }
-            let is_required = |name: &str| {
-                let required = flat.iter().filter_map(|schema| schema.get("required")?.as_array());
-                required.flatten().any(|required| required.as_str() == Some(name))
-            };
+            let inner = Inner::of(schemas, root);
+            let required = inner.flat.iter().filter_map(|schema| schema.get("required")?.as_array());
+            let required: HashSet<&str> = required.flatten().filter_map(Value::as_str).collect();
             out.push('{');
             for (name, member) in value.members() {
                 let name = name.to_string();
-                let described = inner(schemas, root, &Step::Member(&name));
+                let described = inner.member(&name);
                 let is_refused = || described.iter().any(|schema| !takes(schema, root, "null", 0));
-                if member.is_null() && !is_required(&name) && is_refused() {
+                if member.is_null() && !required.contains(&*name) && is_refused() {
                     is_shorter = true;
                     continue;
                 }
@@ -373,11 +373,12 @@ fn omit_nulls(value: Json<'_>, root: &Value, schemas: &[&Value], out: &mut Strin
             out.push('}');
         }
         JsonKind::Array => {
+            let inner = Inner::of(schemas, root);
             out.push('[');
             for (place, element) in value.elements().enumerate() {
                 out.push_str(separator);
                 separator = ",";
-                is_shorter |= omit_nulls(element, root, &inner(schemas, root, &Step::Element(place)), out);
+                is_shorter |= omit_nulls(element, root, &inner.element(place), out);
             }
             out.push(']');
         }
@@ -404,7 +405,7 @@ struct Choice<'d> {
 }
 
 /// Chooses by the kinds of values that the schemas take. `schemas` are those that apply here.
-fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
+fn choose<'d>(draft: &'d Draft, root: &Root, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
     match draft {
         Draft::Scalar(texts) | Draft::Container(texts, _) => {
             let count = |text| schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
@@ -424,13 +425,15 @@ fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut 
             choices.push(Choice { chosen, others });
         }
         Draft::List(elements) => {
+            let inner = Inner::of(schemas, root);
             for (place, element) in elements.iter().enumerate() {
-                choose(element, root, &inner(schemas, root, &Step::Element(place)), choices);
+                choose(element, root, &inner.element(place), choices);
             }
         }
         Draft::Map(members) => {
+            let inner = Inner::of(schemas, root);
             for (name, member) in members {
-                choose(member, root, &inner(schemas, root, &Step::Member(name)), choices);
+                choose(member, root, &inner.member(name), choices);
             }
         }
     }
@@ -464,55 +467,62 @@ fn write<'c, 'd: 'c>(draft: &Draft, choices: &mut impl Iterator<Item = &'c Choic
     }
 }
 
-enum Step<'a> {
-    Member(&'a str),
-    Element(usize),
+/// The schemas that apply to an object or a list.
+struct Inner<'s> {
+    flat: Vec<&'s Value>,
+    /// The schemas of `patternProperties`, of each of those.
+    patterns: Vec<Vec<(regex::Regex, &'s Value)>>,
 }
 
-/// The schemas that apply to a member or an element.
-fn inner<'s>(schemas: &[&'s Value], root: &'s Value, step: &Step<'_>) -> Vec<&'s Value> {
-    let mut flat = Vec::new();
-    for schema in schemas {
-        flatten(schema, root, 0, &mut flat);
+impl<'s> Inner<'s> {
+    fn of(schemas: &[&'s Value], root: &'s Root) -> Self {
+        let mut flat = Vec::new();
+        for schema in schemas {
+            flatten(schema, root, 0, &mut flat);
+        }
+        let of_patterns = |schema: &&'s Value| {
+            let patterns = schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
+            patterns.filter_map(|(pattern, inner)| Some((regex::Regex::new(pattern).ok()?, inner))).collect()
+        };
+        Self { patterns: flat.iter().map(of_patterns).collect(), flat }
     }
-    let mut found = Vec::new();
-    for schema in flat {
-        match *step {
-            Step::Member(name) => {
-                let mut named: Vec<&Value> =
-                    schema.get("properties").and_then(|all| all.get(name)).into_iter().collect();
-                for (pattern, inner) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten()
-                {
-                    if regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(name)) {
-                        named.push(inner);
-                    }
-                }
-                if named.is_empty() {
-                    named.extend(schema.get("additionalProperties"));
-                }
-                found.extend(named);
-            }
-            Step::Element(place) => {
-                let listed = |name| schema.get(name).and_then(Value::as_array);
-                let first = listed("prefixItems").or_else(|| listed("items"));
-                found.extend(match first.and_then(|first| first.get(place)) {
-                    Some(inner) => Some(inner),
-                    None if listed("items").is_some() => schema.get("additionalItems"),
-                    None => schema.get("items"),
-                });
+
+    /// The schemas that apply to the member with this name.
+    fn member(&self, name: &str) -> Vec<&'s Value> {
+        let mut found = Vec::new();
+        for (schema, patterns) in self.flat.iter().zip(&self.patterns) {
+            let before = found.len();
+            found.extend(schema.get("properties").and_then(|all| all.get(name)));
+            found.extend(patterns.iter().filter(|(pattern, _)| pattern.is_match(name)).map(|(_, inner)| *inner));
+            if found.len() == before {
+                found.extend(schema.get("additionalProperties"));
             }
         }
+        found
     }
-    found
+
+    /// The schemas that apply to the element with this index.
+    fn element(&self, place: usize) -> Vec<&'s Value> {
+        let of = |schema: &&'s Value| {
+            let listed = |name| schema.get(name).and_then(Value::as_array);
+            let first = listed("prefixItems").or_else(|| listed("items"));
+            match first.and_then(|first| first.get(place)) {
+                Some(inner) => Some(inner),
+                None if listed("items").is_some() => schema.get("additionalItems"),
+                None => schema.get("items"),
+            }
+        };
+        self.flat.iter().filter_map(of).collect()
+    }
 }
 
 /// A schema with those that it refers to and those that it combines.
-fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<&'s Value>) {
+fn flatten<'s>(schema: &'s Value, root: &'s Root, depth: usize, flat: &mut Vec<&'s Value>) {
     if depth > REFERENCE_LIMIT || flat.len() > 1000 {
         return;
     }
     flat.push(schema);
-    if let Some(other) = referred(schema, root) {
+    if let Some(other) = root.referred(schema) {
         flatten(other, root, depth + 1, flat);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
@@ -527,27 +537,8 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
     }
 }
 
-/// The schema that a `$ref` refers to, within the same document.
-fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
-    let reference = schema.get("$ref")?.as_str()?;
-    let pointer = reference.strip_prefix('#').or_else(|| {
-        // A reference may contain the identifier of its own document.
-        let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
-        reference.strip_prefix(id.trim_end_matches('#'))?.strip_prefix('#')
-    })?;
-    match pointer {
-        "" => Some(root),
-        pointer if pointer.starts_with('/') => root.pointer(&percent_decode_str(pointer).decode_utf8_lossy()),
-        anchor => ["$defs", "definitions"]
-            .into_iter()
-            .filter_map(|name| root.get(name)?.as_object())
-            .flat_map(serde_json::Map::values)
-            .find(|schema| schema.get("$anchor").is_some_and(|name| name == anchor)),
-    }
-}
-
 /// Whether a schema accepts values of this kind.
-fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
+fn takes(schema: &Value, root: &Root, json: &str, depth: usize) -> bool {
     let Value::Object(keywords) = schema else { return schema != &Value::Bool(false) };
     if depth > REFERENCE_LIMIT {
         return true;
@@ -594,7 +585,7 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
             .and_then(Value::as_array)
             .is_none_or(|values| values.iter().any(|value| same(json, &value.to_string())))
         && exact(schema::ENUM).is_none_or(is_listed)
-        && referred(schema, root).is_none_or(|other| takes(other, root, json, depth + 1))
+        && root.referred(schema).is_none_or(|other| takes(other, root, json, depth + 1))
         && keywords
             .get("allOf")
             .and_then(Value::as_array)
@@ -604,7 +595,7 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
 }
 
 /// Whether a schema accepts only whole numbers.
-fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
+fn is_whole(schema: &Value, root: &Root, depth: usize) -> bool {
     let mut flat = Vec::new();
     flatten(schema, root, depth, &mut flat);
     let is = |schema: &Value, kind: &str| match schema.get("type") {

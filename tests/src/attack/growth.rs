@@ -16,22 +16,26 @@ const LIMIT: f64 = 20.0;
 pub(super) fn operations(attack: &Attack) -> Outcome {
     let mut all = Vec::new();
     let large = attack.operations.max(FACTOR);
-    type Words = fn(&str) -> Vec<String>;
-    let paths: [(&str, &str, Words); 6] = [
-        ("describe", "many", |target| words(&["describe", target, "--protocol", "gevals"])),
-        ("describe --json", "many", |target| words(&["describe", target, "--protocol", "gevals", "--json"])),
-        ("call", "many", |target| words(&["call", target, "op-0", "--protocol", "gevals"])),
-        ("check", "many", |target| words(&["check", target, "--protocol", "gevals"])),
-        ("mcp", "many", |target| words(&["mcp", target])),
-        ("describe an operation of as many arguments", "wide", |target| {
+    type Words = fn(&str, usize) -> Vec<String>;
+    let paths: [(&str, &str, Words); 7] = [
+        ("describe", "many", |target, _| words(&["describe", target, "--protocol", "gevals"])),
+        ("describe --json", "many", |target, _| words(&["describe", target, "--protocol", "gevals", "--json"])),
+        ("call", "many", |target, _| words(&["call", target, "op-0", "--protocol", "gevals"])),
+        ("check", "many", |target, _| words(&["check", target, "--protocol", "gevals"])),
+        ("mcp", "many", |target, _| words(&["mcp", target])),
+        ("describe an operation of as many arguments", "wide", |target, _| {
             words(&["describe", target, "op-0", "--protocol", "gevals"])
+        }),
+        ("call with as many arguments", "wide", |target, count| {
+            let values = (0..count).map(|number| format!("a{number}=1"));
+            words(&["call", target, "op-0", "--protocol", "gevals"]).into_iter().chain(values).collect()
         }),
     ];
     // Of a few operations, the check's waits and its own cases are most of its time.
     let is_long = |name: &str| name == "check" && large < 20_000;
     for (name, peer, args) in paths.into_iter().filter(|(name, ..)| !is_long(name)) {
         let time = |count: usize| {
-            let args = args(&attack.target(&format!("{peer} {count}")));
+            let args = args(&attack.target(&format!("{peer} {count}")), count);
             processor_time(attack, &args.iter().map(String::as_str).collect::<Vec<_>>())
         };
         let (small, large) = (time(large / FACTOR)?, time(large)?);

@@ -19,7 +19,7 @@ pub const PEERS: &[(&str, &str)] = &[
     ("endless", "writes a line without an end"),
     ("quiet", "behaves well"),
     ("many N", "has N operations"),
-    ("wide N", "has an operation with N arguments"),
+    ("wide N", "has an operation with N arguments, each by a reference"),
     ("events", "an MCP server over HTTP, whose calls stream events without end"),
 ];
 
@@ -113,11 +113,16 @@ fn log(is_mcp: bool) -> Vec<u8> {
 /// The members `result` or `error` of the reply.
 fn answer(request: &Value, operations: usize, arguments: usize) -> String {
     let names = || (0..operations).map(|number| format!("op-{number}"));
-    let members: serde_json::Map<String, Value> = (0..arguments)
-        .map(|number| (format!("a{number}"), json!({"type": "integer", "description": "An argument"})))
-        .collect();
-    let required: Vec<&String> = members.keys().filter(|_| arguments > 1).collect();
-    let params = json!({"type": "object", "properties": members, "required": required});
+    let argument = |_| json!({"type": "integer", "description": "An argument"});
+    let mut params = json!({"type": "object", "properties": {"a0": argument(0)}, "required": []});
+    if arguments > 1 {
+        let members = |of: fn(usize) -> Value| (0..arguments).map(|n| (format!("a{n}"), of(n))).collect::<Value>();
+        params = json!({
+            "type": "object", "properties": members(|n| json!({"$ref": format!("#/$defs/a{n}")})),
+            "required": (0..arguments).map(|n| format!("a{n}")).collect::<Vec<_>>(),
+            "$defs": members(argument),
+        });
+    }
     let result = match request["method"].as_str().unwrap_or_default() {
         "initialize" if is_mcp(request) => json!({
             "protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {}, "logging": {}},

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
@@ -603,6 +603,23 @@ fn describe_shows_one_operation_with_an_example() {
         let words: Vec<&str> = example.split(' ').skip(1).chain(["--timeout", "1ms"]).collect();
         let (_, errors) = texts(&rigline(&words));
         assert!(!errors.contains("shows its arguments"), "{example}: {errors}");
+    }
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_has_a_short_example() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..100).map(|number| format!("a{number}")).collect();
+    let members: Value = names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
+    let list = json!({"type": "array", "items": {"$ref": "#/properties/l"}});
+    for schema in [
+        json!({"type": "object", "properties": {"l": list}, "required": ["l"]}),
+        json!({"type": "object", "properties": members, "required": names}),
+    ] {
+        let target = echo(folder.path(), &schema.to_string());
+        let (out, errors) = texts(&rigline(&["describe", &target, "op"]));
+        let example = out.lines().skip_while(|line| !line.starts_with("Example:")).collect::<String>();
+        assert!((10..20_000).contains(&example.len()), "{example}{errors}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use indexmap::IndexMap;
 use jsonschema::JsonType;
@@ -20,9 +21,13 @@ pub(super) enum Exact {
     /// The number as it was written.
     Number(String),
     Text(String),
-    List(Vec<Exact>),
-    Map(IndexMap<String, Exact>),
+    List(Vec<Exact>, Plain),
+    Map(IndexMap<String, Exact>, Plain),
 }
+
+/// The value as error texts have it. It is made once, however many errors a value has.
+#[derive(Debug, Default)]
+pub(super) struct Plain(OnceLock<Value>);
 
 impl Exact {
     pub(super) fn of(json: Json<'_>) -> Self {
@@ -31,9 +36,10 @@ impl Exact {
             JsonKind::Bool => Self::Bool(json.bool().unwrap_or_default()),
             JsonKind::Number => Self::Number(json.as_str().to_owned()),
             JsonKind::String => Self::Text(json.text().map(|text| text.to_string()).unwrap_or_default()),
-            JsonKind::Array => Self::List(json.elements().map(Self::of).collect()),
+            JsonKind::Array => Self::List(json.elements().map(Self::of).collect(), Plain::default()),
             JsonKind::Object => {
-                Self::Map(json.members().map(|(name, member)| (name.to_string(), Self::of(member))).collect())
+                let members = json.members().map(|(name, member)| (name.to_string(), Self::of(member)));
+                Self::Map(members.collect(), Plain::default())
             }
         }
     }
@@ -73,7 +79,7 @@ impl Exact {
                 None => out.push_str(text),
             },
             Self::Text(text) => out.push_str(&super::string(text)),
-            Self::List(elements) => {
+            Self::List(elements, _) => {
                 out.push('[');
                 for (place, element) in elements.iter().enumerate() {
                     if place > 0 {
@@ -83,7 +89,7 @@ impl Exact {
                 }
                 out.push(']');
             }
-            Self::Map(members) => {
+            Self::Map(members, _) => {
                 out.push('{');
                 let mut members: Vec<_> = members.iter().collect();
                 if canonical.is_some() {
@@ -105,8 +111,8 @@ impl Exact {
     /// The value that names and places lead to.
     pub(super) fn at(&self, path: &[String]) -> Option<&Self> {
         path.iter().try_fold(self, |value, name| match value {
-            Self::List(elements) => elements.get(name.parse::<usize>().ok()?),
-            Self::Map(members) => members.get(name),
+            Self::List(elements, _) => elements.get(name.parse::<usize>().ok()?),
+            Self::Map(members, _) => members.get(name),
             _ => None,
         })
     }
@@ -115,8 +121,8 @@ impl Exact {
     pub(super) fn beyond(&self) -> Option<&str> {
         match self {
             Self::Number(text) => number::decimal(text).is_none().then_some(text),
-            Self::List(elements) => elements.iter().find_map(Self::beyond),
-            Self::Map(members) => members.values().find_map(Self::beyond),
+            Self::List(elements, _) => elements.iter().find_map(Self::beyond),
+            Self::Map(members, _) => members.values().find_map(Self::beyond),
             _ => None,
         }
     }
@@ -180,14 +186,14 @@ impl<'a> Node<'a, ExactJson> for &'a Exact {
 
     fn as_object(&self) -> Option<Self::Object> {
         match self {
-            Exact::Map(members) => Some(members),
+            Exact::Map(members, _) => Some(members),
             _ => None,
         }
     }
 
     fn as_array(&self) -> Option<Self::Array> {
         match self {
-            Exact::List(elements) => Some(elements),
+            Exact::List(elements, _) => Some(elements),
             _ => None,
         }
     }
@@ -223,8 +229,8 @@ impl<'a> Node<'a, ExactJson> for &'a Exact {
             Exact::Bool(_) => JsonType::Boolean,
             Exact::Number(_) => JsonType::Number,
             Exact::Text(_) => JsonType::String,
-            Exact::List(_) => JsonType::Array,
-            Exact::Map(_) => JsonType::Object,
+            Exact::List(..) => JsonType::Array,
+            Exact::Map(..) => JsonType::Object,
         }
     }
 
@@ -236,11 +242,14 @@ impl<'a> Node<'a, ExactJson> for &'a Exact {
                 Exact::Bool(bool) => Value::Bool(*bool),
                 Exact::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str())),
                 Exact::Text(text) => Value::from(text.as_str()),
-                Exact::List(elements) => elements.iter().map(value).collect(),
-                Exact::Map(members) => members.iter().map(|(name, member)| (name.clone(), value(member))).collect(),
+                Exact::List(elements, _) => elements.iter().map(value).collect(),
+                Exact::Map(members, _) => members.iter().map(|(name, member)| (name.clone(), value(member))).collect(),
             }
         }
-        Cow::Owned(value(self))
+        match self {
+            Exact::List(_, plain) | Exact::Map(_, plain) => Cow::Borrowed(plain.0.get_or_init(|| value(self))),
+            _ => Cow::Owned(value(self)),
+        }
     }
 
     fn identity(&self) -> Option<NodeIdentity> {

@@ -4,11 +4,12 @@
 //! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand
 //! under names of ours in what it reads, with their values as texts, and [`Exactly`] checks them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Zero as _};
 use jsonschema::{Keyword, ValidationError};
+use percent_encoding::percent_decode_str;
 use rigline::json::{Json, JsonKind};
 use serde_json::{Map, Value};
 
@@ -33,8 +34,7 @@ pub(super) const OF_NUMBERS: &[&str] = &[
 #[derive(Debug)]
 pub struct Schema {
     text: String,
-    /// The value that the validator reads.
-    value: Value,
+    root: Root,
     /// The validator, or why there is none.
     validator: Result<jsonschema::Validator<ExactJson>, String>,
 }
@@ -44,19 +44,19 @@ impl Schema {
     /// as [`unchecked`](Checked::unchecked).
     pub fn read(text: &str) -> Self {
         let json = Json::parse(text.as_bytes());
-        let mut value = json.map_or(Value::Null, prepared);
-        let is_too_wide = Widths::default().of_all(&value, &value) > WIDTH_LIMIT;
+        let mut root = Root::of(json.map_or(Value::Null, prepared));
+        let is_too_wide = Widths::default().of_all(&root.value, &root) > WIDTH_LIMIT;
         if is_too_wide {
-            value = Value::Bool(true);
+            root = Root::of(Value::Bool(true));
         }
-        let validator = match value.get("$schema").and_then(Value::as_str).filter(|dialect| !is_known(dialect)) {
+        let validator = match root.value.get("$schema").and_then(Value::as_str).filter(|dialect| !is_known(dialect)) {
             Some(dialect) => Err(format!("its schema is written in {dialect}, which is not known here")),
             None if is_too_wide => {
                 Err(format!("its schema combines a value's schemas in more than {WIDTH_LIMIT} ways"))
             }
-            None => build(&value).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
+            None => build(&root.value).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
         };
-        Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
+        Self { text: json.map_or("null", |json| json.as_str()).to_owned(), root, validator }
     }
 
     /// A schema that accepts every value.
@@ -70,7 +70,11 @@ impl Schema {
     }
 
     pub(super) fn value(&self) -> &Value {
-        &self.value
+        &self.root.value
+    }
+
+    pub(super) fn root(&self) -> &Root {
+        &self.root
     }
 
     pub(super) fn check(&self, json: &str) -> Checked {
@@ -99,17 +103,59 @@ impl Schema {
                 given_up = Some(format!("the value cannot be checked here: {path}: {error}"));
                 continue;
             }
-            let text = error.to_string();
-            let written = instance.at(&names).map(Exact::json).unwrap_or_default();
+            let (text, breach) = (error.to_string(), breach(error.kind()));
+            // Ours quote the value as it was written. Those of names do not quote it: they are many, and
+            // their value is the whole object.
             let is_ours = matches!(error.kind(), jsonschema::error::ValidationErrorKind::Custom { .. });
-            let text = match text.strip_prefix(&error.instance().to_string()) {
-                Some(rest) if !is_ours => written + rest,
-                _ => text,
+            let quotes = !is_ours && matches!(breach, Breach::Other | Breach::EqualElements);
+            let text = match quotes.then(|| text.strip_prefix(&error.instance().to_string())).flatten() {
+                Some(rest) => instance.at(&names).map(Exact::json).unwrap_or_default() + rest,
+                None => text,
             };
-            checked.mismatches.push(Mismatch { path, names, text, breach: breach(error.kind()) });
+            checked.mismatches.push(Mismatch { path, names, text, breach });
         }
         checked.unchecked = given_up.filter(|_| checked.mismatches.is_empty());
         checked
+    }
+}
+
+/// The whole schema, as the validator reads it.
+#[derive(Debug)]
+pub(super) struct Root {
+    value: Value,
+    /// By its anchor, the place of a schema: the keyword and the name.
+    anchors: HashMap<String, (&'static str, String)>,
+}
+
+impl Root {
+    fn of(value: Value) -> Self {
+        let mut anchors = HashMap::new();
+        for keyword in ["$defs", "definitions"] {
+            for (name, schema) in value.get(keyword).and_then(Value::as_object).into_iter().flatten() {
+                if let Some(anchor) = schema.get("$anchor").and_then(Value::as_str) {
+                    anchors.entry(anchor.to_owned()).or_insert((keyword, name.clone()));
+                }
+            }
+        }
+        Self { value, anchors }
+    }
+
+    /// The schema that a `$ref` refers to, within the same document.
+    pub(super) fn referred(&self, schema: &Value) -> Option<&Value> {
+        let (root, reference) = (&self.value, schema.get("$ref")?.as_str()?);
+        let pointer = reference.strip_prefix('#').or_else(|| {
+            // A reference may contain the identifier of its own document.
+            let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
+            reference.strip_prefix(id.trim_end_matches('#'))?.strip_prefix('#')
+        })?;
+        match pointer {
+            "" => Some(root),
+            pointer if pointer.starts_with('/') => root.pointer(&percent_decode_str(pointer).decode_utf8_lossy()),
+            anchor => {
+                let (keyword, name) = self.anchors.get(anchor)?;
+                root.get(keyword)?.get(name)
+            }
+        }
     }
 }
 
@@ -136,7 +182,7 @@ struct Widths(HashMap<*const Value, Option<u64>>);
 
 impl Widths {
     /// The greatest among all schemas in a schema.
-    fn of_all(&mut self, schema: &Value, root: &Value) -> u64 {
+    fn of_all(&mut self, schema: &Value, root: &Root) -> u64 {
         match schema {
             Value::Object(members) => {
                 let inner = members.values().map(|inner| self.of_all(inner, root)).max().unwrap_or_default();
@@ -147,7 +193,7 @@ impl Widths {
         }
     }
 
-    fn of(&mut self, schema: &Value, root: &Value, depth: usize) -> u64 {
+    fn of(&mut self, schema: &Value, root: &Root, depth: usize) -> u64 {
         if depth > CHAIN_LIMIT {
             return WIDTH_LIMIT + 1;
         }
@@ -159,7 +205,7 @@ impl Widths {
         let listed = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
         let single = ["not", "if", "then", "else"].into_iter().filter_map(|name| schema.get(name));
         let named = schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values);
-        let combined = listed.flatten().chain(single).chain(named).chain(super::referred(schema, root));
+        let combined = listed.flatten().chain(single).chain(named).chain(root.referred(schema));
         let width = combined.map(|inner| self.of(inner, root, depth + 1)).fold(0, u64::saturating_add).max(1);
         self.0.insert(place, Some(width));
         width
@@ -297,7 +343,7 @@ struct Exactly {
     written: String,
     number: Option<BigDecimal>,
     /// The values of `const` and `enum`, in their canonical spelling.
-    values: Vec<String>,
+    values: HashSet<String>,
 }
 
 fn keyword(rule: Rule, value: &Value) -> Box<dyn for<'i> Keyword<'i, ExactJson>> {
@@ -305,9 +351,9 @@ fn keyword(rule: Rule, value: &Value) -> Box<dyn for<'i> Keyword<'i, ExactJson>>
     let json = Json::parse(written.as_bytes()).unwrap_or(Json::NULL);
     let canonical = |json| Exact::of(json).canonical();
     let values = match rule {
-        Rule::Const => vec![canonical(json)],
+        Rule::Const => HashSet::from([canonical(json)]),
         Rule::Enum => json.elements().map(canonical).collect(),
-        _ => Vec::new(),
+        _ => HashSet::new(),
     };
     Box::new(Exactly { rule, number: number::decimal(&written), values, written })
 }

@@ -5,29 +5,55 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use indexmap::IndexMap;
 use percent_encoding::percent_decode_str;
 use rigline::json::{Json, JsonKind};
+use rigline_std::mutex::lock;
 
+use super::index::{Index, address};
 use super::same;
 
 /// A place in a JSON Schema: all subschemas that apply to one value. References and combinations
 /// are resolved.
 ///
-/// It reads the text of the schema, so that numbers have all their digits.
+/// It reads the text of the schema, so that numbers have all their digits. A clone, and the places
+/// that are reached from one, share what was found: a look at each of many members takes the time
+/// of the text, not of its square.
 #[derive(Debug, Clone)]
 pub struct SchemaView<'s> {
-    root: Json<'s>,
-    parts: Vec<Json<'s>>,
+    document: Arc<Document<'s>>,
+    place: Arc<Subschemas<'s>>,
 }
 
+/// The document that the places of a schema share.
+#[derive(Debug)]
+struct Document<'s> {
+    root: Json<'s>,
+    index: Index<'s>,
+    /// The places that were reached, by the addresses of the subschemas that led there.
+    places: Mutex<HashMap<Vec<usize>, Arc<Subschemas<'s>>>>,
+    anchors: OnceLock<HashMap<String, Json<'s>>>,
+}
+
+#[derive(Debug)]
+struct Subschemas<'s> {
+    parts: Vec<Json<'s>>,
+    members: OnceLock<IndexMap<String, Vec<Json<'s>>>>,
+}
+
+/// How many lists in one another a type in a few words names. Schemas may refer to themselves.
+const LISTS: usize = 5;
 /// The number of subschemas that are read for one place. Schemas may refer to themselves.
 const PARTS: usize = 200;
 
 impl<'s> SchemaView<'s> {
     /// The place of the whole value.
     pub fn of(root: Json<'s>) -> Self {
-        Self::at(root, [root])
+        let document = Document { root, index: Index::default(), places: Mutex::default(), anchors: OnceLock::new() };
+        let place = document.place([root]);
+        Self { document: Arc::new(document), place }
     }
 
     /// The place of the whole value, for a schema as text. A text that is not JSON counts as a
@@ -36,85 +62,69 @@ impl<'s> SchemaView<'s> {
         Self::of(Json::parse(root.as_bytes()).unwrap_or(Json::NULL))
     }
 
-    fn at(root: Json<'s>, schemas: impl IntoIterator<Item = Json<'s>>) -> Self {
-        let mut parts: Vec<Json<'s>> = Vec::new();
-        let mut waiting: Vec<Json<'s>> = schemas.into_iter().collect();
-        waiting.reverse();
-        while let Some(schema) = waiting.pop() {
-            if parts.len() >= PARTS || parts.iter().any(|part| std::ptr::eq(part.as_str(), schema.as_str())) {
-                continue;
-            }
-            parts.push(schema);
-            waiting.extend(referred(root, schema));
-            for keyword in ["allOf", "anyOf", "oneOf"] {
-                let combined: Vec<Json<'s>> = schema.get(keyword).into_iter().flat_map(|all| all.elements()).collect();
-                waiting.extend(combined.into_iter().rev());
-            }
-            waiting.extend(["then", "else"].iter().filter_map(|keyword| schema.get(keyword)));
-        }
-        Self { root, parts }
+    fn at(&self, schemas: impl IntoIterator<Item = Json<'s>>) -> Self {
+        Self { document: Arc::clone(&self.document), place: self.document.place(schemas) }
     }
 
     /// Returns the place of the member with this name, or of the element with this index. Returns
     /// `None` if the schema does not describe it.
     pub fn member(&self, name: &str) -> Option<Self> {
-        let mut found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect();
-        if let (true, Ok(place)) = (found.is_empty(), name.parse::<usize>()) {
-            found.extend(self.parts.iter().filter_map(|part| element(*part, place)));
+        if let Some(found) = self.declared().get(name) {
+            return Some(self.at(found.iter().copied()));
         }
+        let mut found: Vec<Json<'s>> = match name.parse::<usize>() {
+            Ok(place) => self.parts().filter_map(|part| self.document.element(part, place)).collect(),
+            Err(_) => Vec::new(),
+        };
         if found.is_empty() {
             found.extend(self.each("additionalProperties").filter(|others| others.kind() == JsonKind::Object));
         }
-        (!found.is_empty()).then(|| Self::at(self.root, found))
+        (!found.is_empty()).then(|| self.at(found))
     }
 
     /// Returns the place of a list's elements.
     pub fn elements(&self) -> Option<Self> {
-        let found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| element(*part, usize::MAX)).collect();
-        (!found.is_empty()).then(|| Self::at(self.root, found))
+        let found: Vec<Json<'s>> = self.parts().filter_map(|part| self.document.element(part, usize::MAX)).collect();
+        (!found.is_empty()).then(|| self.at(found))
     }
 
     /// Returns the names of the members, in the order of the schema.
-    pub fn names(&self) -> Vec<String> {
-        let members = self.each("properties").flat_map(|properties| properties.members());
-        let mut known = HashSet::new();
-        members.map(|(name, _)| name.to_string()).filter(|name| known.insert(name.clone())).collect()
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.declared().keys().map(String::as_str)
     }
 
-    /// Returns the names and places of all members, in the order of the schema. It is faster than a
-    /// call of [`member`](Self::member) for each.
-    pub fn members(&self) -> Vec<(String, Self)> {
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut found: Vec<(String, Vec<Json<'s>>)> = Vec::new();
-        for part in &self.parts {
-            let Some(properties) = part.get("properties") else { continue };
-            // Of a name that stands twice in one object, the first counts, as for `member`.
-            let mut known = HashSet::new();
-            for (name, schema) in properties.members() {
-                let name = name.to_string();
-                if !known.insert(name.clone()) {
-                    continue;
-                }
-                let place = *places.entry(name.clone()).or_insert(found.len());
-                match found.get_mut(place) {
-                    Some((_, schemas)) => schemas.push(schema),
-                    None => found.push((name, vec![schema])),
+    /// Returns whether the schema names a member so.
+    pub fn declares(&self, name: &str) -> bool {
+        self.declared().contains_key(name)
+    }
+
+    /// Returns the names and places of all members, in the order of the schema.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = (&str, Self)> {
+        self.declared().iter().map(|(name, schemas)| (name.as_str(), self.at(schemas.iter().copied())))
+    }
+
+    /// The subschemas of each member that has a name in the schema.
+    fn declared(&self) -> &IndexMap<String, Vec<Json<'s>>> {
+        self.place.members.get_or_init(|| {
+            let mut found: IndexMap<String, Vec<Json<'s>>> = IndexMap::new();
+            for properties in self.each("properties") {
+                // Of a name that stands twice in one object, the first counts, as for any keyword.
+                let mut known = HashSet::new();
+                for (name, schema) in properties.members() {
+                    let name = name.to_string();
+                    if known.insert(name.clone()) {
+                        found.entry(name).or_default().push(schema);
+                    }
                 }
             }
-        }
-        found.into_iter().map(|(name, schemas)| (name, Self::at(self.root, schemas))).collect()
+            found
+        })
     }
 
     /// Returns the names of the required members.
     pub fn required_names(&self) -> HashSet<String> {
         let required = self.each("required").flat_map(|required| required.elements());
         required.filter_map(|name| Some(name.text()?.to_string())).collect()
-    }
-
-    /// Returns whether the member with this name is required.
-    pub fn requires(&self, name: &str) -> bool {
-        let mut required = self.each("required").flat_map(|required| required.elements());
-        required.any(|required| required.text().is_some_and(|required| required == *name))
     }
 
     /// Returns whether members that the schema does not name are refused.
@@ -131,19 +141,19 @@ impl<'s> SchemaView<'s> {
                 types.push(name);
             }
         };
-        for part in &self.parts {
-            let named = part.get("type");
+        for part in self.parts() {
+            let named = self.get(part, "type");
             let one = named.filter(|named| named.kind() == JsonKind::String).into_iter();
             for name in one.chain(named.into_iter().flat_map(|named| named.elements())) {
                 if let Some(name) = name.text() {
                     add(name.to_string().into());
                 }
             }
-            if part.get("nullable").and_then(|nullable| nullable.bool()) == Some(true) {
+            if self.get(part, "nullable").and_then(|nullable| nullable.bool()) == Some(true) {
                 add("null".into());
             }
             if named.is_none() {
-                values_of(*part).for_each(|value| add(type_of(value).into()));
+                self.values_of(part).for_each(|value| add(type_of(value).into()));
             }
         }
         // An object or a list need not say so.
@@ -158,7 +168,7 @@ impl<'s> SchemaView<'s> {
 
     /// Returns the values that `enum` and `const` list.
     pub fn values(&self) -> Vec<Json<'s>> {
-        self.parts.iter().copied().flat_map(values_of).collect()
+        self.parts().flat_map(|part| self.values_of(part)).collect()
     }
 
     /// Returns the first value of a keyword, such as `description`.
@@ -174,6 +184,11 @@ impl<'s> SchemaView<'s> {
     /// Returns the type of the value in a few words, such as `integer 1..1000`, `"a" | "b"` or
     /// `list of string`.
     pub fn summary(&self) -> String {
+        self.summary_to(LISTS)
+    }
+
+    /// `lists` is how many lists in one another it may still name.
+    fn summary_to(&self, lists: usize) -> String {
         let values = self.values();
         if !values.is_empty() {
             const SHOWN: usize = 12;
@@ -188,13 +203,13 @@ impl<'s> SchemaView<'s> {
         for name in &types {
             // An integer is a number.
             if name != "integer" || !types.contains(&Cow::Borrowed("number")) {
-                names.push(self.summary_of(name));
+                names.push(self.summary_of(name, lists));
             }
         }
         if names.is_empty() { "any".to_owned() } else { names.join(" | ") }
     }
 
-    fn summary_of(&self, name: &str) -> String {
+    fn summary_of(&self, name: &str, lists: usize) -> String {
         let size = |minimum: &str, maximum: &str| self.range(minimum, maximum, "..");
         match name {
             "integer" | "number" => match self.range("minimum", "maximum", "..") {
@@ -202,7 +217,11 @@ impl<'s> SchemaView<'s> {
                 range => format!("{name} {range}"),
             },
             "array" => {
-                let elements = self.elements().map_or_else(|| "any".to_owned(), |elements| elements.summary());
+                let elements = match (self.elements(), lists.checked_sub(1)) {
+                    (None, _) => "any".to_owned(),
+                    (Some(_), None) => "…".to_owned(),
+                    (Some(elements), Some(lists)) => elements.summary_to(lists),
+                };
                 let elements = if elements.contains(" | ") { format!("({elements})") } else { elements };
                 match size("minItems", "maxItems") {
                     range if range.is_empty() => format!("list of {elements}"),
@@ -234,48 +253,98 @@ impl<'s> SchemaView<'s> {
     }
 
     fn each(&self, keyword: &str) -> impl Iterator<Item = Json<'s>> {
-        self.parts.iter().filter_map(move |part| part.get(keyword))
+        self.parts().filter_map(move |part| self.get(part, keyword))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Json<'s>> {
+        self.place.parts.iter().copied()
+    }
+
+    fn get(&self, schema: Json<'s>, keyword: &str) -> Option<Json<'s>> {
+        self.document.index.member(schema, keyword)
+    }
+
+    fn values_of(&self, schema: Json<'s>) -> impl Iterator<Item = Json<'s>> {
+        let values = self.get(schema, "enum").into_iter().flat_map(|values| values.elements());
+        values.chain(self.get(schema, "const"))
     }
 }
 
-/// The schema that `$ref` refers to, within the same document.
-fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
-    let reference = schema.get("$ref")?.text()?.to_string();
-    let id = || Some(root.get("$id").or_else(|| root.get("id"))?.text()?.to_string());
-    let pointer = reference.strip_prefix('#').map(str::to_owned).or_else(|| {
-        // A reference may contain the identifier of its own document.
-        reference.strip_prefix(id()?.trim_end_matches('#'))?.strip_prefix('#').map(str::to_owned)
-    })?;
-    let mut names = pointer.split('/');
-    if names.next().is_some_and(|anchor| !anchor.is_empty()) {
-        let has_anchor =
-            |schema: &Json<'_>| schema.get("$anchor").and_then(|name| name.text()).is_some_and(|name| name == *pointer);
-        let known = ["$defs", "definitions"].into_iter().filter_map(|name| root.get(name));
-        return known.flat_map(|known| known.members()).map(|(_, schema)| schema).find(has_anchor);
-    }
-    names.try_fold(root, |json, name| {
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        let name = name.replace("~1", "/").replace("~0", "~");
-        match json.kind() {
-            JsonKind::Array => json.elements().nth(name.parse().ok()?),
-            _ => json.get(&name),
+impl<'s> Document<'s> {
+    fn place(&self, schemas: impl IntoIterator<Item = Json<'s>>) -> Arc<Subschemas<'s>> {
+        let mut waiting: Vec<Json<'s>> = schemas.into_iter().collect();
+        let key: Vec<usize> = waiting.iter().copied().map(address).collect();
+        if let Some(known) = lock(&self.places).get(&key) {
+            return Arc::clone(known);
         }
-    })
-}
+        let mut parts: Vec<Json<'s>> = Vec::new();
+        waiting.reverse();
+        while let Some(schema) = waiting.pop() {
+            if parts.len() >= PARTS || parts.iter().any(|part| address(*part) == address(schema)) {
+                continue;
+            }
+            parts.push(schema);
+            waiting.extend(self.referred(schema));
+            for keyword in ["allOf", "anyOf", "oneOf"] {
+                let all = self.index.member(schema, keyword);
+                let combined: Vec<Json<'s>> = all.into_iter().flat_map(|all| all.elements()).collect();
+                waiting.extend(combined.into_iter().rev());
+            }
+            waiting.extend(["then", "else"].iter().filter_map(|keyword| self.index.member(schema, keyword)));
+        }
+        let place = Arc::new(Subschemas { parts, members: OnceLock::new() });
+        lock(&self.places).insert(key, Arc::clone(&place));
+        place
+    }
 
-/// The schema of an element. After those with separate schemas, it is the schema of the remaining
-/// elements.
-fn element(schema: Json<'_>, place: usize) -> Option<Json<'_>> {
-    let items = schema.get("items");
-    let alone = schema.get("prefixItems").or(items.filter(|items| items.kind() == JsonKind::Array));
-    alone
-        .and_then(|alone| alone.elements().nth(place))
-        .or(items.filter(|items| items.kind() == JsonKind::Object))
-        .or_else(|| schema.get("additionalItems"))
-}
+    /// The schema that `$ref` refers to, within the same document.
+    fn referred(&self, schema: Json<'s>) -> Option<Json<'s>> {
+        let root = self.root;
+        let reference = self.index.member(schema, "$ref")?.text()?.to_string();
+        let id = || {
+            let id = self.index.member(root, "$id").or_else(|| self.index.member(root, "id"))?;
+            Some(id.text()?.to_string())
+        };
+        let pointer = reference.strip_prefix('#').map(str::to_owned).or_else(|| {
+            // A reference may contain the identifier of its own document.
+            reference.strip_prefix(id()?.trim_end_matches('#'))?.strip_prefix('#').map(str::to_owned)
+        })?;
+        let mut names = pointer.split('/');
+        if names.next().is_some_and(|anchor| !anchor.is_empty()) {
+            return self.anchors().get(&pointer).copied();
+        }
+        names.try_fold(root, |json, name| {
+            let name = percent_decode_str(name).decode_utf8_lossy();
+            self.index.step(json, &name.replace("~1", "/").replace("~0", "~"))
+        })
+    }
 
-fn values_of(schema: Json<'_>) -> impl Iterator<Item = Json<'_>> {
-    schema.get("enum").into_iter().flat_map(|values| values.elements()).chain(schema.get("const"))
+    /// The schemas of the document by their anchors.
+    fn anchors(&self) -> &HashMap<String, Json<'s>> {
+        self.anchors.get_or_init(|| {
+            let mut anchors = HashMap::new();
+            let known = ["$defs", "definitions"].into_iter().filter_map(|name| self.index.member(self.root, name));
+            for (_, schema) in known.flat_map(|known| known.members()) {
+                if let Some(anchor) = self.index.member(schema, "$anchor").and_then(|name| name.text()) {
+                    anchors.entry(anchor.to_string()).or_insert(schema);
+                }
+            }
+            anchors
+        })
+    }
+
+    /// The schema of an element. After those with separate schemas, it is the schema of the remaining
+    /// elements.
+    fn element(&self, schema: Json<'s>, place: usize) -> Option<Json<'s>> {
+        let items = self.index.member(schema, "items");
+        let listed = items.filter(|items| items.kind() == JsonKind::Array);
+        self.index
+            .member(schema, "prefixItems")
+            .or(listed)
+            .and_then(|listed| self.index.element(listed, place))
+            .or(items.filter(|items| items.kind() == JsonKind::Object))
+            .or_else(|| self.index.member(schema, "additionalItems"))
+    }
 }
 
 fn type_of(value: Json<'_>) -> &'static str {
@@ -340,6 +409,7 @@ mod tests {
             (json!({"type": ["integer", "null"], "minimum": 1}), "integer from 1 | null"),
             (json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "boolean"),
             (json!({"$ref": "#"}), "any"),
+            (json!({"items": {"$ref": "#"}}), "list of list of list of list of list of list of …"),
             (json!({"$ref": "#/$defs/a%20b%5B%5D", "$defs": {"a b[]": {"type": "boolean"}}}), "boolean"),
             (json!({"$ref": "#x", "$defs": {"a": {"$anchor": "x", "type": "boolean"}}}), "boolean"),
             (json!({"$id": "urn:a", "$ref": "urn:a#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "boolean"),

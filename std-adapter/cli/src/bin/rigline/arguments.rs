@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use indexmap::IndexMap;
+use rigline::json::de::MAX_DEPTH;
 use rigline::json::{Json, JsonKind};
 use rigline_host::coerce::{ArgumentFault, Draft, Schema, SchemaView, brief, fit};
 
@@ -26,7 +28,7 @@ pub(crate) struct Given<'a> {
 #[derive(Debug)]
 enum Node {
     Leaf(Draft),
-    Object(Vec<(String, Node)>),
+    Object(IndexMap<String, Node>),
     Array(BTreeMap<usize, Node>),
 }
 
@@ -39,11 +41,16 @@ impl Given<'_> {
     pub(crate) fn arguments(&self, schema: &Schema) -> Result<String, Failure> {
         let root = SchemaView::of(schema.json());
         let mut tree = Node::Object(self.object()?);
-        let mut paths: Vec<Vec<String>> = Vec::new();
+        let mut paths: HashSet<Vec<String>> = HashSet::new();
         for text in self.values {
             let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
                 return Err(self.not_a_pair(&root, text));
             };
+            if !root.declares(name) && name.split('.').count() > MAX_DEPTH.into() {
+                return Err(
+                    self.fault(&brief(name), &format!("is too deep: a name has at most {MAX_DEPTH} parts; use --args"))
+                );
+            }
             let path = path(&root, name);
             if paths.contains(&path) {
                 return Err(self.twice(name));
@@ -53,7 +60,7 @@ impl Given<'_> {
                 return Err(self.twice(&name));
             }
             tree.put(&root, &path, written(value)).map_err(|why| self.fault(name, &why))?;
-            paths.push(path);
+            paths.insert(path);
         }
         tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
         let fit = fit(&tree.draft(), schema);
@@ -72,12 +79,12 @@ impl Given<'_> {
     }
 
     /// The members of `--args`.
-    fn object(&self) -> Result<Vec<(String, Node)>, Failure> {
-        let Some(text) = self.args else { return Ok(Vec::new()) };
+    fn object(&self) -> Result<IndexMap<String, Node>, Failure> {
+        let Some(text) = self.args else { return Ok(IndexMap::new()) };
         match Json::parse(text.as_bytes()) {
             Ok(json) if json.kind() == JsonKind::Object => match Node::of(json).map_err(|name| self.twice(&name))? {
                 Node::Object(members) => Ok(members),
-                _ => Ok(Vec::new()),
+                _ => Ok(IndexMap::new()),
             },
             Ok(_) => Err(Failure::usage("--args: expected a JSON object")),
             Err(error) => Err(Failure::usage(format!("--args: not JSON: {error}"))),
@@ -86,14 +93,14 @@ impl Given<'_> {
 
     /// A text that is no NAME=VALUE, with what may have been meant.
     fn not_a_pair(&self, root: &SchemaView<'_>, text: &str) -> Failure {
-        let (known, text) = (root.names(), word(text));
+        let text = word(text);
         let pair = |(name, value): (&str, &str)| {
             let value = value.trim_start();
-            known.iter().any(|known| known == name).then(|| format!("did you mean `{name}={value}`?"))
+            root.declares(name).then(|| format!("did you mean `{name}={value}`?"))
         };
         let hint = if text.trim_start().starts_with('{') {
             "a JSON object is given by --args".to_owned()
-        } else if known.contains(&text.to_string()) {
+        } else if root.declares(&text) {
             format!("write `{text}=VALUE`")
         } else if let Some(meant) = text.split_once(':').and_then(pair) {
             meant
@@ -111,14 +118,14 @@ impl Given<'_> {
     /// All that is wrong with the arguments, each by its place.
     fn faults(&self, faults: &[ArgumentFault]) -> Failure {
         let mut lines: Vec<String> = Vec::new();
-        let mut known: Option<&Vec<String>> = None;
+        let mut known: Option<&[String]> = None;
         for fault in faults {
             let hint =
                 if fault.is_of_flag { format!("; write {0}=true or {0}=false", fault.path) } else { String::new() };
             lines.push(format!("{}: {fault}{hint}", self.operation));
-            known = known.or(fault.known.as_ref());
+            known = known.or(fault.known.as_deref());
         }
-        lines.extend(known.map(|known| match known.as_slice() {
+        lines.extend(known.map(|known| match known {
             [] => "it has no arguments".to_owned(),
             known => format!("expected one of: {}", known.join(", ")),
         }));
@@ -143,11 +150,7 @@ impl Given<'_> {
 /// exactly this name.
 fn path(root: &SchemaView<'_>, name: &str) -> Vec<String> {
     let whole = || vec![name.to_owned()];
-    let names = root.names();
-    if names.iter().any(|known| known == name) {
-        return whole();
-    }
-    if !name.contains('.') || name.split('.').any(str::is_empty) {
+    if root.declares(name) || !name.contains('.') || name.split('.').any(str::is_empty) {
         return whole();
     }
     let is_container = |place: SchemaView<'_>| {
@@ -157,9 +160,8 @@ fn path(root: &SchemaView<'_>, name: &str) -> Vec<String> {
     // A name may have dots in it: the longest known one counts.
     let parts: Vec<&str> = name.split('.').collect();
     let known = |place: &SchemaView<'_>, parts: &[&str]| {
-        let names = place.names();
         let joined = (1..=parts.len()).rev().map(|count| (count, parts.get(..count).unwrap_or_default().join(".")));
-        joined.into_iter().find(|(_, joined)| names.contains(joined))
+        joined.into_iter().find(|(_, joined)| place.declares(joined))
     };
     let Some((mut count, mut next)) = known(root, &parts) else { return whole() };
     if !root.member(&next).is_some_and(is_container) {
@@ -191,14 +193,12 @@ impl Node {
     fn of(json: Json<'_>) -> Result<Self, String> {
         Ok(match json.kind() {
             JsonKind::Object => {
-                let mut known = HashSet::new();
-                let mut members: Vec<(String, Self)> = Vec::new();
+                let mut members = IndexMap::new();
                 for (name, value) in json.members() {
                     let name = name.to_string();
-                    if !known.insert(name.clone()) {
+                    if members.insert(name.clone(), Self::of(value)?).is_some() {
                         return Err(name);
                     }
-                    members.push((name, Self::of(value)?));
                 }
                 Self::Object(members)
             }
@@ -218,14 +218,7 @@ impl Node {
         };
         let inner = place.member(name);
         let next = match self {
-            Self::Object(members) => {
-                let found = members.iter().position(|(known, _)| known == name);
-                let found = found.unwrap_or_else(|| {
-                    members.push((name.clone(), Self::empty(inner.as_ref(), rest)));
-                    members.len() - 1
-                });
-                members.get_mut(found).map(|(_, node)| node)
-            }
+            Self::Object(members) => members.entry(name.clone()).or_insert_with(|| Self::empty(inner.as_ref(), rest)),
             Self::Array(elements) => {
                 let number: usize = name
                     .parse()
@@ -235,14 +228,11 @@ impl Node {
                         "is too far: a list made of single elements has at most {LONGEST_LIST}; use --args"
                     ));
                 }
-                Some(elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest)))
+                elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest))
             }
             Self::Leaf(_) => return Err("cannot be set: it already has a value".to_owned()),
         };
-        match next {
-            Some(next) => next.put(inner.as_ref().unwrap_or(&SchemaView::of_text("true")), rest, text),
-            None => Ok(()),
-        }
+        next.put(inner.as_ref().unwrap_or(&SchemaView::of_text("true")), rest, text)
     }
 
     /// A container for the values below it.
@@ -254,7 +244,7 @@ impl Node {
         if has("array") && (is_number || !has("object")) || types.is_empty() && is_number {
             Self::Array(BTreeMap::new())
         } else {
-            Self::Object(Vec::new())
+            Self::Object(IndexMap::new())
         }
     }
 
@@ -407,6 +397,7 @@ mod tests {
             (&["place.city=a", "place.city=b"], "more than once"),
             (&[r#"any={"x":{"y":1,"y":2}}"#], "`y` is given more than once"),
             (&["place=a", "place.city=b"], "it already has a value"),
+            (&[&format!("any{}=1", ".x".repeat(128))], "` is too deep: a name has at most 128 parts; use --args"),
             (&["place.cty=b"], "there is no argument `place.cty`; did you mean `city`?"),
             (&["people.0.age=7"], "op: people.0: \"name\" is a required property"),
         ];

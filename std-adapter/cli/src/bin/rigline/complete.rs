@@ -197,8 +197,7 @@ pub(crate) fn arguments() -> ArgValueCompleter {
         let root = SchemaView::of_text(&operation.params_text);
         let current = current.to_string_lossy();
         let mut found = Vec::new();
-        for name in root.names() {
-            let Some(place) = root.member(&name) else { continue };
+        for (name, place) in root.members() {
             let mut values: Vec<String> = place.values().iter().map(|value| text(*value)).collect();
             if values.is_empty() && place.types() == ["boolean"] {
                 values = vec!["true".to_owned(), "false".to_owned()];

@@ -225,7 +225,7 @@ fn rows(place: &SchemaView<'_>, prefix: &str, table: &mut Table, depth: usize) {
         }
         let default = match member.keyword("default") {
             Some(default) => default.as_str().to_owned(),
-            None if required.contains(&name) => "(required)".to_owned(),
+            None if required.contains(name) => "(required)".to_owned(),
             None => String::new(),
         };
         let path = format!("{prefix}{name}");
@@ -248,18 +248,18 @@ fn example(target: &Target, operation: &Operation) -> String {
 
 fn examples(place: &SchemaView<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
     let required = place.required_names();
-    for (name, member) in place.members().into_iter().filter(|(name, _)| required.contains(name)) {
+    for (name, member) in place.members().filter(|(name, _)| required.contains(*name)) {
         let path = format!("{prefix}{name}");
-        if depth < DEPTH && !member.names().is_empty() {
+        if depth < DEPTH && words.len() < ROWS && member.names().next().is_some() {
             examples(&member, &format!("{path}."), words, depth + 1);
         } else {
-            words.push(format!("{path}={}", value(&member)));
+            words.push(format!("{path}={}", value(&member, 0)));
         }
     }
 }
 
 /// A value that the schema probably accepts.
-fn value(place: &SchemaView<'_>) -> String {
+fn value(place: &SchemaView<'_>, depth: usize) -> String {
     let given =
         place.keyword("examples").and_then(|examples| examples.elements().next()).or_else(|| place.keyword("example"));
     let given = given.or_else(|| place.keyword("default")).or_else(|| place.values().first().copied());
@@ -270,8 +270,10 @@ fn value(place: &SchemaView<'_>) -> String {
         Some("integer" | "number") => number(place),
         Some("boolean") => "true".to_owned(),
         Some("array") => match place.elements() {
-            Some(elements) if elements.types() == ["string"] => format!("[{}]", Value::from(value(&elements))),
-            Some(elements) if elements.names().is_empty() => format!("[{}]", value(&elements)),
+            Some(elements) if elements.types() == ["string"] => format!("[{}]", Value::from(value(&elements, depth))),
+            Some(elements) if depth < DEPTH && elements.names().next().is_none() => {
+                format!("[{}]", value(&elements, depth + 1))
+            }
             _ => "[]".to_owned(),
         },
         Some("object") => "{}".to_owned(),
