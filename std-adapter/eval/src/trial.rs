@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attach::Attachments;
 use super::command;
-use super::grade::{Condition, Evidence};
+use super::grade::{Condition, Evidence, Grader};
 use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, GradeVerdict};
 pub(crate) use super::records::{EarlierAttempt, StepRecord, TrialRecord};
@@ -98,8 +98,8 @@ struct Failed {
 }
 
 impl Failed {
-    fn of(task: &Task, grades: &[Grade], steps: &[StepRecord]) -> Self {
-        let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == GradeVerdict::Failed);
+    fn of(graders: &[&Grader], grades: &[Grade], steps: &[StepRecord]) -> Self {
+        let failed = || graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == GradeVerdict::Failed);
         let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
         let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
         Self {
@@ -113,10 +113,11 @@ impl Failed {
         let Self { all, certain } = self;
         let failed = |reasons: Vec<String>| EarlyEnd::new(Verdict::Failed, Cause::Board, reasons.join("; "));
         match (main, cleanup) {
-            (Some(main), _) if main.verdict == Verdict::Cancelled => Some(main),
+            (Some(main), _) if main.verdict == Verdict::Cancelled && certain.is_empty() => Some(main),
             (Some(main), cleanup) => {
                 let cleanup = cleanup.map(|cleanup| cleanup.why);
-                if main.cause.is_rig() && !certain.is_empty() {
+                let is_uncertain = main.cause.is_rig() || main.verdict == Verdict::Cancelled;
+                if is_uncertain && !certain.is_empty() {
                     return Some(failed(certain.into_iter().chain([main.why]).chain(cleanup).collect()));
                 }
                 let why: Vec<String> = [main.why].into_iter().chain(certain).chain(cleanup).collect();
@@ -257,13 +258,14 @@ impl Worker {
 
         let cancelled = context.cancel.is_cancelled();
         let main = main.err();
-        let mut grades = Vec::new();
-        if !(cancelled && (main.is_some() || cleanup.is_some())) {
-            let evidence =
-                Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
-            grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
-        }
-        let failed = Failed::of(task, &grades, &steps);
+        // Of a trial that was cut off, the steps before are judged.
+        let is_cut_off = cancelled && (main.is_some() || cleanup.is_some());
+        let is_judged = |grader: &&Grader| !is_cut_off || grader.is_of_passed_step(&steps);
+        let graders: Vec<&Grader> = task.graders.iter().filter(is_judged).collect();
+        let evidence =
+            Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
+        let grades: Vec<Grade> = graders.iter().map(|grader| grader.grade(&evidence)).collect();
+        let failed = Failed::of(&graders, &grades, &steps);
         let mut broken = failed.with(main, cleanup);
         let is_judged = |grade: &Grade| grade.judgement != GradeVerdict::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
