@@ -390,7 +390,7 @@ impl Peer {
         let traits = connection.traits();
         // Replies to another connection's requests must not fit this one's.
         let base = if traits.resend.is_some() { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
-        Self { connection, traits, notes, timeout, next_id: base, greeted: !traits.shared }
+        Self { connection, traits, notes, timeout, next_id: base, greeted: traits.resend.is_none() }
     }
 
     /// Returns which other processes have the port open, in words: one of them may have got the

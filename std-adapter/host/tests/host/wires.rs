@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, 
 use crate::common::{go, message, options, trial};
 use crate::fake::MANIFEST;
 use rigline_host::Host;
+use rigline_host::check::Bench;
 use rigline_host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
 
 /// Answers `initialize` and `shutdown`; `execute` from the second connection on.
@@ -29,6 +30,23 @@ async fn serve(reader: impl AsyncRead + Unpin, mut writer: impl AsyncWrite + Unp
             return;
         }
     }
+}
+
+/// Serves a board's wire with what a client before has left there: half a line, which the first line ends, and then replies to calls that were out.
+async fn serve_with_leftovers(listener: tokio::net::TcpListener) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    while reader.read_u8().await.unwrap() != b'\n' {}
+    let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
+    let late = |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"success\":true}}}}\n");
+    let left: String = (1..9).map(late).collect();
+    writer.write_all(format!("{parse_error}\n").as_bytes()).await.unwrap();
+    let mut second = vec![reader.read_u8().await.unwrap()];
+    while !second.ends_with(b"\n") {
+        second.push(reader.read_u8().await.unwrap());
+    }
+    writer.write_all(left.as_bytes()).await.unwrap();
+    serve(io::Cursor::new(second).chain(reader), writer, 2).await;
 }
 
 /// Dials a task of the test's, with a port's lines that remember what was done to them.
@@ -122,26 +140,23 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("tcp: what a client before has left on a board's wire", || async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
-            let accepting = tokio::spawn(async move {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (mut reader, mut writer) = stream.into_split();
-                // Half a line that the first one ends, and then replies to calls that were out.
-                while reader.read_u8().await.unwrap() != b'\n' {}
-                let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
-                let late = |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"success\":true}}}}\n");
-                let left: String = (1..9).map(late).collect();
-                writer.write_all(format!("{parse_error}\n").as_bytes()).await.unwrap();
-                let mut second = vec![reader.read_u8().await.unwrap()];
-                while !second.ends_with(b"\n") {
-                    second.push(reader.read_u8().await.unwrap());
-                }
-                writer.write_all(left.as_bytes()).await.unwrap();
-                serve(io::Cursor::new(second).chain(reader), writer, 2).await;
-            });
+            let accepting = tokio::spawn(serve_with_leftovers(listener));
             let target = format!("tcp:127.0.0.1:{port}").parse().unwrap();
             let host = Host::connect(&target, options().0).await.unwrap();
             assert!(!host.describe().name.is_empty());
             assert_eq!(message(go(&host).await), "m");
+            accepting.abort();
+        }),
+        trial("tcp: what a client before has left on a board's wire, in a check", || async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let accepting = tokio::spawn(serve_with_leftovers(listener));
+            let target = format!("tcp:127.0.0.1:{port}").parse().unwrap();
+            let mut bench = Bench::new(&target, &options().0).unwrap();
+            let mut peer = bench.session().await.unwrap();
+            assert_eq!(bench.manifest().await.unwrap()["name"], "fake");
+            let reply = peer.ask("execute", r#"{"operation":"go"}"#).await.unwrap();
+            assert_eq!(reply.result().unwrap()["message"], "m");
             accepting.abort();
         }),
         trial("tcp: nobody listens", || async {
