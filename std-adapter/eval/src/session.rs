@@ -316,10 +316,7 @@ fn texts(outcome: &CallOutcome) -> Vec<(String, String)> {
         None => json,
     };
     let mut outputs: Vec<_> = outcome.members().into_iter().map(|(name, json)| (name, plain(json))).collect();
-    let blocks: Vec<&str> = outcome.blocks().collect();
-    if !blocks.is_empty() && outputs.iter().all(|(name, _)| name != "content") {
-        outputs.push(("content".to_owned(), format!("[{}]", blocks.join(","))));
-    }
+    outputs.extend(outcome.blocks_as_output());
     outputs
 }
 

@@ -4,7 +4,7 @@
 //! Each protocol implements [`Client`] in its own folder. Its entry in the registry has the
 //! function that makes the client ([`ClientFactory`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -308,20 +308,34 @@ impl CallOutcome {
         self.content.iter().map(String::as_str).filter(move |block| !is_text(block))
     }
 
-    /// Returns the outputs as JSON text. The content blocks that are not text are added as a
-    /// further member, `content`.
-    pub fn outputs_and_blocks(&self) -> String {
-        let known = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
+    /// Returns the content blocks that are not text as one further output: its name, and a JSON list.
+    /// The name is `content`, or `content-2` and so on if an output has that name. Returns `None` if
+    /// there are no such blocks.
+    pub fn blocks_as_output(&self) -> Option<(String, String)> {
         let blocks = self.blocks().collect::<Vec<_>>().join(",");
-        match self.outputs.trim_end().strip_suffix('}') {
-            Some(members)
-                if !blocks.is_empty() && known.kind() == JsonKind::Object && known.get("content").is_none() =>
-            {
-                let comma = if known.members().next().is_some() { "," } else { "" };
-                format!("{members}{comma}\"content\":[{blocks}]}}")
-            }
-            _ => self.outputs.clone(),
+        if blocks.is_empty() {
+            return None;
         }
+        let taken: HashSet<String> = self.members().into_iter().map(|(name, _)| name).collect();
+        let numbered = (2..).map(|number| format!("content-{number}"));
+        let name = std::iter::once("content".to_owned()).chain(numbered).find(|name| !taken.contains(name))?;
+        Some((name, format!("[{blocks}]")))
+    }
+
+    /// Returns the outputs as JSON text, with [`blocks_as_output`](Self::blocks_as_output). Where
+    /// there are blocks, a result that is not an object is the output `value`.
+    pub fn outputs_and_blocks(&self) -> String {
+        let Some((name, blocks)) = self.blocks_as_output() else { return self.outputs.clone() };
+        let json = Json::parse(self.outputs.as_bytes()).unwrap_or(Json::NULL);
+        let members = match json.kind() {
+            JsonKind::Object => {
+                json.as_str().strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or_default().to_owned()
+            }
+            JsonKind::Null => String::new(),
+            _ => format!("\"value\":{json}"),
+        };
+        let comma = if members.trim().is_empty() { "" } else { "," };
+        format!("{{{members}{comma}{}:{blocks}}}", Value::from(name))
     }
 }
 

@@ -915,6 +915,46 @@ fn numbers_of_an_mcp_server_keep_their_digits() {
     assert!(described.find("\"z\"") < described.find("\"a\""), "{described}");
 }
 
+/// Images and the like are one more output, which has another name than the tool's own.
+#[test]
+fn content_is_not_lost_if_an_output_has_its_name() {
+    const IMAGE: &str = r#"[{"type":"image","data":"AA==","mimeType":"image/png"}]"#;
+    let folder = tempfile::tempdir().unwrap();
+    let eval = folder.path().join("eval.yaml");
+    let task = "name: images\ntasks:\n  - id: t\n    steps:\n      - { id: s, operation: show }\n";
+    std::fs::write(&eval, task).unwrap();
+    for (structured, name, members) in [
+        (r#"{"n":1.50}"#, "content", r#"{"n":1.50,"content":"#),
+        (r#"{"content":{"a":{}}}"#, "content-2", r#"{"content":{"a":{}},"content-2":"#),
+        (r#"{"content":1,"content-2":2}"#, "content-3", r#"{"content":1,"content-2":2,"content-3":"#),
+        ("[1.50,{}]", "content", r#"{"value":[1.50,{}],"content":"#),
+        ("{}", "content", r#"{"content":"#),
+    ] {
+        let target = replies(Vec::leak(vec![
+            (
+                "initialize",
+                r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
+            ),
+            ("tools/list", r#"{"tools":[{"name":"show","inputSchema":{"type":"object"}}]}"#),
+            ("tools/call", format!(r#"{{"structuredContent":{structured},"content":{IMAGE}}}"#).leak()),
+        ]));
+        let run = |words: &[&str]| {
+            let output = Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap();
+            assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let called: String = run(&["call", &target, "show", "--json"]).split_whitespace().collect();
+        assert!(called.contains(&format!("\"outputs\":{members}{IMAGE}}}")), "{structured}: {called}");
+        let printed = run(&["call", &target, "show"]);
+        assert!(printed.contains("image/png") && printed.contains(name), "{structured}: {printed}");
+        let runs = folder.path().join("runs").display().to_string();
+        let report = run(&["eval", "run", eval.to_str().unwrap(), "--target", &target, "--json", "--runs", &runs]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let step = &report["runs"][0]["tasks"][0]["trials"][0]["steps"][0];
+        assert_eq!(step["outputs"][name], IMAGE, "{structured}: {step:#}");
+    }
+}
+
 /// An agent that is served another server's tools gets what that server says: smart-mcp-proxy/mcpproxy-go#368, IBM/mcp-context-forge#774,
 /// danny-avila/LibreChat#10855.
 #[test]
