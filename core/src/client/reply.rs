@@ -161,6 +161,12 @@ impl<'t> ExecuteResult<'t> {
         OutputsIter(outputs.unwrap_or(Json::NULL).members())
     }
 
+    /// The outputs as JSON, whatever they are.
+    pub fn outputs_json(&self) -> Option<Json<'t>> {
+        let [.., outputs] = self.members;
+        outputs
+    }
+
     /// The reason why the outputs cannot be read: they are not an object.
     pub fn outputs_error(&self) -> Option<&'static str> {
         let [.., outputs] = self.members;

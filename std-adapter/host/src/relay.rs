@@ -517,6 +517,14 @@ impl Relay {
         let has_logged = Arc::new(AtomicBool::new(false));
         let logged = has_logged.clone();
         way.options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
+            EventKind::Fault(text) if takes_logs && has_caller.load(Ordering::Relaxed) => {
+                let line =
+                    Log { level: Level::Warn, level_name: None, message: text.clone(), data: None, data_text: None };
+                let size = size_of(&line);
+                logged.store(true, Ordering::Relaxed);
+                log.send(line, size);
+                others.iter().for_each(|listener| listener(event));
+            }
             EventKind::Log(line) if has_caller.load(Ordering::Relaxed) => {
                 logged.store(true, Ordering::Relaxed);
                 if takes_logs {

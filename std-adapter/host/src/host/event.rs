@@ -82,6 +82,8 @@ pub enum EventKind {
     Echo,
     /// A message was irregular, but could be understood. The text says why.
     Anomaly(&'static str),
+    /// The result of a call deviates from the protocol, but could be understood. The text says how.
+    Fault(String),
     /// The process has ended in this way.
     Exited(ProcessExit),
     /// The connection was lost. The text says why.
@@ -129,6 +131,7 @@ impl fmt::Display for EventKind {
             Self::Refused { method } => write!(f, "a request was refused: {method}"),
             Self::Echo => f.write_str("a request came back: the line echoes"),
             Self::Anomaly(what) => f.write_str(what),
+            Self::Fault(what) => f.write_str(what),
             Self::Exited(exit) => write!(f, "ended: {exit}"),
             Self::Gone(why) => f.write_str(why),
             Self::AlsoOpen(holders) => f.write_str(&also_open(holders).unwrap_or_default()),

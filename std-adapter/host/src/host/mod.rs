@@ -413,7 +413,12 @@ impl Host {
             _ => Ok(result),
         };
         match answered {
-            Ok(Completion::Answer(OwnedReply::Called(result))) => in_time(*result),
+            Ok(Completion::Answer(OwnedReply::Called(result))) => {
+                for fault in &result.faults {
+                    connection.tell(EventKind::Fault(format!("{operation}: {fault}")));
+                }
+                in_time(*result)
+            }
             Ok(Completion::Answer(OwnedReply::Error(error, raw))) => in_time(CallResult::of_error(error, raw)),
             Ok(completion) => Err(connection.completion_error(completion, after)),
             Err(trouble) => {

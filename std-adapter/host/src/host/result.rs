@@ -24,7 +24,7 @@ pub struct CallResult {
     /// The message of the operation. `None` if it sent none.
     pub message: Option<String>,
     /// The outputs as pairs of name and value, in their order. A value that is not a string is its
-    /// JSON text.
+    /// JSON text. Outputs that are not an object are one output, `value`.
     pub outputs: Vec<(String, String)>,
     /// The deviations of the reply from the protocol. The reply was understood nevertheless.
     pub faults: Vec<String>,
@@ -99,9 +99,13 @@ impl CallResult {
                 None => why.to_owned(),
             }),
         };
-        let outputs =
+        let mut outputs =
             last_of_each(result.outputs().map(|(name, value)| (name.to_cow().into_owned(), owned(value))).collect());
-        let faults = result.outputs_error().map(str::to_owned).into_iter().collect();
+        let mut faults = Vec::new();
+        if let Some((why, value)) = result.outputs_error().zip(result.outputs_json()) {
+            faults.push(format!("{why}; they are the output `value`"));
+            outputs.push(("value".to_owned(), owned(Unquoted(value))));
+        }
         Self { outcome, message, outputs, faults, raw: json.as_str().to_owned() }
     }
 
@@ -327,6 +331,20 @@ mod tests {
         }
         let error = result.outputs_as::<Wrong>().unwrap_err().to_string();
         assert!(error.contains("u8"), "{error}");
+    }
+
+    #[test]
+    fn outputs_that_are_no_object_are_one_output_and_a_fault() {
+        for (outputs, value) in [("[1.50]", "[1.50]"), ("7", "7"), ("\"a\\n\"", "a\n"), ("false", "false")] {
+            for success in [true, false] {
+                let result = of_text(&format!(r#"{{"success":{success},"Outputs":{outputs}}}"#));
+                assert_eq!((result.is_success(), result.output("value")), (success, Some(value)), "{outputs}");
+                assert_eq!(result.faults, ["the result's outputs are not an object; they are the output `value`"]);
+            }
+        }
+        for outputs in ["{}", "null", r#"{"value":[]}"#] {
+            assert!(of_text(&format!(r#"{{"success":true,"outputs":{outputs}}}"#)).faults.is_empty(), "{outputs}");
+        }
     }
 
     #[test]
