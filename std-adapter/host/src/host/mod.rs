@@ -129,6 +129,7 @@ pub type Traffic = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
 /// The options of a [`Host`]. Begin with [`Options::default`] and change the fields that differ.
 #[derive(Clone)]
 #[non_exhaustive]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Options {
     /// The longest time from the start of the connection to the manifest [default: 10 s].
     pub start_timeout: Duration,
@@ -140,6 +141,10 @@ pub struct Options {
     pub grace: Duration,
     /// The longest time from `shutdown` to the end of the process [default: 5 s].
     pub shutdown_timeout: Duration,
+    /// Whether the outputs of the hardware stay as they are at the end of a session over MCP, which
+    /// has no `shutdown` [default: no]. Extensions and servers of rigline's know it there too, except
+    /// over HTTP.
+    pub keep_outputs: bool,
     /// The longest time to wait for a busy port, or for a device that is not plugged in [default:
     /// zero, which is not to wait].
     pub wait: Duration,
@@ -188,6 +193,7 @@ impl Default for Options {
             call_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(2),
             shutdown_timeout: Duration::from_secs(5),
+            keep_outputs: false,
             wait: Duration::ZERO,
             is_alone: false,
             line_limit: 16 * 1024 * 1024,
@@ -214,6 +220,7 @@ impl fmt::Debug for Options {
             .field("start_timeout", &self.start_timeout)
             .field("call_timeout", &self.call_timeout)
             .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("keep_outputs", &self.keep_outputs)
             .field("line_limit", &self.line_limit)
             .finish_non_exhaustive()
     }

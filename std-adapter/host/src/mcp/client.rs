@@ -489,6 +489,9 @@ impl Client for McpClient {
 
     fn close(mut self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
         Box::pin(async move {
+            if self.options.keep_outputs && self.is_of_rigline() {
+                let _ = self.ask("shutdown", "{}", self.options.shutdown_timeout).await;
+            }
             self.hang_up().await;
             Ok(None)
         })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::agents::support::{RIGLINE, ServerProcess, says};
+use crate::agents::support::{Listening, RIGLINE, ServerProcess, refused, says};
 
 #[test]
 fn an_idle_client_on_standard_input_leaves_nothing_on() {
@@ -75,4 +75,32 @@ fn nothing_is_switched_off_where_nothing_was_switched_on_or_the_owner_wants_it_t
     thread::sleep(Duration::from_millis(900));
     agent.stdin.as_mut().unwrap().write_all(b"\"method\":\"ping\"}\n").unwrap();
     assert_eq!(agent.line(), json!({"jsonrpc": "2.0", "id": "half", "result": {}}));
+}
+
+/// The target's own server, or board, must know that they stay.
+#[test]
+fn the_owner_may_want_outputs_to_stay_on_at_another_server() {
+    let program = format!("exec:{RIGLINE} rig");
+    for (target, protocol) in [("sim", None), (&program, Some("mcp"))] {
+        let protocol: Vec<&str> = protocol.into_iter().flat_map(|protocol| ["--protocol", protocol]).collect();
+        let words = ["serve", target, "--tcp", "127.0.0.1:0"];
+        let server = Listening::start(&[&words[..], &protocol].concat(), " ");
+        for (option, rails) in [(&[][..], json!([])), (&["--keep-outputs"], json!(["3V3"]))] {
+            let mut agent = ServerProcess::start(&[&["mcp", &server.address], option].concat());
+            assert_ne!(agent.call("power", json!({"rail": "3V3", "on": true}))["isError"], true);
+            agent.end();
+            let mut next = ServerProcess::start(&["mcp", &server.address]);
+            assert_eq!(next.call("state", json!({}))["structuredContent"]["rails_on"], rails, "{target} {option:?}");
+        }
+    }
+    let http = Listening::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "mcp"], " ");
+    for (target, why) in [
+        (http.address.as_str(), "start that one with --keep-outputs"),
+        ("rig:any", "the lab switches the outputs of a rig off between two users"),
+    ] {
+        for words in [&["mcp", target][..], &["serve", target, "--http", "127.0.0.1:0", "--protocol", "mcp"]] {
+            let (code, text) = refused(&[words, &["--keep-outputs"]].concat(), &[]);
+            assert!(code == Some(2) && text.contains(why), "{words:?}: {text}");
+        }
+    }
 }

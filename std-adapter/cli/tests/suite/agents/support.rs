@@ -90,6 +90,12 @@ impl ServerProcess {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 
+    /// The client goes, and the process ends.
+    pub(crate) fn end(mut self) {
+        drop(self.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+
     pub(crate) fn tools(&mut self) -> Vec<String> {
         let reply = self.ask("tools/list", json!({}));
         let tools = reply["result"]["tools"].as_array().unwrap_or_else(|| panic!("{reply}"));

@@ -192,6 +192,13 @@ impl Way<'_> {
         }
     }
 
+    fn keeps_outputs(&self) -> bool {
+        match self {
+            Self::Stdio { keep_outputs, .. } => *keep_outputs,
+            Self::Http(http, ..) => http.keep_outputs,
+        }
+    }
+
     fn open(&self, gate: &Arc<Gate>) -> Result<Opened<'_>, Failure> {
         Ok(match self {
             Self::Stdio { keep_outputs, idle } => {
@@ -276,7 +283,20 @@ impl Offer<'_> {
         served
     }
 
+    /// Whether the outputs can stay on when the client goes.
+    fn can_keep_outputs(&self) -> Result<(), Failure> {
+        let why = match &self.connection.target {
+            Target::Http(_) => "the server at that URL switches them off; start that one with --keep-outputs",
+            Target::Rig(_) => "the lab switches the outputs of a rig off between two users",
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!("--keep-outputs: {why}")))
+    }
+
     fn serve_by(mut self, way: &Way<'_>, rules: &Rules) -> Result<ExitCode, Failure> {
+        if way.keeps_outputs() {
+            self.can_keep_outputs()?;
+        }
         let mut parts = Parts {
             own: None,
             policy: Arc::clone(&rules.policy),
@@ -306,7 +326,7 @@ impl Offer<'_> {
         };
         let gate = Gate::new(parts);
         let opened = way.open(&gate)?;
-        let relay = self.relay(&gate, own, way.asked_first(rules))?;
+        let relay = self.relay(&gate, own, way, rules)?;
         let opened = opened.before(relay.remote().partial());
         let is_there = relay.absence().is_none();
         match evals {
@@ -339,9 +359,12 @@ impl Offer<'_> {
         &self,
         gate: &Arc<Gate>,
         own: Option<Arc<rigs::Rigs>>,
-        first: Option<&'static Protocol>,
+        way: &Way<'_>,
+        rules: &Rules,
     ) -> Result<Relay, Failure> {
+        let first = way.asked_first(rules);
         let mut options = self.connection.options();
+        options.keep_outputs = way.keeps_outputs();
         options.credentials = self.credentials.read(&self.connection.target)?;
         let target = self.connection.target.clone();
         let (gate, known) = (Arc::downgrade(gate), target.clone());
