@@ -112,7 +112,7 @@ fn assert_are_the_desktops_over_the_link(lines: &[String]) {
     assert!(ours[0].contains(r#""abridged":true"#), "{}", ours[0]);
     assert_eq!(ours[0].matches(r#""description":"#).count(), 1, "the rig's own: {}", ours[0]);
     ours[0] = without(&ours[0], &["abridged", "description"]);
-    desktops[0] = without(&desktops[0], &["description"]);
+    desktops[0] = without(&desktops[0], &["annotations", "description"]);
     assert_same(&ours, &desktops);
 }
 
