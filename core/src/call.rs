@@ -31,6 +31,11 @@ impl<'a> Call<'a> {
         self.operation.name
     }
 
+    /// Whether the manifest by which the call was accepted says that the operation changes nothing.
+    pub fn only_reads(&self) -> bool {
+        self.operation.effects.is_some_and(|effects| effects.read_only)
+    }
+
     /// Decodes the arguments as `T`. Absent and null arguments are an empty object.
     ///
     /// Strings are decoded in place, so that a `&str` in `T` costs no copy. The arguments can be

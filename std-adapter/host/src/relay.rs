@@ -170,18 +170,14 @@ fn kind_of(error: &ClientError) -> (FailureKind, i32) {
 enum Job {
     Call {
         request: CallRequest,
+        /// The caller knows the operation as one that only reads.
+        only_reads: bool,
         answer: oneshot::Sender<RelayedOutcome>,
     },
     /// Open a session with the target. Events that take long are reported.
-    Reach {
-        told: mpsc::UnboundedSender<String>,
-        answer: oneshot::Sender<Result<(), Absence>>,
-    },
+    Reach { told: mpsc::UnboundedSender<String>, answer: oneshot::Sender<Result<(), Absence>> },
     /// Open a session with the target, with this configuration.
-    Configure {
-        config: JsonObject,
-        answer: oneshot::Sender<Result<(), Absence>>,
-    },
+    Configure { config: JsonObject, answer: oneshot::Sender<Result<(), Absence>> },
     /// End the connection. The next call opens it again.
     Release(oneshot::Sender<()>),
     /// End the connection as a loss does, so that the target brings about its safe state.
@@ -335,7 +331,7 @@ impl Remote {
     pub async fn find(&self) -> Result<(), String> {
         let request = CallRequest { operation: FIND.to_owned(), args: "{}".to_owned(), ..CallRequest::default() };
         let jobs = self.jobs.upgrade();
-        ask(jobs.as_ref(), request).await.end.map(drop).map_err(|fault| fault.message)
+        ask(jobs.as_ref(), request, false).await.end.map(drop).map_err(|fault| fault.message)
     }
 
     async fn end(&self, job: fn(oneshot::Sender<()>) -> Job) {
@@ -623,11 +619,13 @@ impl Relay {
     }
 }
 
-async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> RelayedOutcome {
+async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest, only_reads: bool) -> RelayedOutcome {
     let gone = || fault(FailureKind::Unreachable, ended().message);
     let (answer, told) = oneshot::channel();
     match jobs {
-        Some(jobs) if jobs.send(Job::Call { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
+        Some(jobs) if jobs.send(Job::Call { request, only_reads, answer }).await.is_ok() => {
+            told.await.unwrap_or_else(|_| gone())
+        }
         _ => gone(),
     }
 }
@@ -874,6 +872,7 @@ impl Extension for Relay {
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let only_reads = call.only_reads();
         let mut args = call.args_json().as_str().to_owned();
         let (schemas, operation) = {
             let known = lock(&self.known);
@@ -908,7 +907,7 @@ impl Extension for Relay {
         let answer = {
             let Self { jobs, logs, is_calling, .. } = &mut *self;
             let _calling = Calling::begin(is_calling);
-            let mut answer = pin!(ask(jobs.as_ref(), request));
+            let mut answer = pin!(ask(jobs.as_ref(), request, only_reads));
             // A target that logs without end does not keep its own reply from being seen.
             let mut passed = 0;
             let answer = loop {
@@ -997,7 +996,7 @@ impl Extension for Relay {
             session_id: event.session_id().value().map(|id| id.to_string()),
             context: None,
         };
-        if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
+        if let Err(fault) = ask(self.jobs.as_ref(), request, false).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
         }
     }
@@ -1080,9 +1079,9 @@ impl OtherEnd {
             };
             match job {
                 None => break,
-                Some(Job::Call { request, answer }) => {
+                Some(Job::Call { request, only_reads, answer }) => {
                     is_released = false;
-                    self.call(request, answer).await;
+                    self.call(request, only_reads, answer).await;
                 }
                 Some(Job::Reach { told, mut answer }) => {
                     let reached = tokio::select! {
@@ -1225,7 +1224,8 @@ impl OtherEnd {
         }
     }
 
-    async fn call(&mut self, mut request: CallRequest, mut answer: oneshot::Sender<RelayedOutcome>) {
+    /// `was_reading`: the caller knows the operation as one that only reads.
+    async fn call(&mut self, mut request: CallRequest, was_reading: bool, mut answer: oneshot::Sender<RelayedOutcome>) {
         // The caller may be gone.
         if answer.is_closed() {
             return;
@@ -1242,7 +1242,7 @@ impl OtherEnd {
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
-            told = self.answer(request) => Some(told),
+            told = self.answer(request, was_reading) => Some(told),
         };
         let is_safe = self.is_safe();
         match (told, &mut self.open) {
@@ -1278,7 +1278,7 @@ impl OtherEnd {
         !self.traces.is_touched || !lock(&self.known).manifest.has_safe_state
     }
 
-    async fn answer(&mut self, request: CallRequest) -> RelayedOutcome {
+    async fn answer(&mut self, request: CallRequest, was_reading: bool) -> RelayedOutcome {
         if self.open.is_none()
             && let Err(error) = self.reach().await
         {
@@ -1289,6 +1289,13 @@ impl OtherEnd {
             let name = lock(&self.known).manifest.name;
             let said = format!("found {name}: list the tools again");
             return RelayedOutcome { end: Ok(Some(said)), ..fault(FailureKind::Internal, String::new()) };
+        }
+        // It may have been another one that the call was accepted for, perhaps because it only reads.
+        if was_reading && !lock(&self.known).only_reads(&request.operation) {
+            let operation = request.operation;
+            let text =
+                format!("the target is another one than before, where {operation} does not only read: call it again");
+            return fault(FailureKind::Unreachable, text);
         }
         let Some(upstream) = &mut self.open else { return fault(FailureKind::Unreachable, ended().message) };
         call_fitting(&mut **upstream, request, &self.way.options).await

@@ -40,8 +40,8 @@ use crate::rig::HttpArguments;
 /// --record, it is gevals, MCP, Amplifier. With --protocol amplifier or namel3ss it is Amplifier, MCP, gevals. With --read-only or --allow it is
 /// always MCP, gevals, Amplifier. If the target is a URL, its path decides.
 ///
-/// With --tcp and --http the server also starts without the board. Until it comes, each request that needs it gets an error that says what is
-/// missing, and no client is told that an operation does not exist. Clients of MCP are served until then as by `rigline mcp`. They are told when the
+/// With --tcp and --http the server also starts without the board. Until it comes, a request that needs it gets an error that says what is
+/// missing. Clients of MCP have until then the tools that are known, or `find_board`, which says what is missing. They are told when the
 /// board comes, goes, or has other operations, and when another target is started again with others. On standard input and output, a gevals host
 /// waits for the board: see `rigline help bridge`.
 ///

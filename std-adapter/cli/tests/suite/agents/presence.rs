@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::http::post;
-use crate::agents::support::{Listening, PATIENCE, RIGLINE, ServerProcess, says};
+use crate::agents::support::{Agent, Listening, PATIENCE, RIGLINE, ServerProcess, says};
 use crate::servers::{LineClient, request};
 
 /// A board that is a program behind a pty, whose name is a link where the port is looked for.
@@ -128,8 +128,12 @@ for line in sys.stdin:
     if method == "initialize":
         reply["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "other", "version": "2.0.0"}}
     elif method == "tools/list":
-        reply["result"] = {"tools": [{"name": "blink", "description": "Blinks once", "inputSchema": {"type": "object", "properties": {}}}]}
+        tool = {"name": "blink", "description": "Blinks once", "inputSchema": {"type": "object", "properties": {}}}
+        tool["annotations"] = {"readOnlyHint": sys.argv[1:2] == ["reads"]}
+        reply["result"] = {"tools": [tool]}
     elif method == "tools/call":
+        for path in sys.argv[2:]:
+            open(path, "a").write(f"{sys.argv[1]}\n")
         reply["result"] = {"content": [{"type": "text", "text": "blinked"}]}
     else:
         reply["error"] = {"code": -32601, "message": "no"}
@@ -287,11 +291,11 @@ fn clients_of_each_protocol_over_http_are_told_that_the_board_is_missing() {
     }
 }
 
-fn connect(server: &Listening) -> LineClient {
+pub(super) fn connect(server: &Listening) -> LineClient {
     LineClient::new(TcpStream::connect(server.address.trim_start_matches("tcp:")).unwrap())
 }
 
-fn greeting() -> Value {
+pub(super) fn greeting() -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}})
 }
 
@@ -370,6 +374,47 @@ fn clients_over_tcp_are_told_when_a_board_comes_goes_and_has_other_tools() {
         let tools = tools_of(&mut agent);
         assert!(!has(&tools, "measure") && has(&tools, "blink") == (more != ["--read-only"]), "{more:?}: {tools:?}");
         board.pull(&port);
+    }
+}
+
+/// A call that was accepted because it only reads is not passed on to a target where it does more.
+#[test]
+fn a_choice_of_what_only_reads_holds_for_the_target_that_gets_the_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, log) = (folder.path().join("other.py"), folder.path().join("log"));
+    fs::write(&script, OTHER).unwrap();
+    let target = |kind: &str, address: &str| {
+        let program = format!("exec:python3 {} {kind} {}", script.display(), log.display());
+        Listening::start(&["serve", &program, "--protocol", "mcp", "--tcp", address], "on tcp:")
+    };
+    let runs = || fs::read_to_string(&log).unwrap_or_default();
+    for way in ["--tcp", "--http"] {
+        let first = target("reads", "127.0.0.1:0");
+        let address = first.address.clone();
+        let server = Listening::start(&["serve", &format!("tcp:{address}"), way, "127.0.0.1:0", "--read-only"], "on ");
+        let (mut lines, mut agent) = if way == "--tcp" {
+            let mut client = connect(&server);
+            client.ask("initialize", greeting());
+            (Some(client), None)
+        } else {
+            (None, Some(Agent::begin(&format!("{}/mcp", server.address.trim_end_matches("/mcp")), "one", json!({}))))
+        };
+        let mut call = || match (&mut lines, &mut agent) {
+            (Some(client), _) => client.ask("tools/call", json!({"name": "blink", "arguments": {}})),
+            (_, Some(agent)) => agent.ask("tools/call", json!({"name": "blink", "arguments": {}})).reply(),
+            _ => Value::Null,
+        };
+        let called = call();
+        assert_eq!((says(&called["result"], "blinked"), runs().as_str()), (true, "reads\n"), "{way}: {called}");
+        drop(first);
+        let _again = target("writes", &address);
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until {
+            let called = call();
+            assert!(!says(&called["result"], "blinked"), "{way}: {called}");
+        }
+        assert_eq!(runs(), "reads\n", "{way}");
+        fs::remove_file(&log).unwrap();
     }
 }
 
