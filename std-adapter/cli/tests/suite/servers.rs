@@ -129,7 +129,7 @@ impl LineClient {
     fn reply(&mut self) -> Value {
         loop {
             let line = self.line();
-            if line["method"] != "log" {
+            if line["method"] != "log" && line["method"] != "notifications/message" {
                 return line;
             }
         }

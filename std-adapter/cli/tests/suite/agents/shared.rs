@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::presence::{connect, greeting};
 use crate::agents::support::{Agent, Listening, RIGLINE, ServerProcess};
 
 const FOREVER: &str = r#"{"channel": "AUX", "min": 9, "max": 10, "within_ms": 4000}"#;
@@ -141,4 +142,32 @@ fn a_call_that_only_reads_is_given_up_without_the_end_of_a_gevals_session() {
     give_up(&mut agent, 902, "change");
     assert_eq!(sessions(&mut agent), first + 1);
     drop(TcpStream::connect(target.address.strip_prefix("tcp:").unwrap()).unwrap());
+}
+
+/// A rule of the owner refuses a call before it changes anything.
+#[test]
+fn a_call_that_a_rule_refuses_switches_nothing_of_another_client_off() {
+    let wait = json!({"name": "wait_for", "arguments": serde_json::from_str::<Value>(FOREVER).unwrap()});
+    let power = json!({"name": "power", "arguments": {"rail": "3V3", "on": true}});
+    let high = json!({"name": "gpio_write", "arguments": {"pin": "GP14", "high": true}});
+    for (rule, first) in [(["--limit", "power=1/h"], &power), (["--confirm", "power"], &high)] {
+        let server = Listening::start(&[&["serve", "sim", "--tcp", "127.0.0.1:0"][..], &rule].concat(), "on ");
+        let [mut one, mut other] = [(); 2].map(|()| connect(&server));
+        for client in [&mut one, &mut other] {
+            client.ask("initialize", greeting());
+        }
+        let done = one.ask("tools/call", first.clone());
+        assert_ne!(done["result"]["isError"], true, "{done}");
+        let mut state = || one.ask("tools/call", json!({"name": "state", "arguments": {}}))["result"].clone();
+        let before = state();
+        let refused = other.ask("tools/call", power.clone());
+        assert_eq!(refused["result"]["isError"], true, "{refused}");
+        let waiting = json!({"jsonrpc": "2.0", "id": "wait", "method": "tools/call", "params": wait});
+        other.send(&waiting.to_string());
+        std::thread::sleep(Duration::from_millis(200));
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "wait"}});
+        other.send(&cancelled.to_string());
+        other.ask("ping", json!({}));
+        assert_eq!(state()["structuredContent"], before["structuredContent"], "{rule:?}");
+    }
 }

@@ -91,11 +91,11 @@ impl<E: Extension> Extension for Limited<E> {
             let text =
                 format!("{} needs the confirmation of a person, and this server cannot ask for it", call.operation());
             kept.refused(&text);
-            return Err(cx.failure(FailureKind::Forbidden, text.as_str()));
+            return Err(cx.failure(FailureKind::Forbidden, text.as_str()).refused());
         }
         if let Err(why) = self.policy.admit(call.operation(), Instant::now()) {
             kept.refused(&why);
-            return Err(cx.failure(FailureKind::Forbidden, why.as_str()));
+            return Err(cx.failure(FailureKind::Forbidden, why.as_str()).refused());
         }
         let result = self.inner.call(call, cx).await;
         (kept.outcome, kept.result) = match &result {
