@@ -155,8 +155,9 @@ fn answer(service: Arc<Service>, client: QueueClient, request: Request) -> Pendi
                     }
                     Begun::StaysOpen(acknowledgement) => {
                         let first = Some(event(&acknowledgement));
-                        let listener = request.wants_logs.then(|| queue.listen(None));
-                        events(Events { first, listener, course: course.between_only(), ..Events::silent(client) })
+                        let (listener, wants_logs) = (Some(queue.listen(None)), request.wants_logs);
+                        let course = course.between_only();
+                        events(Events { first, course, listener, wants_logs, ..Events::silent(client) })
                     }
                     Begun::Waits if takes_events => respond(&service, course, client, is_modern, true).await,
                     Begun::Waits => {
@@ -652,8 +653,10 @@ const COMMENT: &[u8] = b":\n\n";
 struct Events {
     first: Option<Bytes>,
     course: Option<Course>,
-    /// Messages for all clients, which follow no request.
+    /// Messages for all clients, which follow no request. It ends with the server.
     listener: Option<mpsc::Receiver<Line>>,
+    /// Whether the client gets these messages.
+    wants_logs: bool,
     is_over: bool,
     /// Whether the end of the stream cancels the request.
     watches: bool,
@@ -670,7 +673,17 @@ impl Events {
 
     fn silent(client: QueueClient) -> Self {
         let spoke = Instant::now();
-        Self { first: None, course: None, listener: None, is_over: false, watches: true, client, ticks: ticks(), spoke }
+        Self {
+            first: None,
+            course: None,
+            listener: None,
+            wants_logs: true,
+            is_over: false,
+            watches: true,
+            client,
+            ticks: ticks(),
+            spoke,
+        }
     }
 }
 
@@ -699,9 +712,12 @@ impl hyper::body::Body for Events {
                 None => None,
             });
         }
-        if let Some(listener) = &mut this.listener
+        while let Some(listener) = &mut this.listener
             && let Poll::Ready(line) = listener.poll_recv(task)
         {
+            if line.is_some() && !this.wants_logs {
+                continue;
+            }
             this.spoke = Instant::now();
             this.is_over = line.is_none();
             return Poll::Ready(match line {

@@ -295,6 +295,26 @@ fn clients_over_http_are_told_of_other_tools() {
     assert!(listed["tools"][0]["description"].as_str().unwrap().starts_with("Absent"), "{listed}");
 }
 
+/// A request that stays open has no reply that the end of the server would wait for.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_server_with_subscriptions() {
+    for wants_logs in [false, true] {
+        let mut server = serve(&[&["sim"][..], &AGENTS].concat());
+        let mut modern = Agent::modern(&server.address, "one", json!({}));
+        let mut params = json!({"notifications": {}});
+        if wants_logs {
+            params["_meta"] = json!({"io.modelcontextprotocol/logLevel": "debug"});
+        }
+        let mut subscription = modern.ask("subscriptions/listen", params);
+        assert!(subscription.message().is_some());
+        let pid = rustix::process::Pid::from_child(&server.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(subscription.message(), None, "{wants_logs}");
+        assert!(server.child.wait().unwrap().success(), "{wants_logs}");
+    }
+}
+
 /// At the target all clients of a relay are one: the time limit of a call that only reads is kept before it.
 #[test]
 fn the_time_limit_of_a_call_that_only_reads_switches_nothing_of_another_client_off() {

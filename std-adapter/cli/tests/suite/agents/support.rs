@@ -112,7 +112,7 @@ impl Drop for ServerProcess {
 
 /// A process that says where it listens on standard output. Dropping it kills the process.
 pub(crate) struct Listening {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) address: String,
 }
 
