@@ -143,6 +143,22 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// Whether these steps have all that it is filled with. A later step may still make a file.
+    fn has_all(&self, steps: &[StepRecord]) -> bool {
+        let is_filled = |text: &String| substitute(text, steps).is_ok();
+        match self {
+            Self::Files { .. } | Self::FileText { .. } => false,
+            Self::Contains { values, not, .. } => values.iter().chain(not).all(is_filled),
+            Self::Equals { text, json } => is_filled(text) && is_filled(json),
+            Self::Text { equals, one_of, .. } => equals.iter().chain(one_of).all(is_filled),
+            Self::All(checks) => checks.iter().all(|check| check.has_all(steps)),
+            Self::Console(check) => check.has_all(steps),
+            Self::Regex { .. } | Self::Range { .. } | Self::Duration { .. } | Self::Unsupported => true,
+        }
+    }
+}
+
+impl Condition {
     /// Whether it says what must not occur.
     fn has_negatives(&self) -> bool {
         match self {
@@ -225,6 +241,11 @@ impl Grader {
     pub(super) fn is_of_passed_step(&self, steps: &[StepRecord]) -> bool {
         let has_passed = |step: &StepRecord| step.verdict == Verdict::Passed;
         self.step.as_deref().is_some_and(|id| steps.iter().any(|step| step.id == id && has_passed(step)))
+    }
+
+    /// Whether its judgement stays as it is, whatever steps may still come.
+    pub(super) fn is_certain(&self, steps: &[StepRecord]) -> bool {
+        self.is_of_passed_step(steps) && self.check.has_all(steps)
     }
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {

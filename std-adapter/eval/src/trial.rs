@@ -101,7 +101,7 @@ impl Failed {
     fn of(graders: &[&Grader], grades: &[Grade], steps: &[StepRecord]) -> Self {
         let failed = || graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == GradeVerdict::Failed);
         let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
-        let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
+        let certain = failed().filter(|(grader, _)| grader.is_certain(steps));
         Self {
             all: failed().map(|(_, grade)| text(grade)).collect(),
             certain: certain.map(|(_, grade)| text(grade)).collect(),
@@ -260,7 +260,7 @@ impl Worker {
         let main = main.err();
         // Of a trial that was cut off, the steps before are judged.
         let is_cut_off = cancelled && (main.is_some() || cleanup.is_some());
-        let is_judged = |grader: &&Grader| !is_cut_off || grader.is_of_passed_step(&steps);
+        let is_judged = |grader: &&Grader| !is_cut_off || grader.is_certain(&steps);
         let graders: Vec<&Grader> = task.graders.iter().filter(is_judged).collect();
         let evidence =
             Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
