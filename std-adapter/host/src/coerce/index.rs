@@ -21,7 +21,7 @@ enum Inner<'j> {
 const SHORT: usize = 256;
 
 impl<'j> Index<'j> {
-    /// The member with this name. Of several, the first counts.
+    /// The member with this name. Of several, the last counts, as for the validator.
     pub(super) fn member(&self, json: Json<'j>, name: &str) -> Option<Json<'j>> {
         if json.as_bytes().len() <= SHORT {
             return json.get(name);
@@ -59,7 +59,7 @@ impl<'j> Index<'j> {
             JsonKind::Object => {
                 let mut members = HashMap::new();
                 for (name, value) in json.members() {
-                    members.entry(name.to_string()).or_insert(value);
+                    members.insert(name.to_string(), value);
                 }
                 Inner::Object(members)
             }

@@ -108,13 +108,11 @@ impl<'s> SchemaView<'s> {
         self.place.members.get_or_init(|| {
             let mut found: IndexMap<String, Vec<Json<'s>>> = IndexMap::new();
             for properties in self.each("properties") {
-                // Of a name that stands twice in one object, the first counts, as for any keyword.
-                let mut known = HashSet::new();
-                for (name, schema) in properties.members() {
-                    let name = name.to_string();
-                    if known.insert(name.clone()) {
-                        found.entry(name).or_default().push(schema);
-                    }
+                // Of a name that stands twice in one object, the last counts, as for any keyword.
+                let members: IndexMap<String, Json<'s>> =
+                    properties.members().map(|(name, schema)| (name.to_string(), schema)).collect();
+                for (name, schema) in members {
+                    found.entry(name).or_default().push(schema);
                 }
             }
             found
@@ -390,6 +388,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The validator reads it so, too.
+    #[test]
+    fn of_two_members_with_one_name_the_last_counts_in_a_schema_of_any_length() {
+        for length in [0, 300] {
+            let padding = "d".repeat(length);
+            let text = format!(
+                r#"{{"properties":{{"x":{{"type":"boolean"}},"y":{{"type":"integer","description":"{padding}","type":"string"}},"x":{{"properties":{{"a":{{}}}}}}}}}}"#
+            );
+            let root = SchemaView::of_text(&text);
+            assert_eq!(root.member("y").unwrap().types(), ["string"], "{length}");
+            assert!(root.member("x").unwrap().declares("a"), "{length}");
+            assert_eq!(root.names().collect::<Vec<_>>(), ["x", "y"], "{length}");
+        }
+    }
 
     #[test]
     fn a_type_in_a_few_words() {
