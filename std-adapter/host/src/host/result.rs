@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::error::RpcFailure;
 use super::manifest::value;
+use crate::terminal::cut_and_counted;
 
 /// The code by which an extension says that a call's time was over.
 const TIMED_OUT: i32 = -32001;
@@ -24,7 +25,7 @@ pub struct CallResult {
     /// The message of the operation. `None` if it sent none.
     pub message: Option<String>,
     /// The outputs as pairs of name and value, in their order. A value that is not a string is its
-    /// JSON text. Outputs that are not an object are one output, `value`.
+    /// JSON text. Outputs that are not an object are left out, and are a fault.
     pub outputs: Vec<(String, String)>,
     /// The deviations of the reply from the protocol. The reply was understood nevertheless.
     pub faults: Vec<String>,
@@ -99,13 +100,12 @@ impl CallResult {
                 None => why.to_owned(),
             }),
         };
-        let mut outputs =
+        let outputs =
             last_of_each(result.outputs().map(|(name, value)| (name.to_cow().into_owned(), owned(value))).collect());
-        let mut faults = Vec::new();
-        if let Some((why, value)) = result.outputs_error().zip(result.outputs_json()) {
-            faults.push(format!("{why}; they are the output `value`"));
-            outputs.push(("value".to_owned(), owned(Unquoted(value))));
-        }
+        let faults = result.outputs_error().zip(result.outputs_json());
+        let faults =
+            faults.map(|(why, outputs)| format!("{why}, and are left out: {}", cut_and_counted(outputs.as_str(), 500)));
+        let faults = faults.into_iter().collect();
         Self { outcome, message, outputs, faults, raw: json.as_str().to_owned() }
     }
 
@@ -334,12 +334,13 @@ mod tests {
     }
 
     #[test]
-    fn outputs_that_are_no_object_are_one_output_and_a_fault() {
-        for (outputs, value) in [("[1.50]", "[1.50]"), ("7", "7"), ("\"a\\n\"", "a\n"), ("false", "false")] {
+    fn outputs_that_are_no_object_are_a_fault() {
+        for outputs in ["[1.50]", "7", "\"a\\n\"", "false"] {
             for success in [true, false] {
                 let result = of_text(&format!(r#"{{"success":{success},"Outputs":{outputs}}}"#));
-                assert_eq!((result.is_success(), result.output("value")), (success, Some(value)), "{outputs}");
-                assert_eq!(result.faults, ["the result's outputs are not an object; they are the output `value`"]);
+                assert_eq!((result.is_success(), result.outputs.len()), (success, 0), "{outputs}");
+                let told = format!("the result's outputs are not an object, and are left out: {outputs}");
+                assert_eq!(result.faults, [told]);
             }
         }
         for outputs in ["{}", "null", r#"{"value":[]}"#] {
