@@ -143,7 +143,8 @@ pub struct Options {
     pub shutdown_timeout: Duration,
     /// Whether the outputs of the hardware stay as they are at the end of a session over MCP, which
     /// has no `shutdown` [default: no]. Extensions and servers of rigline's know it there too, except
-    /// over HTTP.
+    /// over HTTP. A program or server that passes calls on keeps them only if it has such an option
+    /// of its own.
     pub keep_outputs: bool,
     /// The longest time to wait for a busy port, or for a device that is not plugged in [default:
     /// zero, which is not to wait].
