@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -299,9 +300,10 @@ fn clients_over_http_are_told_of_other_tools() {
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_a_server_with_subscriptions() {
-    for wants_logs in [false, true] {
-        let mut server = serve(&[&["sim"][..], &AGENTS].concat());
-        let mut modern = Agent::modern(&server.address, "one", json!({}));
+    for (wants_logs, words) in [(false, &AGENTS[..2]), (true, &AGENTS[..2]), (false, &AGENTS), (true, &AGENTS)] {
+        let mut server = serve(&[&["sim"], words].concat());
+        let url = format!("{}/mcp", server.address.trim_end_matches("/mcp"));
+        let mut modern = Agent::modern(&url, "one", json!({}));
         let mut params = json!({"notifications": {}});
         if wants_logs {
             params["_meta"] = json!({"io.modelcontextprotocol/logLevel": "debug"});
@@ -310,8 +312,10 @@ fn a_signal_ends_a_server_with_subscriptions() {
         assert!(subscription.message().is_some());
         let pid = rustix::process::Pid::from_child(&server.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let since = Instant::now();
         assert_eq!(subscription.message(), None, "{wants_logs}");
         assert!(server.child.wait().unwrap().success(), "{wants_logs}");
+        assert!(since.elapsed() < Duration::from_secs(20), "{wants_logs}: {:?}", since.elapsed());
     }
 }
 
