@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
 
     /// Whether the manifest by which the call was accepted says that the operation changes nothing.
     pub fn only_reads(&self) -> bool {
-        self.operation.effects.is_some_and(|effects| effects.read_only)
+        self.operation.only_reads()
     }
 
     /// Decodes the arguments as `T`. Absent and null arguments are an empty object.

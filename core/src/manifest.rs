@@ -413,6 +413,11 @@ impl Operation {
         Self { tool_members, ..self }
     }
 
+    /// Whether the operation is declared as one that changes nothing.
+    pub const fn only_reads(&self) -> bool {
+        matches!(self.effects, Some(Effects { read_only: true, .. }))
+    }
+
     /// Declares the effects of the operation.
     #[must_use]
     pub const fn effects(self, effects: Effects) -> Self {

@@ -81,7 +81,7 @@ fn is_named(all: &Manifest, operation: &Operation, name: &str) -> bool {
 fn left(all: &'static Manifest, selection: &OperationSelection) -> &'static Manifest {
     let is_allowed = |operation: &&Operation| {
         let allowed = &selection.allowed;
-        let is_harmless = operation.effects.is_some_and(|effects| effects.read_only);
+        let is_harmless = operation.only_reads();
         (allowed.is_empty() || allowed.iter().any(|name| is_named(all, operation, name)))
             && (!selection.read_only || is_harmless)
     };

@@ -16,6 +16,7 @@ use crate::json::Json;
 use crate::json::check::{NO_SPANS, Parts, Span, check};
 use crate::json::write::Message;
 use crate::level::Level;
+use crate::manifest::Operation;
 use crate::message::{Envelope, Received, Refusal};
 use crate::protocol::define::{Action, Nanos, Protocol, Respond};
 use crate::reply::Reply;
@@ -117,7 +118,7 @@ impl Exchange {
     /// operation that is declared to be [read-only](crate::manifest::Effects::read_only).
     pub fn can_change(&self, to: &Served<'_>) -> bool {
         let operation = self.operation().and_then(|index| to.manifest.operations.get(index));
-        let is_read_only = operation.and_then(|operation| operation.effects).is_some_and(|effects| effects.read_only);
+        let is_read_only = operation.is_some_and(Operation::only_reads);
         !is_read_only || matches!(self.stage, Stage::OwnWork)
     }
 

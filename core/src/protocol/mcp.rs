@@ -713,7 +713,7 @@ fn write_instructions(out: &mut Writer<'_>, manifest: &Manifest) {
         }
     }
     for (lead, reads) in [("Tools that change nothing:", true), ("Tools that change something:", false)] {
-        let is_listed = |operation: &&Operation| operation.effects.is_some_and(|effects| effects.read_only) == reads;
+        let is_listed = |operation: &&Operation| operation.only_reads() == reads;
         let mut listed = manifest.operations.iter().filter(is_listed).peekable();
         // Many make a line that nobody reads, and a reply too long for a board.
         if listed.peek().is_none() || manifest.operations.len() > MOST_NAMED {

@@ -765,7 +765,7 @@ impl Known {
     /// Whether an operation says that it changes nothing. It has its name at the other end.
     fn only_reads(&self, operation: &str) -> bool {
         let found = self.manifest.operations.iter().find(|known| self.name_there(known.name) == operation);
-        found.and_then(|known| known.effects).is_some_and(|effects| effects.read_only)
+        found.is_some_and(Operation::only_reads)
     }
 
     /// None if there were too many manifests already.

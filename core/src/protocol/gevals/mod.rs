@@ -27,7 +27,7 @@ use crate::json::check::{WatchedMember, WatchedMembers};
 use crate::json::view::has_escapes;
 use crate::json::write::Writer;
 use crate::json::{Json, JsonKind, Members as JsonMembers, Text};
-use crate::manifest::{Effects, Manifest};
+use crate::manifest::Manifest;
 use crate::message::{Code, Received, Refusal};
 use crate::phase::Phase;
 use crate::protocol::define::{
@@ -420,7 +420,7 @@ fn write_manifest_of(out: &mut Writer<'_>, server: &ServerState<'_>, is_abridged
         }
         out.raw(b"\"params\":");
         write_arguments(out, operation, is_abridged);
-        if !is_abridged && operation.effects.is_some_and(|effects| effects.read_only) {
+        if !is_abridged && operation.only_reads() {
             out.raw(READ_ONLY.as_bytes());
         }
         out.byte(b'}');
@@ -481,7 +481,7 @@ const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
         if !operation.description.is_empty() {
             length += "\"description\":,".len() + quoted(operation.description);
         }
-        if let Some(Effects { read_only: true, .. }) = operation.effects {
+        if operation.only_reads() {
             length += READ_ONLY.len();
         }
         operations = rest;
@@ -533,7 +533,7 @@ fn code(kind: FailureKind) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Operation;
+    use crate::manifest::{Effects, Operation};
     use crate::schema::Schema;
 
     #[test]
